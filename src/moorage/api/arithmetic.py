@@ -1,0 +1,36 @@
+"""Go's arithmetic: integer division toward zero and rounding half away from zero.
+
+Scores must equal upstream's to the point, so nothing that scores uses ``//`` on what may be negative, ``round`` or ``np.round``.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def truncated_div(numerator: int, denominator: int) -> int:
+    """Divide as Go does, toward zero."""
+    quotient = abs(numerator) // abs(denominator)
+    return quotient if (numerator < 0) == (denominator < 0) else -quotient
+
+
+def truncated_div_nodes(numerator: NDArray[np.int64], denominator: int | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Divide columns as Go does, toward zero; the denominator must not be zero."""
+    quotient = np.abs(numerator) // np.abs(denominator)
+    return np.where((numerator < 0) == (np.asarray(denominator) < 0), quotient, -quotient)
+
+
+def round_half_away(value: float) -> int:
+    """Round as Go's ``math.Round`` does: halves go away from zero."""
+    whole = math.floor(abs(value))
+    # Not floor(x + 0.5): for 0.49999999999999994 the sum is already 1.0.
+    magnitude = whole + 1 if abs(value) - whole >= 0.5 else whole
+    return int(math.copysign(magnitude, value))
+
+
+def round_half_away_nodes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Round a column as Go's ``math.Round`` does."""
+    magnitudes = np.abs(values)
+    whole = np.floor(magnitudes)
+    return (np.copysign(whole + (magnitudes - whole >= 0.5), values)).astype(np.int64)

@@ -1,0 +1,71 @@
+"""What can go wrong, as classes that say what happens next.
+
+    MoorageError
+    ├── InputError            a file or object a user gave cannot be used: one message, exit code 2
+    │   └── ConfigError       the same for the configuration; `where` is a path into it
+    │       ├── ConfigErrors  several of them at once, in the order of the document
+    │       └── UnknownPluginError
+    ├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
+    ├── SelectorError         a label or node selector cannot be used (a ValueError too)
+    └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
+"""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+
+class MoorageError(Exception):
+    """Everything Moorage raises on purpose."""
+
+
+class InputError(MoorageError):
+    """Something a user gave cannot be used; the message says where, what, and what to write instead."""
+
+    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{where}: {problem}" + (f"\n  hint: {hint}" if hint else ""))
+        self.where, self.problem, self.hint = where, problem, hint
+
+
+class ConfigError(InputError):
+    """The configuration cannot be used; `where` is the path of the field."""
+
+
+class ConfigErrors(ConfigError):
+    """Every problem of a configuration at once, so that one edit mends them all."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        MoorageError.__init__(self, "\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+        self.where, self.problem, self.hint = errors[0].where, errors[0].problem, errors[0].hint
+
+
+class UnknownPluginError(ConfigError):
+    """A name in the configuration belongs to no plugin we can find."""
+
+    def __init__(self, name: str, *, where: str, known: Collection[str]) -> None:
+        hint = did_you_mean(name, known) or (
+            "third-party plugins must be registered first, e.g. --plugin my_package.my_module:MyPlugin"
+        )
+        super().__init__(where, f"no plugin is named {name!r}", hint=hint)
+
+
+class QuantityError(MoorageError, ValueError):
+    """A text is not a Kubernetes quantity."""
+
+
+class SelectorError(MoorageError, ValueError):
+    """A selector has an operator, key or value that Kubernetes does not know."""
+
+
+class PluginError(MoorageError):
+    """A plugin raised, or answered something its extension point does not allow."""
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        super().__init__(problem)
+        self.plugin = plugin
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """Suggest the closest known name as a hint, or say nothing."""
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
