@@ -1,13 +1,13 @@
 """What can go wrong, as classes that say what happens next.
 
-    MoorageError
-    ├── InputError            a file or object a user gave cannot be used: one message, exit code 2
-    │   └── ConfigError       the same for the configuration; `where` is a path into it
-    │       ├── ConfigErrors  several of them at once, in the order of the document
-    │       └── UnknownPluginError
-    ├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
-    ├── SelectorError         a label or node selector cannot be used (a ValueError too)
-    └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
+MoorageError
+├── InputError            a file or object a user gave cannot be used: one message, exit code 2
+│   └── ConfigError       the same for the configuration; `where` is a path into it
+│       ├── ConfigErrors  several of them at once, in the order of the document
+│       └── UnknownPluginError
+├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
+├── SelectorError         a label or node selector cannot be used (a ValueError too)
+└── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,7 @@
 """Go's arithmetic: integer division toward zero and rounding half away from zero.
 
-Scores must equal upstream's to the point, so nothing that scores uses ``//`` on what may be negative, ``round`` or ``np.round``.
+Scores must equal upstream's to the point, so nothing that scores uses ``//`` on what may be negative, ``round`` or
+``np.round``.
 """
 
 import math
@@ -33,4 +34,5 @@ def round_half_away_nodes(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round a column as Go's ``math.Round`` does."""
     magnitudes = np.abs(values)
     whole = np.floor(magnitudes)
-    return (np.copysign(whole + (magnitudes - whole >= 0.5), values)).astype(np.int64)
+    rounded: NDArray[np.int64] = np.copysign(whole + (magnitudes - whole >= 0.5), values).astype(np.int64)
+    return rounded

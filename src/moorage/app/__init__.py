@@ -1,1 +1,1 @@
-
+"""The only place that wires real parts together."""

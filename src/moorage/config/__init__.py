@@ -1,1 +1,1 @@
-
+"""KubeSchedulerConfiguration: types, plugin args, defaults, MultiPoint expansion, validation."""

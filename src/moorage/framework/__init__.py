@@ -1,1 +1,1 @@
-
+"""Everything a plugin author sees, and nothing else."""

@@ -1,1 +1,1 @@
-
+"""Who is next: pure state machines with an injected clock."""

@@ -1,1 +1,1 @@
-
+"""For plugin authors: builders, random clusters, and check_plugin."""

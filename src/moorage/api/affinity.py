@@ -1,0 +1,116 @@
+"""What a pod says about where it wants to be: node and pod affinity, spread constraints, tolerations."""
+
+from typing import Final
+
+import msgspec
+
+from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
+from moorage.api.struct import KubeStruct
+
+NO_SCHEDULE: Final = "NoSchedule"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+
+class Taint(KubeStruct, frozen=True):
+    """A mark on a node that keeps pods away unless they tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    @property
+    def keeps_pods_off(self) -> bool:
+        """Whether the taint forbids scheduling rather than discouraging it."""
+        return self.effect in (NO_SCHEDULE, NO_EXECUTE)
+
+
+class Toleration(KubeStruct, frozen=True):
+    """A pod's word that it can live with some taints."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether this toleration covers the taint; an empty key or effect covers every one."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator in ("", "Equal"):
+            return self.value == taint.value
+        # Lt and Gt belong to a gate that is off (TaintTolerationComparisonOperators), so they cover nothing.
+        return self.operator == "Exists"
+
+
+class PreferredSchedulingTerm(KubeStruct, frozen=True):
+    """A wish for a kind of node, with its weight."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(KubeStruct, frozen=True):
+    """Which nodes a pod must and would like to run on; an absent list and an empty one differ."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredSchedulingTerm, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(KubeStruct, frozen=True):
+    """Pods to be near to, or away from, within a topology domain."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(KubeStruct, frozen=True):
+    """A wish to be near to, or away from, some pods, with its weight."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(KubeStruct, frozen=True):
+    """Required and preferred terms of pod affinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAntiAffinity(PodAffinity, frozen=True):
+    """Required and preferred terms of pod anti-affinity."""
+
+
+class Affinity(KubeStruct, frozen=True):
+    """All three kinds of affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class TopologySpreadConstraint(KubeStruct, frozen=True):
+    """How evenly pods must, or should, spread over the domains of a topology key."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""Containers: what they ask for, the ports they open, the images they run, and what the kubelet says of them."""
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.quantity import ResourceList
+from moorage.api.struct import KubeStruct
+
+
+class ClaimUse(KubeStruct, frozen=True):
+    """A container's use of one of the pod's resource claims."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(KubeStruct, frozen=True):
+    """Requests and limits; ``claims`` names resource claims of the pod."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ClaimUse, ...] = ()
+
+
+class ContainerPort(KubeStruct, frozen=True):
+    """A port, and the node's port it takes if any."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+    name: str = ""
+
+
+class RestartRule(KubeStruct, frozen=True):
+    """What to do when a container exits; only the action matters for scheduling."""
+
+    action: str = ""
+
+
+class VolumeMount(KubeStruct, frozen=True):
+    """Where a volume is mounted; only what a node must support matters for scheduling."""
+
+    name: str = ""
+    mount_path: str = ""
+    read_only: bool = False
+    bind_mount_options: tuple[Any, ...] = ()
+
+
+class Container(KubeStruct, frozen=True):
+    """A container or init container; an init container with ``restartPolicy: Always`` is a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether an init container keeps running beside the others."""
+        return self.restart_policy == "Always"
+
+
+class ContainerStatus(KubeStruct, frozen=True):
+    """What the kubelet has set aside for a container, for pods resized in place."""
+
+    name: str = ""
+    allocated_resources: ResourceList | None = None
+    resources: ResourceRequirements | None = None

@@ -1,0 +1,62 @@
+"""Which struct stands for which kind: the one table of kinds, their API groups and their plural names."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.api import cluster, devices, records, storage
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object: how it is called, where it lives in the API, and the struct it decodes into."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    type: type[KubeObject]
+
+    @property
+    def api_version(self) -> str:
+        """Return what stands in ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_STORAGE: Final = "storage.k8s.io"
+_DEVICES: Final = "resource.k8s.io"
+_SCHEDULING: Final = "scheduling.k8s.io"
+
+KINDS: Final[tuple[Kind, ...]] = (
+    Kind("Pod", "", "v1", "pods", True, Pod),
+    Kind("Node", "", "v1", "nodes", False, Node),
+    Kind("Namespace", "", "v1", "namespaces", False, cluster.Namespace),
+    Kind("Service", "", "v1", "services", True, cluster.Service),
+    Kind("ReplicationController", "", "v1", "replicationcontrollers", True, cluster.ReplicationController),
+    Kind("ReplicaSet", "apps", "v1", "replicasets", True, cluster.ReplicaSet),
+    Kind("StatefulSet", "apps", "v1", "statefulsets", True, cluster.StatefulSet),
+    Kind("PriorityClass", _SCHEDULING, "v1", "priorityclasses", False, cluster.PriorityClass),
+    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, cluster.PodDisruptionBudget),
+    Kind("PersistentVolume", "", "v1", "persistentvolumes", False, storage.PersistentVolume),
+    Kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", True, storage.PersistentVolumeClaim),
+    Kind("StorageClass", _STORAGE, "v1", "storageclasses", False, storage.StorageClass),
+    Kind("CSINode", _STORAGE, "v1", "csinodes", False, storage.CSINode),
+    Kind("CSIDriver", _STORAGE, "v1", "csidrivers", False, storage.CSIDriver),
+    Kind("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", True, storage.CSIStorageCapacity),
+    Kind("VolumeAttachment", _STORAGE, "v1", "volumeattachments", False, storage.VolumeAttachment),
+    Kind("ResourceClaim", _DEVICES, "v1", "resourceclaims", True, devices.ResourceClaim),
+    Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, devices.ResourceClaimTemplate),
+    Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, devices.ResourceSlice),
+    Kind("DeviceClass", _DEVICES, "v1", "deviceclasses", False, devices.DeviceClass),
+    Kind("DeviceTaintRule", _DEVICES, "v1", "devicetaintrules", False, devices.DeviceTaintRule),
+    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, cluster.PodGroup),
+    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, cluster.Workload),
+    Kind("Lease", "coordination.k8s.io", "v1", "leases", True, records.Lease),
+    Kind("Event", "events.k8s.io", "v1", "events", True, records.Event),
+)
+
+BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS}
+BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in KINDS}

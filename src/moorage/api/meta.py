@@ -1,0 +1,117 @@
+"""What every Kubernetes object carries: names, uids, labels, owners and times."""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from moorage.api.struct import KubeStruct
+
+
+class OwnerReference(KubeStruct, frozen=True):
+    """The object that made this one."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(KubeStruct, frozen=True):
+    """Identity and labels of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generate_name: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, of which there is at most one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
+    """A whole object, as the API server lists it; ``dict=True`` gives it room for facts computed once."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        """Return ``metadata.name``."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Return ``metadata.namespace``; empty for cluster-wide kinds."""
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """Return ``metadata.uid``, the identity that survives a name being used again."""
+        return self.metadata.uid
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return ``metadata.labels``."""
+        return self.metadata.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Return ``metadata.annotations``."""
+        return self.metadata.annotations
+
+    @property
+    def key(self) -> str:
+        """Return ``namespace/name``, or the name alone for cluster-wide kinds."""
+        return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether deletion has been asked for."""
+        return self.metadata.deletion_timestamp is not None
+
+
+class Condition(KubeStruct, frozen=True):
+    """One line of a status: a type, whether it holds, and why."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)$")
+
+
+@lru_cache(maxsize=4096)
+def parse_time(text: str) -> float:
+    """Turn an RFC 3339 time into seconds since the epoch."""
+    match = _TIME.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time; write it like 2026-01-31T12:00:00Z")
+    seconds, fraction, zone = match.groups()
+    offset = "+00:00" if zone in "Zz" else zone
+    return datetime.fromisoformat(seconds + offset).timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+def format_time(moment: float) -> str:
+    """Write a moment as Kubernetes does, in whole seconds of UTC."""
+    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: float) -> str:
+    """Write a moment as leases and events do, with microseconds."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

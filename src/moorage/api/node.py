@@ -1,0 +1,73 @@
+"""The node: what it has, what it is labelled with, whom it keeps away."""
+
+from functools import cached_property
+from typing import Final
+
+from moorage.api.affinity import Taint
+from moorage.api.meta import Condition, KubeObject
+from moorage.api.quantity import ResourceList
+from moorage.api.struct import KubeStruct
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
+
+
+class PodPreemptionPolicy(KubeStruct, frozen=True):
+    """Whether resizing a pod on this node may preempt others."""
+
+    disable_resize_preemption: str = ""
+
+
+class NodeSpec(KubeStruct, frozen=True):
+    """Taints, and whether the node is cordoned."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: PodPreemptionPolicy | None = None
+
+
+class ContainerImage(KubeStruct, frozen=True):
+    """An image the node holds, under all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(KubeStruct, frozen=True):
+    """What the node has to give."""
+
+    allocatable: ResourceList = {}
+    capacity: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(KubeObject, frozen=True, dict=True, gc=True):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Return the node's taints."""
+        return self.spec.taints
+
+    @cached_property
+    def allocatable(self) -> dict[str, int]:
+        """What pods may take: milli-CPU, bytes, and plain counts; ``pods`` among them."""
+        from moorage.api.requests import countable
+
+        return countable(self.status.allocatable)
+
+    @cached_property
+    def zone_key(self) -> str:
+        """Region and zone as one text; empty for a node that has neither. Nodes are visited zone by zone."""
+        labels = self.labels
+        zone = labels.get(BETA_ZONE_LABEL, labels.get(ZONE_LABEL, ""))
+        region = labels.get(BETA_REGION_LABEL, labels.get(REGION_LABEL, ""))
+        return f"{region}:\0:{zone}" if zone or region else ""

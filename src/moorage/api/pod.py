@@ -1,0 +1,175 @@
+"""The pod: what is to be placed, and everything it says about where."""
+
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+
+from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
+from moorage.api.container import Container, ContainerStatus, ResourceRequirements
+from moorage.api.meta import Condition, KubeObject
+from moorage.api.quantity import ResourceList
+from moorage.api.struct import KubeStruct
+from moorage.api.volume import Volume
+
+DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+ANY_ADDRESS: Final = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a pod takes, with the empty address and protocol spelled out."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class SchedulingGate(KubeStruct, frozen=True):
+    """Something that must be lifted before the pod may be scheduled."""
+
+    name: str = ""
+
+
+class PodResourceClaim(KubeStruct, frozen=True):
+    """A claim of the pod: one that exists, or one to be made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class SchedulingGroup(KubeStruct, frozen=True):
+    """The group of pods this one is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(KubeStruct, frozen=True):
+    """What the pod asks for."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    resources: ResourceRequirements | None = None
+    overhead: ResourceList = {}
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
+    termination_grace_period_seconds: int | None = None
+    restart_policy: str = ""
+
+
+class PodResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that was made for an entry of ``spec.resourceClaims``; null when none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(KubeStruct, frozen=True):
+    """Which request of the pod's extended-resource claim serves which container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that serves the pod's extended resources."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class PodStatus(KubeStruct, frozen=True):
+    """What has become of the pod."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: ResourceList | None = None
+    resources: ResourceRequirements | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+class Pod(KubeObject, frozen=True, dict=True, gc=True):
+    """A pod. Facts derived from it are computed once and kept with the object, which never changes."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def priority(self) -> int:
+        """Return the pod's priority; none means 0."""
+        return self.spec.priority or 0
+
+    @property
+    def scheduler_name(self) -> str:
+        """Return the name of the profile that is to place the pod."""
+        return self.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+
+    @property
+    def node_name(self) -> str:
+        """Return the node the pod runs on; empty while it is pending."""
+        return self.spec.node_name
+
+    @property
+    def nominated_node_name(self) -> str:
+        """Return the node the pod was promised."""
+        return self.status.nominated_node_name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the pod has ended and holds nothing any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @cached_property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The node's ports that containers and sidecars take."""
+        return tuple(
+            HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+            for container in (*self.spec.containers, *(c for c in self.spec.init_containers if c.is_sidecar))
+            for port in container.ports
+            if port.host_port > 0
+        )
+
+    @cached_property
+    def requests(self) -> dict[str, int]:
+        """What the pod asks of a node, from its spec alone: milli-CPU, bytes, and plain counts."""
+        from moorage.api.requests import spec_requests
+
+        return spec_requests(self)
+
+    @cached_property
+    def requests_on_node(self) -> dict[str, int]:
+        """What the pod takes of the node it runs on, resizes in flight included."""
+        from moorage.api.requests import placed_requests
+
+        return placed_requests(self)
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether one of the pod's tolerations covers the taint."""
+        return any(toleration.tolerates(taint) for toleration in self.spec.tolerations)
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the status condition of this type, if there is one."""
+        return next((item for item in self.status.conditions if item.type == kind), None)
+
+    def on_node(self, node_name: str) -> "Pod":
+        """Return this pod as it will be once bound to the node."""
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))

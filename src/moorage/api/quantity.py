@@ -1,0 +1,64 @@
+"""Kubernetes quantities: "500m", "1.5Gi", "2e3" as exact integers.
+
+A quantity is kept as it stands on the wire (text, or a JSON number) and read through three views: :func:`nano_value`
+is exact, :func:`milli_value` and :func:`value` round up, away from zero, as upstream's do.
+
+>>> milli_value("500m"), value("1.5Gi"), milli_value("100u"), value("2e3")
+(500, 1610612736, 1, 2000)
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from moorage.errors import QuantityError
+
+Quantity: TypeAlias = str | int | float
+ResourceList: TypeAlias = dict[str, Quantity]
+
+NANO: Final = 10**9
+MAX_INT64: Final = 2**63 - 1
+
+_GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?\Z")
+_BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+@lru_cache(maxsize=65536)
+def nano_value(quantity: Quantity) -> int:
+    """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
+    text = repr(quantity) if isinstance(quantity, float) else str(quantity)
+    match = _GRAMMAR.match(text)
+    if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):
+        raise QuantityError(
+            f"{text!r} is not a quantity; write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
+        )
+    sign, whole, fraction, suffix, exponent = match.groups()
+    fraction = fraction or ""
+    digits = int((whole + fraction) or "0") * _BINARY.get(suffix or "", 1)
+    power = 9 - len(fraction) + (int(exponent) if exponent else _DECIMAL.get(suffix or "", 0))
+    # An absurd exponent must cost a comparison, not the memory for a billion digits.
+    power = max(min(power, 60), -len(str(digits)) - 1)
+    magnitude: int = digits * 10**power if power >= 0 else -(-digits // 10**-power)
+    magnitude = min(magnitude, MAX_INT64 * NANO)
+    return -magnitude if sign == "-" else magnitude
+
+
+def milli_value(quantity: Quantity) -> int:
+    """Return thousandths, rounded up: how CPU is counted."""
+    return nano_to_milli(nano_value(quantity))
+
+
+def value(quantity: Quantity) -> int:
+    """Return whole units, rounded up: how everything but CPU is counted."""
+    return nano_to_unit(nano_value(quantity))
+
+
+def nano_to_milli(nano: int) -> int:
+    """Round billionths up to thousandths, away from zero."""
+    return min(-(-nano // 10**6), MAX_INT64) if nano >= 0 else nano // 10**6
+
+
+def nano_to_unit(nano: int) -> int:
+    """Round billionths up to whole units, away from zero."""
+    return -(-nano // NANO) if nano >= 0 else nano // NANO

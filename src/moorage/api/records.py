@@ -1,0 +1,52 @@
+"""What the scheduler itself writes: bindings, events and leases."""
+
+from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.storage import ObjectReference
+from moorage.api.struct import KubeStruct
+
+
+class Binding(KubeStruct, frozen=True):
+    """The decision, as the API server takes it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    target: ObjectReference = ObjectReference()
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+class EventSeries(KubeStruct, frozen=True):
+    """How often an event came again."""
+
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(KubeObject, frozen=True, dict=True, gc=True):
+    """Something worth telling the user (events.k8s.io/v1)."""
+
+    event_time: str | None = None
+    type: str = ""
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    series: EventSeries | None = None
+
+
+class LeaseSpec(KubeStruct, frozen=True):
+    """Who leads, since when and for how long."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(KubeObject, frozen=True, dict=True, gc=True):
+    """The lease that elects one scheduler among its replicas."""
+
+    spec: LeaseSpec = LeaseSpec()

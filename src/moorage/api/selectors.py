@@ -1,0 +1,243 @@
+"""Label and node selectors: parsed once into matchers that are hashable, so that equal selectors share their work."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from moorage.api.struct import KubeStruct
+from moorage.errors import SelectorError
+
+LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
+NODE_NAME_FIELD: Final = "metadata.name"
+
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+_INTEGER: Final = re.compile(r"[+-]?\d+\Z")
+
+
+class LabelSelectorRequirement(KubeStruct, frozen=True):
+    """One expression of a label selector, as written."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(KubeStruct, frozen=True):
+    """Labels that must be equal and expressions that must hold, as written."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorRequirement(KubeStruct, frozen=True):
+    """One expression over a node's labels or fields, as written."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(KubeStruct, frozen=True):
+    """Expressions that must all hold; a term without any matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(KubeStruct, frozen=True):
+    """Terms of which one must hold; without terms nothing matches."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One parsed expression; ``bound`` is the integer that Gt and Lt compare with."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+    bound: int = 0
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether these labels satisfy the expression."""
+        return self.accepts(labels.get(self.key))
+
+    def accepts(self, found: str | None) -> bool:
+        """Tell whether this value of the key satisfies the expression; ``None`` means the key is absent."""
+        match self.operator:
+            case "In":
+                return found in self.values
+            case "NotIn":
+                return found not in self.values
+            case "Exists":
+                return found is not None
+            case "DoesNotExist":
+                return found is None
+            case _:
+                number = _as_int64(found)
+                if number is None:
+                    return False
+                return number > self.bound if self.operator == "Gt" else number < self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMatcher:
+    """A parsed label selector: all requirements must hold. ``NOTHING`` is what a null selector parses to."""
+
+    requirements: tuple[Requirement, ...] = ()
+    is_nothing: bool = False
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every label set matches: the empty selector, ``{}``."""
+        return not self.requirements and not self.is_nothing
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a label set is selected."""
+        if self.is_nothing:
+            return False
+        return all(requirement.accepts(labels.get(requirement.key)) for requirement in self.requirements)
+
+    def also(self, labels: Mapping[str, str]) -> "LabelMatcher":
+        """Narrow the selection to label sets that also carry these labels; nothing stays nothing."""
+        if self.is_nothing or not labels:
+            return self
+        return LabelMatcher(_canonical([*self.requirements, *_equalities(labels)]))
+
+
+NOTHING: Final = LabelMatcher(is_nothing=True)
+EVERYTHING: Final = LabelMatcher()
+
+
+def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
+    """Parse a label selector: null selects nothing, ``{}`` everything."""
+    if selector is None:
+        return NOTHING
+    expressions = [
+        parse_requirement(item.key, item.operator, item.values, known=LABEL_OPERATORS)
+        for item in selector.match_expressions
+    ]
+    return LabelMatcher(_canonical([*_equalities(selector.match_labels), *expressions]))
+
+
+def label_set_matcher(labels: Mapping[str, str]) -> LabelMatcher:
+    """Select what carries all of these labels, as a Service's selector does."""
+    return LabelMatcher(_canonical(_equalities(labels)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTermMatcher:
+    """A parsed node selector term; ``matches_nothing`` covers empty terms and terms that do not parse."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    matches_nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node with these labels and this name satisfies the term."""
+        if self.matches_nothing:
+            return False
+        return all(item.accepts(labels.get(item.key)) for item in self.expressions) and all(
+            item.accepts(name if item.key == NODE_NAME_FIELD else None) for item in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMatcher:
+    """A parsed node selector: one of the terms must hold."""
+
+    terms: tuple[NodeTermMatcher, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Tell whether a node with these labels and this name is selected."""
+        return any(term.matches(labels, name) for term in self.terms)
+
+
+def node_matcher(selector: NodeSelector) -> NodeMatcher:
+    """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
+    return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
+
+
+def _forgiving_term(term: NodeSelectorTerm) -> NodeTermMatcher:
+    try:
+        return node_term_matcher(term)
+    except SelectorError:
+        return NodeTermMatcher(matches_nothing=True)
+
+
+def node_term_matcher(term: NodeSelectorTerm) -> NodeTermMatcher:
+    """Parse one node selector term; raise :class:`SelectorError` where it cannot be used."""
+    if not term.match_expressions and not term.match_fields:
+        return NodeTermMatcher(matches_nothing=True)
+    expressions = tuple(
+        parse_requirement(item.key, item.operator, item.values, known=NODE_OPERATORS) for item in term.match_expressions
+    )
+    return NodeTermMatcher(expressions, tuple(_parse_field(item) for item in term.match_fields))
+
+
+def _parse_field(item: NodeSelectorRequirement) -> Requirement:
+    if item.operator not in ("In", "NotIn"):
+        raise SelectorError(f"matchFields operator {item.operator!r} is unknown; write In or NotIn")
+    if len(item.values) != 1:
+        raise SelectorError(f"matchFields {item.key!r} needs exactly one value, found {len(item.values)}")
+    return Requirement(item.key, item.operator, frozenset(item.values))
+
+
+def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: tuple[str, ...]) -> Requirement:
+    """Check one expression by Kubernetes' rules and make it ready to match."""
+    operands = tuple(values)
+    if operator not in known:
+        raise SelectorError(f"{key}: operator {operator!r} is unknown; write one of {', '.join(known)}")
+    if not is_qualified_name(key):
+        raise SelectorError(
+            f"{key!r} is not a label key; write a name of at most 63 characters, with an optional prefix/"
+        )
+    if operator in ("In", "NotIn") and not operands:
+        raise SelectorError(f"{key}: operator {operator} needs at least one value")
+    if operator in ("Exists", "DoesNotExist") and operands:
+        raise SelectorError(f"{key}: operator {operator} takes no values, found {len(operands)}")
+    if operator in ("Gt", "Lt"):
+        bound = _as_int64(operands[0]) if len(operands) == 1 else None
+        if bound is None:
+            raise SelectorError(f"{key}: operator {operator} needs exactly one integer, found {list(operands)}")
+        return Requirement(key, operator, frozenset(operands), bound)
+    for operand in operands:
+        if not is_label_value(operand):
+            raise SelectorError(f"{key}: {operand!r} is not a label value")
+    return Requirement(key, operator, frozenset(operands))
+
+
+@lru_cache(maxsize=4096)
+def is_qualified_name(name: str) -> bool:
+    """Tell whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
+    prefix, slash, local = name.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
+        return False
+    return bool(_NAME.match(local))
+
+
+@lru_cache(maxsize=65536)
+def is_label_value(text: str) -> bool:
+    """Tell whether a text may be the value of a label."""
+    return text == "" or bool(_NAME.match(text))
+
+
+def _equalities(labels: Mapping[str, str]) -> list[Requirement]:
+    return [Requirement(key, "In", frozenset((text,))) for key, text in labels.items()]
+
+
+def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Order the requirements, so that selectors meaning the same are equal."""
+    return tuple(sorted(requirements, key=lambda item: (item.key, item.operator, sorted(item.values))))
+
+
+def _as_int64(text: str | None) -> int | None:
+    if text is None or not _INTEGER.match(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
