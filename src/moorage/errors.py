@@ -65,6 +65,10 @@ class PluginError(MoorageError):
         self.plugin = plugin
 
 
+class CacheError(MoorageError):
+    """The cache was told something that cannot be."""
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Suggest the closest known name as a hint, or say nothing."""
     close = get_close_matches(name, known, n=1)

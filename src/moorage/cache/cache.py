@@ -1,0 +1,180 @@
+"""What the cluster looks like, pods on their way to a node included.
+
+    assume ──> assumed ──add (the API confirms)──> added ──update──> added ──remove──> gone
+                  └──forget (binding failed), or remove (deleted meanwhile)──> gone
+
+Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive before their node and outlive it: such a
+node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
+"""
+
+import numpy as np
+
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.cache.node_tree import NodeTree
+from moorage.errors import CacheError
+from moorage.framework.nodecolumns import NodeColumns
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.pod_index import PodIndex
+
+
+class Cache:
+    """Nodes and the pods on them, as columns and rows, kept by increments. One writer: the loop, between cycles."""
+
+    def __init__(self) -> None:
+        self._columns = NodeColumns()
+        self._tree = NodeTree()
+        self._ghosts: dict[str, NodeInfo] = {}
+        self._pods: dict[str, Pod] = {}
+        self._assumed: set[str] = set()
+        self._order: RowArray | None = None
+        self.nodes = NodeTable(self._columns)
+        self.pods = PodIndex()
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def columns(self) -> NodeColumns:
+        """The writing side of the node table, for its change log."""
+        return self._columns
+
+    @property
+    def order(self) -> RowArray:
+        """The rows in visiting order; it follows nodes that come and go, not zone labels that change."""
+        if self._order is None:
+            row_of = self._columns.row_of
+            self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self._columns))
+        return self._order
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods are known, assumed ones included."""
+        return len(self._pods)
+
+    @property
+    def assumed_count(self) -> int:
+        """How many pods are assumed."""
+        return len(self._assumed)
+
+    def is_assumed(self, pod: Pod) -> bool:
+        """Tell whether a pod was given a node that the API has not confirmed yet."""
+        return pod.uid in self._assumed
+
+    def pod(self, uid: str) -> Pod | None:
+        """Return a pod on a node as it is known here."""
+        return self._pods.get(uid)
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node by name."""
+        return self.nodes.find(name)
+
+    def assume(self, pod: Pod) -> None:
+        """Count a pod on the node it was just given, before the API knows."""
+        if pod.uid in self._pods:
+            raise CacheError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
+        self._place(pod)
+        self._assumed.add(pod.uid)
+
+    def forget(self, pod: Pod) -> None:
+        """Undo an assumption; a pod that is not known is none."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            return
+        if pod.uid not in self._assumed:
+            raise CacheError(f"pod {pod.uid}({pod.key}) was not assumed, so it cannot be forgotten")
+        if known.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} was assumed on {known.node_name} but is forgotten on {pod.node_name}")
+        self._displace(known)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Take in a pod that the API shows on a node: news, or the confirmation of an assumption."""
+        known = self._pods.get(pod.uid)
+        if known is not None:
+            if pod.uid not in self._assumed:
+                raise CacheError(f"pod {pod.uid}({pod.key}) was already in added state")
+            self._displace(known)
+        self._place(pod)
+
+    def update_pod(self, pod: Pod) -> None:
+        """Take in a change of a pod on a node."""
+        known = self._pods.get(pod.uid)
+        if known is None or pod.uid in self._assumed:
+            raise CacheError(f"pod {pod.uid}({pod.key}) is not added to the cache, so cannot be updated")
+        if known.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} moved from {known.node_name} to {pod.node_name}, which no pod can")
+        self._displace(known)
+        self._place(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Take out a pod that is gone, confirmed or not."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            raise CacheError(f"pod {pod.uid}({pod.key}) is not found in the cache, so cannot be removed from it")
+        self._displace(known)
+
+    def add_node(self, node: Node) -> None:
+        """Take in a node; pods that came before it are on it at once."""
+        if node.name in self._columns.row_of:
+            self.update_node(node)
+            return
+        info = self._ghosts.pop(node.name, None) or NodeInfo(None)
+        info.node = node
+        row = self._columns.add(info)
+        self.pods.resize(len(self._columns))
+        for pod in info.pods.values():
+            self.pods.add(pod, row)
+        self._tree.add(node)
+        self._order = None
+
+    def update_node(self, node: Node) -> None:
+        """Take in a change of a node; one that is not known is news."""
+        info = self.nodes.find(node.name)
+        if info is None:
+            self.add_node(node)
+            return
+        info.node = node
+        self._columns.write_node(info)
+        self._tree.update(node)
+
+    def remove_node(self, name: str) -> None:
+        """Take out a node; pods still on it are kept with its ghost."""
+        info = self.nodes.find(name)
+        if info is None:
+            raise CacheError(f"node {name} is not found in the cache, so cannot be removed from it")
+        for pod in info.pods.values():
+            self.pods.remove(pod, info.row)
+        row, last = self._columns.remove(info)
+        if row != last:
+            self.pods.move(last, row)
+        self.pods.resize(len(self._columns))
+        self._tree.remove(name)
+        self._order = None
+        if info.pods:
+            info.node = None
+            self._ghosts[name] = info
+
+    def _place(self, pod: Pod) -> None:
+        self._pods[pod.uid] = pod
+        info = self.nodes.find(pod.node_name)
+        if info is None:
+            self._ghosts.setdefault(pod.node_name, NodeInfo(None)).add_pod(pod)
+            return
+        info.add_pod(pod)
+        self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
+        self.pods.add(pod, info.row)
+
+    def _displace(self, pod: Pod) -> None:
+        del self._pods[pod.uid]
+        self._assumed.discard(pod.uid)
+        info = self.nodes.find(pod.node_name)
+        if info is None:
+            ghost = self._ghosts[pod.node_name]
+            ghost.remove_pod(pod)
+            if not ghost.pods:
+                del self._ghosts[pod.node_name]
+            return
+        info.remove_pod(pod)
+        self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
+        self.pods.remove(pod, info.row)

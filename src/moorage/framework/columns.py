@@ -1,0 +1,118 @@
+"""Column kinds: integers that grow, and Categorical, where a few distinct values stand for thousands of nodes."""
+
+from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.framework.status import BoolArray, IntArray
+
+V = TypeVar("V", bound=Hashable)
+CodeArray = NDArray[np.int32]
+
+FIRST_CAPACITY: Final = 64
+
+
+class Categorical(Generic[V]):
+    """A column of values of which few are distinct: a code per node, and the values the codes stand for.
+
+    >>> zones = Categorical.of(["a", "b", None, "a"])
+    >>> zones.where(lambda zone: zone == "a").tolist()
+    [True, False, False, True]
+    """
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, codes: CodeArray, values: "Vocabulary[V]") -> None:
+        self.codes = codes
+        self.values = values
+
+    @classmethod
+    def of(cls, values: Collection[V]) -> "Categorical[V]":
+        """Build a column from plain values."""
+        vocabulary: Vocabulary[V] = Vocabulary()
+        return cls(np.array([vocabulary.code(value) for value in values], dtype=np.int32), vocabulary)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> V:
+        return self.values[int(self.codes[row])]
+
+    def where(self, test: Callable[[V], bool]) -> BoolArray:
+        """Find the nodes whose value passes; the test runs once per distinct value."""
+        table = np.fromiter((test(value) for value in self.values), dtype=np.bool_, count=len(self.values))
+        return table[self.codes]
+
+    def map(self, function: Callable[[V], int]) -> IntArray:
+        """Compute a number for each node; the function runs once per distinct value."""
+        table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
+        return table[self.codes]
+
+    def is_in(self, wanted: Collection[V]) -> BoolArray:
+        """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""
+        codes = [code for value in wanted if (code := self.values.find(value)) is not None]
+        if not codes:
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        if len(codes) == 1:
+            return self.codes == codes[0]
+        table = np.zeros(len(self.values), dtype=np.bool_)
+        table[codes] = True
+        return table[self.codes]
+
+
+class Vocabulary(Generic[V]):
+    """The distinct values of a column, numbered in order of first appearance."""
+
+    __slots__ = ("_codes", "_values")
+
+    def __init__(self) -> None:
+        self._codes: dict[V, int] = {}
+        self._values: list[V] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._values)
+
+    def __getitem__(self, code: int) -> V:
+        return self._values[code]
+
+    def code(self, value: V) -> int:
+        """Return the number of a value, giving it one if it is new."""
+        code = self._codes.get(value)
+        if code is None:
+            code = self._codes[value] = len(self._values)
+            self._values.append(value)
+        return code
+
+    def find(self, value: V) -> int | None:
+        """Return the number of a value that is there."""
+        return self._codes.get(value)
+
+
+class Growing:
+    """An array with room at the end, read through a view of the rows in use that nobody can write to."""
+
+    __slots__ = ("_view", "array")
+
+    def __init__(self, dtype: Any, capacity: int = FIRST_CAPACITY) -> None:
+        self.array: NDArray[Any] = np.zeros(capacity, dtype=dtype)
+        self._view: NDArray[Any] | None = None
+
+    def reserve(self, rows: int) -> None:
+        """Make room for this many rows, keeping what is there."""
+        if rows > len(self.array):
+            grown = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
+            grown[: len(self.array)] = self.array
+            self.array = grown
+            self._view = None
+
+    def view(self, rows: int) -> NDArray[Any]:
+        """Return the rows in use, read-only."""
+        if self._view is None or len(self._view) != rows:
+            self._view = self.array[:rows]
+            self._view.flags.writeable = False
+        return self._view

@@ -1,0 +1,84 @@
+"""What plugins remember during one attempt to place one pod."""
+
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+
+from moorage.api.pod import Pod
+
+T = TypeVar("T")
+
+
+class StateKey(Generic[T]):
+    """A typed key: what is stored under it is what comes out, without casts or string lookups."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"StateKey({self.name!r})"
+
+
+@runtime_checkable
+class Clonable(Protocol):
+    """State that a what-if changes, and that must therefore be copied first."""
+
+    def clone(self) -> "Clonable":
+        """Return a copy that can be changed without touching the original."""
+        ...
+
+
+class CycleState:
+    """State of one attempt, from pre-filter to post-bind.
+
+    What is stored is shared between clones, unless it has a ``clone`` method of its own: state that ``add_pod`` and
+    ``remove_pod`` change must have one.
+
+    >>> COUNT = StateKey[int]("count")
+    >>> cycle = CycleState()
+    >>> cycle[COUNT] = 3
+    >>> cycle[COUNT] + 1
+    4
+    """
+
+    __slots__ = ("_values", "pods_to_activate", "skipped_filters", "skipped_scores")
+
+    def __init__(self) -> None:
+        self._values: dict[StateKey[Any], Any] = {}
+        self.skipped_filters: set[str] = set()
+        self.skipped_scores: set[str] = set()
+        self.pods_to_activate: dict[str, Pod] = {}
+
+    def __setitem__(self, key: StateKey[T], value: T) -> None:
+        self._values[key] = value
+
+    def __getitem__(self, key: StateKey[T]) -> T:
+        return cast(T, self._values[key])
+
+    def __contains__(self, key: StateKey[Any]) -> bool:
+        return key in self._values
+
+    def get(self, key: StateKey[T]) -> T | None:
+        """Return what is stored under the key, or ``None``."""
+        return cast("T | None", self._values.get(key))
+
+    def activate(self, pod: Pod) -> None:
+        """Have this pod tried again at once, whatever its backoff, when this attempt succeeds."""
+        self.pods_to_activate[pod.key] = pod
+
+    def clone(self) -> "CycleState":
+        """Return a copy for a what-if; clonable state is copied, the rest shared."""
+        copy = CycleState()
+        copy._values = {
+            key: value.clone() if isinstance(value, Clonable) else value for key, value in self._values.items()
+        }
+        copy.skipped_filters = set(self.skipped_filters)
+        copy.skipped_scores = set(self.skipped_scores)
+        copy.pods_to_activate = self.pods_to_activate
+        return copy
+
+    def share(self) -> "CycleState":
+        """Return a new attempt's state that starts with this one's values; they must not be changed."""
+        copy = CycleState()
+        copy._values = dict(self._values)
+        copy.skipped_filters = set(self.skipped_filters)
+        copy.skipped_scores = set(self.skipped_scores)
+        return copy

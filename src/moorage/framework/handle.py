@@ -1,0 +1,170 @@
+"""The few services a plugin may ask for; the engine hands them out when it builds the plugin."""
+
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.clock import Clock
+from moorage.features import FeatureGates
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.pod_index import PodIndex
+from moorage.framework.status import Status
+
+Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
+K = TypeVar("K", bound=KubeObject)
+
+
+class Lister(Protocol[Object_co]):
+    """All objects of a kind, as the scheduler last heard of them."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever one of the objects changes."""
+        ...
+
+    def get(self, name: str, namespace: str = "") -> Object_co | None:
+        """Return one object, or ``None``."""
+        ...
+
+    def list(self, namespace: str | None = None) -> Iterator[Object_co]:
+        """Go through all objects, or those of a namespace, in the order in which they appeared."""
+        ...
+
+
+class Cluster(Protocol):
+    """The API as the scheduler writes to it: a real server, the embedded one, or the simulator's world."""
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod to a node."""
+        ...
+
+    async def create(self, thing: KubeObject) -> KubeObject:
+        """Create an object and return it as stored."""
+        ...
+
+    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+        """Replace an object of the same resourceVersion and return it as stored."""
+        ...
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Merge something into an object's status."""
+        ...
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Ask for an object to be deleted."""
+        ...
+
+    def record(self, event: "EventNote") -> None:
+        """Tell the user something; never waits and never fails."""
+        ...
+
+
+class EventNote(Protocol):
+    """An event to be recorded: see :class:`moorage.engine.recording.EventNote`."""
+
+    @property
+    def regarding(self) -> KubeObject:
+        """What the event is about."""
+        ...
+
+
+class Nominator(Protocol):
+    """Who was promised which node."""
+
+    def nominated_pods(self, node_name: str) -> Collection[Pod]:
+        """Return the pods that were promised a node and are not on it yet."""
+        ...
+
+    def nodes_with_nominations(self) -> Collection[str]:
+        """Return the nodes that are promised to some pod."""
+        ...
+
+
+class WaitingPod(Protocol):
+    """A pod that a Permit plugin holds back."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+        ...
+
+    def allow(self, plugin: str) -> None:
+        """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
+        ...
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Turn the pod down; it goes back to the queue."""
+        ...
+
+
+class Handle(Protocol):
+    """What a plugin may ask of the scheduler around it."""
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Every node, as of this cycle."""
+        ...
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted by label selector and by affinity term."""
+        ...
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force; read them when the plugin is built, not in its methods."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where to write to."""
+        ...
+
+    @property
+    def nominator(self) -> Nominator:
+        """Who was promised which node."""
+        ...
+
+    def lister(self, kind: type[K]) -> Lister[K]:
+        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        ...
+
+    def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        ...
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters of a what-if that a pod was added to a node."""
+        ...
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters of a what-if that a pod was taken off a node."""
+        ...
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return a pod that waits on permit."""
+        ...
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return all pods that wait on permit."""
+        ...
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Have pods tried again at once, whatever their backoff."""
+        ...
+
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something beside the scheduling cycles; what it raises is logged."""
+        ...
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles."""
+        ...

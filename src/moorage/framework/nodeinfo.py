@@ -1,0 +1,134 @@
+"""One node and the pods on it: a row of the cluster, as plugin authors see it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from moorage.api.affinity import Taint
+from moorage.api.node import Node
+from moorage.api.pod import ANY_ADDRESS, HostPort, Pod
+from moorage.api.requests import PODS, placed_nonzero_requests
+
+NO_ROW: Final = -1
+
+
+class NodeInfo:
+    """A node, its pods, and what they take of it.
+
+    ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never meet such a one.
+    A what-if works on a :meth:`copy`, so adding and removing pods there changes nothing else.
+    """
+
+    __slots__ = ("_node", "nonzero_cpu", "nonzero_memory", "pods", "requested", "row", "used_ports")
+
+    def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
+        self._node = node
+        self.row = NO_ROW
+        self.pods: dict[str, Pod] = {}
+        self.requested: dict[str, int] = {}
+        self.nonzero_cpu = 0
+        self.nonzero_memory = 0
+        self.used_ports: set[HostPort] = set()
+        for pod in pods:
+            self.add_pod(pod)
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self._node.name if self._node else '?'}, {len(self.pods)} pods)"
+
+    @property
+    def node(self) -> Node:
+        """The node itself."""
+        assert self._node is not None, "a node that is not there yet is never shown to plugins"
+        return self._node
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._node = node
+
+    @property
+    def is_ghost(self) -> bool:
+        """Whether only its pods are known so far."""
+        return self._node is None
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return self.node.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the node's labels."""
+        return self.node.labels
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Return the node's taints."""
+        return self.node.spec.taints
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        """What all pods together may take: milli-CPU, bytes, and plain counts."""
+        return self.node.allocatable
+
+    @property
+    def allowed_pods(self) -> int:
+        """How many pods the node may run."""
+        return self.node.allocatable.get(PODS, 0)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Count a pod as running here."""
+        self.pods[pod.uid] = pod
+        for name, amount in pod.requests_on_node.items():
+            self.requested[name] = self.requested.get(name, 0) + amount
+        cpu, memory = nonzero_requests(pod)
+        self.nonzero_cpu += cpu
+        self.nonzero_memory += memory
+        if pod.host_ports:
+            self.used_ports.update(pod.host_ports)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Stop counting a pod; the pod that was added under this uid is the one taken away."""
+        pod = self.pods.pop(pod.uid)
+        for name, amount in pod.requests_on_node.items():
+            self.requested[name] -= amount
+        cpu, memory = nonzero_requests(pod)
+        self.nonzero_cpu -= cpu
+        self.nonzero_memory -= memory
+        # A set, not a counter, as upstream: a port two pods share is free once either is gone.
+        self.used_ports.difference_update(pod.host_ports)
+
+    def copy(self) -> "NodeInfo":
+        """Return a row for what-ifs."""
+        other = NodeInfo.__new__(NodeInfo)
+        other._node = self._node
+        other.row = self.row
+        other.pods = dict(self.pods)
+        other.requested = dict(self.requested)
+        other.nonzero_cpu = self.nonzero_cpu
+        other.nonzero_memory = self.nonzero_memory
+        other.used_ports = set(self.used_ports)
+        return other
+
+
+def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+    """Tell whether a wanted port is taken: the wildcard address clashes with every address."""
+    taken = set(used)
+    if not taken:
+        return False
+    numbers = {(port.protocol, port.port) for port in taken}
+    for port in wanted:
+        if port.ip == ANY_ADDRESS:
+            if (port.protocol, port.port) in numbers:
+                return True
+        elif port in taken or HostPort(ANY_ADDRESS, port.protocol, port.port) in taken:
+            return True
+    return False
+
+
+def nonzero_requests(pod: Pod) -> tuple[int, int]:
+    """Return milli-CPU and memory that scores count for a pod on a node, computed once per pod."""
+    known = pod.__dict__.get("_nonzero")
+    if known is None:
+        known = placed_nonzero_requests(pod)
+        pod.__dict__["_nonzero"] = known
+    cpu, memory = known
+    return cpu, memory

@@ -1,0 +1,317 @@
+"""The extension points: one base class each. A plugin inherits from those it takes part in.
+
+A pod's way through them: ``pre_enqueue`` (may it enter the queue?), ``less`` (who is first?), then one attempt:
+``pre_filter`` → ``filter`` on every node → ``post_filter`` if none is left → ``pre_score`` → ``score`` →
+``normalize_scores`` → ``reserve`` → ``permit``; then beside the next attempts: ``pre_bind`` → ``bind`` → ``post_bind``.
+
+Everything up to ``permit`` runs alone in a frozen world: no other pod is placed and no event is applied meanwhile.
+A plugin that raises fails the attempt with an error that names the plugin; the pod is tried again after a backoff.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import EVERY_EVENT, EventRegistration
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.queued import QueuedPod
+from moorage.framework.status import IntArray, Status, Verdict
+
+
+class Plugin:
+    """A plugin of any kind. Its configuration name is the class name unless ``name`` says otherwise.
+
+    The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (the services of
+    :class:`moorage.framework.handle.Handle`), by these names; both are optional. One instance serves one profile.
+    """
+
+    name: ClassVar[str]
+    Args: ClassVar[type[Any] | None] = None
+    looks_at_cluster: ClassVar[bool] = False
+    """Whether answers depend on more than the row and the pod; then they are computed afresh in every cycle."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        """Return everything of the pod that this plugin's filter and score answers depend on, or ``None``.
+
+        Pods with equal signatures share their answers, which are then recomputed only for nodes that changed. Without
+        a signature the plugin is asked afresh for every pod: correct, only slower.
+        """
+        return None
+
+    def epoch(self) -> Hashable:
+        """Return what else the answers depend on besides pod and row; when it changes, they are computed anew."""
+        return None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Name the events after which a pod this plugin turned down may be worth another try.
+
+        By default every event is. An empty list means that no event helps: only the five-minute flush does.
+        """
+        return EVERY_EVENT
+
+
+class PreEnqueuePlugin(Plugin):
+    """Decides whether a pod may enter the queue at all."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """Let the pod into the active or backoff queue, or hold it back with a Status.
+
+        A pod held back is *gated*: it gets no attempt, event or condition until one of this plugin's events lets
+        it be asked again.
+        """
+
+
+class QueueSortPlugin(Plugin):
+    """Decides which pod is tried first. Exactly one is enabled, the same in all profiles. Define either method."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_one_of(cls, QueueSortPlugin, "less", "sort_key")
+
+    def less(self, left: QueuedPod, right: QueuedPod) -> bool:
+        """Tell whether ``left`` goes before ``right``."""
+        return bool(self.sort_key(left) < self.sort_key(right))
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        """Return something that sorts as the pods should; faster than ``less``, which it overrides in the queue."""
+        return _ByLess(self, queued)
+
+
+class _ByLess:
+    """Sorts by a plugin's ``less``."""
+
+    __slots__ = ("plugin", "queued")
+
+    def __init__(self, plugin: QueueSortPlugin, queued: QueuedPod) -> None:
+        self.plugin = plugin
+        self.queued = queued
+
+    def __lt__(self, other: "_ByLess") -> bool:
+        return self.plugin.less(self.queued, other.queued)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """A pre-filter's answer that only these nodes are worth looking at."""
+
+    names: frozenset[str]
+
+
+PreFilterAnswer = Status | NodeNames | None
+
+
+class PreFilterPlugin(Plugin):
+    """Looks at the pod, and if need be at the whole cluster, before nodes are judged."""
+
+    @abstractmethod
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        """Prepare what ``filter`` needs in ``cycle``; ``nodes`` is every node.
+
+        ``None`` goes on; :class:`NodeNames` restricts the search to some nodes; ``Status.skip()`` leaves this
+        plugin's filter out for this pod; ``Status.unschedulable`` rejects the pod on all nodes after the other
+        pre-filters ran, ``Status.unresolvable`` at once. In both cases post-filters still run.
+        """
+
+
+class PreFilterExtensions(PreFilterPlugin):
+    """A pre-filter whose state follows what-ifs: preemption and nominated pods add and remove pods."""
+
+    @abstractmethod
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Change the state in ``cycle`` as if ``added`` were on the node; not called if ``pre_filter`` skipped."""
+
+    @abstractmethod
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Change the state in ``cycle`` as if ``removed`` were gone from the node."""
+
+
+class FilterPlugin(Plugin):
+    """Decides which nodes can run a pod. Define either method; the other follows from it.
+
+    ``filter`` is asked for single nodes and what-ifs (preemption, nominated pods), ``filter_nodes`` for the cluster.
+    When both are defined they must agree: ``moorage.testing.check_plugin`` compares them.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_one_of(cls, FilterPlugin, "filter", "filter_nodes")
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge one node: ``None`` to accept it, or a Status saying why not.
+
+        A node turned down as ``unschedulable`` is one where preemption may help; as ``unresolvable``, not. An error
+        fails the whole attempt. The reasons of the first plugin that turns a node down are the ones users see.
+        """
+        return self.filter_nodes(cycle, pod, NodeTable.of(node)).status_at(0)
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Judge every node of a window at once. Override this when ``filter`` is too slow."""
+        verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
+        return Verdict.from_rows(len(nodes), verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a post-filter did about a pod that fits nowhere.
+
+    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the promised node.
+    """
+
+    status: Status | None
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+
+
+class NodeStatuses:
+    """Why each node was turned down, for post-filters: explicit statuses, and one for all other nodes."""
+
+    def __init__(self, explicit: dict[str, Status], absent: Status) -> None:
+        self.explicit = explicit
+        self.absent = absent
+
+    def __getitem__(self, node_name: str) -> Status:
+        return self.explicit.get(node_name, self.absent)
+
+
+class PostFilterPlugin(Plugin):
+    """Does something for a pod that fits on no node, such as making room."""
+
+    @abstractmethod
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        """Try to help; a status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
+
+        The world stays frozen while this waits.
+        """
+
+
+class PreScorePlugin(Plugin):
+    """Looks at the feasible nodes together before they are scored."""
+
+    @abstractmethod
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Prepare what ``score`` needs; ``Status.skip()`` leaves this plugin's score out. Other statuses are errors."""
+
+
+class ScorePlugin(Plugin):
+    """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other follows from it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_one_of(cls, ScorePlugin, "score", "score_nodes")
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Rate one node; after normalising, between 0 and 100, the more the better."""
+        return int(self.score_nodes(cycle, pod, NodeTable.of(node))[0])
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        """Rate every node of a window at once. Override this when ``score`` is too slow."""
+        return np.fromiter((self.score(cycle, pod, node) for node in nodes), dtype=np.int64, count=len(nodes))
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        """Bring the raw scores of all feasible nodes into 0…100; by default they are there already."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    """Keeps books of its own about what a pod takes on the node it was given."""
+
+    @abstractmethod
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Set something aside for the pod; a Status undoes the placement."""
+
+    @abstractmethod
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Give it back: called in reverse order for all reserve plugins, also those that never reserved. Must not fail.
+
+        It never waits: what it has to write, it hands to ``handle.in_background``.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A permit plugin's answer that the pod has to wait, at most this long (15 minutes are the limit)."""
+
+    seconds: float
+
+
+class PermitPlugin(Plugin):
+    """Has the last word before a pod is bound: yes, no, or wait."""
+
+    @abstractmethod
+    def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
+        """Let the pod be bound, turn it down, or hold it until ``handle.waiting_pod(uid).allow`` is called."""
+
+
+class PreBindPlugin(Plugin):
+    """Prepares what must be in place before a pod is bound, such as its volumes."""
+
+    allows_parallel: ClassVar[bool] = False
+    """Whether neighbours in the configured order that say so, too, may run at the same time."""
+
+    @abstractmethod
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Say beforehand whether ``pre_bind`` has anything to do: ``None`` if so, ``Status.skip()`` if not."""
+
+    @abstractmethod
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Do the work; anything but ``None`` undoes the placement."""
+
+
+class BindPlugin(Plugin):
+    """Tells the cluster where the pod goes."""
+
+    @abstractmethod
+    async def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Bind the pod, or leave it to the next bind plugin with ``Status.skip()``."""
+
+
+class PostBindPlugin(Plugin):
+    """Is told of every pod that was bound."""
+
+    @abstractmethod
+    async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Clean up, or take note; nothing depends on it."""
+
+
+EXTENSION_POINTS: Final[dict[str, type[Plugin]]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+}
+"""The extension points by their name in the configuration."""
+
+
+def require_one_of(cls: type, base: type, *methods: str) -> None:
+    """Refuse a class that defines none of some methods which are derived from each other."""
+    if all(getattr(cls, method) is getattr(base, method) for method in methods):
+        raise TypeError(f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other")
+
+
+def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:
+    """Scale scores so that the largest becomes 100; reversed, so that it becomes 0. All zeros stay equal."""
+    top = int(scores.max(initial=0))
+    if top == 0:
+        return np.full_like(scores, 100) if reverse else scores
+    scaled = 100 * scores // top
+    return 100 - scaled if reverse else scaled

@@ -1,0 +1,24 @@
+"""A pod in the queue, as a QueueSort plugin sees it."""
+
+from typing import Protocol
+
+from moorage.api.pod import Pod
+
+
+class QueuedPod(Protocol):
+    """A pod that waits for its turn, with the history of its attempts."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+        ...
+
+    @property
+    def timestamp(self) -> float:
+        """When it was last queued after a failure, or first; moves between queues do not change it."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """How often it has been tried."""
+        ...

@@ -1,0 +1,111 @@
+"""Plugins by name: in-tree ones, those other packages offer, and those named on the command line."""
+
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from moorage.errors import ConfigError, PluginError
+from moorage.framework.handle import Handle
+from moorage.framework.plugin import EXTENSION_POINTS, Plugin
+
+ENTRY_POINT_GROUP: Final = "moorage.plugins"
+_INJECTED: Final = ("args", "handle")
+
+
+class Registry(Mapping[str, type[Plugin]]):
+    """Plugin classes by configuration name; each is checked when it is registered, never when it is called."""
+
+    def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        for plugin in plugins:
+            self.register(plugin)
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        return self._plugins[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plugins)
+
+    def __len__(self) -> int:
+        return len(self._plugins)
+
+    def register(self, plugin: type[Plugin], *, where: str = "") -> None:
+        """Take a plugin class in, or say what is wrong with it."""
+        where = where or getattr(plugin, "__qualname__", repr(plugin))
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise ConfigError(
+                where, f"{plugin!r} is not a plugin class", hint="inherit from FilterPlugin or another base"
+            )
+        if not extension_points(plugin):
+            known = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
+            raise ConfigError(where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {known}")
+        if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
+            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}")
+        if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
+            problem = f"the constructor of {plugin.name} asks for {', '.join(unknown)}"
+            raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
+        if self._plugins.get(plugin.name, plugin) is not plugin:
+            raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
+        self._plugins[plugin.name] = plugin
+
+    def register_entry_points(self) -> None:
+        """Take in what installed packages offer under the ``moorage.plugins`` group."""
+        for offer in entry_points(group=ENTRY_POINT_GROUP):
+            self.register(offer.load(), where=f"entry point {offer.name} of {offer.value}")
+
+    def register_path(self, path: str) -> None:
+        """Take in a plugin named as ``module:Class``, as ``--plugin`` does."""
+        module_name, colon, attribute = path.partition(":")
+        if not colon or not attribute:
+            raise ConfigError(
+                f"--plugin {path}", "a plugin is named as module:Class", hint="e.g. my_package.spot:SpotOnly"
+            )
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            problem = f"the module {module_name!r} cannot be imported: {error}"
+            raise ConfigError(f"--plugin {path}", problem, hint="is it installed, or on PYTHONPATH?") from error
+        if not hasattr(module, attribute):
+            raise ConfigError(f"--plugin {path}", f"the module {module_name!r} has no {attribute!r}")
+        self.register(getattr(module, attribute), where=f"--plugin {path}")
+
+    def build(self, name: str, *, args: Any, handle: Handle) -> Plugin:
+        """Make one instance for a profile, with the configured args and the services it asks for."""
+        plugin = self._plugins[name]
+        offered = {"args": args, "handle": handle}
+        wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
+        try:
+            return plugin(**wanted)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise PluginError(name, f"initializing plugin {name!r}: {error}") from error
+
+
+def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """Return the configuration names of the extension points that a plugin class takes part in."""
+    return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+
+
+def _parameters(plugin: type[Plugin]) -> list[str]:
+    return [name for name in inspect.signature(plugin).parameters if name != "self"]
+
+
+def _required_parameters(plugin: type[Plugin]) -> list[str]:
+    return [
+        name
+        for name, parameter in inspect.signature(plugin).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+
+
+def _undefined(plugin: type[Plugin]) -> list[str]:
+    """Find methods that an extension point demands and nobody in the class's ancestry defines."""
+    return sorted(
+        name
+        for base in EXTENSION_POINTS.values()
+        if issubclass(plugin, base)
+        for name, method in vars(base).items()
+        if getattr(method, "__isabstractmethod__", False) and getattr(plugin, name) is method
+    )

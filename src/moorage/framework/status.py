@@ -1,0 +1,161 @@
+"""What plugins decide: a Status for one node or one pod, a Verdict for a window of nodes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+IntArray: TypeAlias = NDArray[np.int64]
+
+MAX_NODE_SCORE: Final = 100
+MIN_NODE_SCORE: Final = 0
+
+
+class Code(IntEnum):
+    """Upstream's seven codes, in upstream's order; :attr:`label` is how they are written."""
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+    @property
+    def label(self) -> str:
+        """Return the code as upstream prints it."""
+        return _LABELS[self]
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether a pod or node was turned down, rather than something having gone wrong."""
+        return self in _REJECTIONS
+
+
+_LABELS: Final = {
+    Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.WAIT: "Wait",
+    Code.SKIP: "Skip",
+    Code.PENDING: "Pending",
+}
+_REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+# When one node has several reasons, the gravest code is the node's.
+_GRAVITY: Final = {Code.PENDING: 0, Code.UNSCHEDULABLE: 1, Code.UNSCHEDULABLE_AND_UNRESOLVABLE: 2, Code.ERROR: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a plugin says of a pod or node; ``None`` stands for success wherever a Status may be returned.
+
+    >>> Status.unschedulable("Insufficient cpu").message
+    'Insufficient cpu'
+    """
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+    cause: BaseException | None = None
+
+    @classmethod
+    def unschedulable(cls, *reasons: str) -> "Status":
+        """Turn the node down for now: preemption or another event may change that."""
+        return cls(Code.UNSCHEDULABLE, reasons)
+
+    @classmethod
+    def unresolvable(cls, *reasons: str) -> "Status":
+        """Turn the node down in a way that removing pods cannot mend: no preemption is tried there."""
+        return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+    @classmethod
+    def pending(cls, *reasons: str) -> "Status":
+        """Turn the pod down while something outside is under way; its event requeues the pod without backoff."""
+        return cls(Code.PENDING, reasons)
+
+    @classmethod
+    def skip(cls) -> "Status":
+        """Say that the plugin has nothing to do with this pod, so that its later steps are left out."""
+        return SKIP
+
+    @classmethod
+    def error(cls, *reasons: str, cause: BaseException | None = None) -> "Status":
+        """Say that something went wrong; the attempt fails and the pod is tried again after a backoff."""
+        return cls(Code.ERROR, reasons, cause=cause)
+
+    def by(self, plugin: str) -> "Status":
+        """Return the same status with the name of the plugin it comes from."""
+        return self if self.plugin else replace(self, plugin=plugin)
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether a pod or node was turned down, rather than something having gone wrong."""
+        return self.code in _REJECTIONS
+
+    @property
+    def message(self) -> str:
+        """Return the reasons as one text."""
+        return ", ".join(self.reasons)
+
+
+SKIP: Final = Status(Code.SKIP)
+
+
+def combined(statuses: Sequence[Status]) -> Status | None:
+    """Put several rejections of one node together: all reasons in order, the gravest code."""
+    if len(statuses) <= 1:
+        return statuses[0] if statuses else None
+    gravest = max(statuses, key=lambda status: _GRAVITY[status.code])
+    return replace(gravest, reasons=tuple(reason for status in statuses for reason in status.reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which nodes of a window are turned down, and why: rejections as columns.
+
+    Several rejections may name the same node; its reasons are then taken in their order here.
+    """
+
+    size: int
+    rejections: tuple[tuple[BoolArray, Status], ...] = ()
+
+    @classmethod
+    def accept(cls, size: int) -> "Verdict":
+        """Turn no node down."""
+        return cls(size)
+
+    @classmethod
+    def reject(cls, *, where: BoolArray, because: Status) -> "Verdict":
+        """Turn down the nodes where the mask is true, all for the same reason."""
+        return cls(len(where), ((where, because),))
+
+    @classmethod
+    def from_rows(cls, size: int, statuses: Iterable[tuple[int, Status | None]]) -> "Verdict":
+        """Collect what was said node by node."""
+        masks: dict[Status, BoolArray] = {}
+        for row, status in statuses:
+            if status is not None and status.code != Code.SUCCESS:
+                if status not in masks:
+                    masks[status] = np.zeros(size, dtype=np.bool_)
+                masks[status][row] = True
+        return cls(size, tuple((mask, status) for status, mask in masks.items()))
+
+    @property
+    def rejected(self) -> BoolArray:
+        """The nodes that are turned down for any reason."""
+        if len(self.rejections) == 1:
+            return self.rejections[0][0]
+        mask = np.zeros(self.size, dtype=np.bool_)
+        for where, _ in self.rejections:
+            mask |= where
+        return mask
+
+    def status_at(self, row: int) -> Status | None:
+        """Return what was said of one node, all its reasons together; ``None`` if it is accepted."""
+        return combined([status for where, status in self.rejections if where[row]])
