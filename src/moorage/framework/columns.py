@@ -56,7 +56,7 @@ class Categorical(Generic[V]):
         if not codes:
             return np.zeros(len(self.codes), dtype=np.bool_)
         if len(codes) == 1:
-            return self.codes == codes[0]
+            return np.equal(self.codes, codes[0])
         table = np.zeros(len(self.values), dtype=np.bool_)
         table[codes] = True
         return table[self.codes]

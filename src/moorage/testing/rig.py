@@ -1,0 +1,142 @@
+"""A plugin on the bench: a small cluster and the services a plugin may ask for, without a scheduler around them."""
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.cache.objects import Objects, Shelf
+from moorage.clock import VirtualClock
+from moorage.features import FeatureGates
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Cluster, Nominator, WaitingPod
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
+from moorage.framework.pod_index import PodIndex
+from moorage.framework.status import Status
+
+K = TypeVar("K", bound=KubeObject)
+
+
+class NoNominations:
+    """A nominator that has promised nothing."""
+
+    def nominated_pods(self, node_name: str) -> Collection[Pod]:
+        """Return no pods."""
+        return ()
+
+    def nodes_with_nominations(self) -> Collection[str]:
+        """Return no nodes."""
+        return ()
+
+
+class Rig:
+    """A :class:`~moorage.framework.handle.Handle` over a cluster made of plain objects.
+
+    Nodes, pods (those with ``spec.nodeName``) and any other objects are taken in as the scheduler would. The plugins
+    in ``filters`` are what :meth:`run_filters` runs.
+
+    >>> from moorage.testing import make_node
+    >>> len(Rig(make_node("a"), make_node("b")).nodes)
+    2
+    """
+
+    def __init__(self, *objects: KubeObject, features: FeatureGates | None = None) -> None:
+        self.cache = Cache()
+        self.objects = Objects()
+        self.features = features or FeatureGates()
+        self.clock = VirtualClock()
+        self.nominator: Nominator = NoNominations()
+        self.filters: list[Plugin] = []
+        self.activated: dict[str, Pod] = {}
+        self.background: list[Coroutine[Any, Any, None]] = []
+        self.add(*objects)
+
+    def add(self, *objects: KubeObject) -> None:
+        """Take objects in, new or changed."""
+        for thing in objects:
+            if isinstance(thing, Node):
+                self.cache.add_node(thing)
+            elif isinstance(thing, Pod) and thing.node_name:
+                self.cache.add_pod(thing)
+            self.objects[type(thing)].put(thing)
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Every node."""
+        return self.cache.nodes
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted."""
+        return self.cache.pods
+
+    @property
+    def cluster(self) -> Cluster:
+        """Nothing can be written to on the bench."""
+        raise NotImplementedError("a rig has no API to write to; use moorage.testing.Cluster")
+
+    def lister(self, kind: type[K]) -> Shelf[K]:
+        """Return all objects of a kind."""
+        return self.objects[kind]
+
+    def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge a node by the rig's filters, in order."""
+        for plugin in self.filters:
+            if isinstance(plugin, FilterPlugin) and plugin.name not in cycle.skipped_filters:
+                status = plugin.filter(cycle, pod, node)
+                if status is not None:
+                    return status.by(plugin.name)
+        return None
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Tell the rig's plugins that a pod was added to a what-if."""
+        return self._tell(cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Tell the rig's plugins that a pod was taken off a what-if."""
+        return self._tell(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
+
+    def _tell(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
+        for plugin in self.filters:
+            if isinstance(plugin, PreFilterExtensions) and plugin.name not in cycle.skipped_filters:
+                status = call(plugin)
+                if status is not None:
+                    return status.by(plugin.name)
+        return None
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return none: nothing waits on the bench."""
+        return None
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return none: nothing waits on the bench."""
+        return ()
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Note which pods were to be tried again."""
+        self.activated.update(pods)
+
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Keep the work for the test to await."""
+        self.background.append(work)
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do nothing: time does not pass by itself on the bench."""
+
+
+def one_at_a_time(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[Status | None]:
+    """Judge each node by the per-node form."""
+    return [plugin.filter(cycle, pod, node) for node in nodes]
+
+
+def all_at_once(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[Status | None]:
+    """Judge all nodes by the columnar form."""
+    verdict = plugin.filter_nodes(cycle, pod, nodes)
+    return [verdict.status_at(row) for row in range(len(nodes))]
+
+
+FORMS: Iterable[Any] = (one_at_a_time, all_at_once)
