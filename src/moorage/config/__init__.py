@@ -1,1 +1,50 @@
-"""KubeSchedulerConfiguration: types, plugin args, defaults, MultiPoint expansion, validation."""
+"""KubeSchedulerConfiguration v1: read, complete, check and print it exactly as kube-scheduler does.
+
+load_config(text)      what a file says, completed and checked; ConfigErrors lists everything wrong with it
+default_config()       what there is without a file
+expand_plugins(…)      MultiPoint expansion: which plugin runs at which extension point, in which order
+completed_view(config) what kube-scheduler's --write-config-to writes
+"""
+
+from moorage.config.catalogue import IN_TREE, Catalogue, PluginFacts
+from moorage.config.durations import Duration
+from moorage.config.encoding import completed_view, to_json, to_yaml
+from moorage.config.expansion import EnabledPlugins, expand_plugins
+from moorage.config.loading import default_config, load_config, load_config_file
+from moorage.config.types import (
+    ClientConnection,
+    Extender,
+    ExtensionPoint,
+    LeaderElection,
+    Plugin,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    Profile,
+    SchedulerConfiguration,
+)
+
+__all__ = [
+    "IN_TREE",
+    "Catalogue",
+    "ClientConnection",
+    "Duration",
+    "EnabledPlugins",
+    "Extender",
+    "ExtensionPoint",
+    "LeaderElection",
+    "Plugin",
+    "PluginConfig",
+    "PluginFacts",
+    "PluginSet",
+    "Plugins",
+    "Profile",
+    "SchedulerConfiguration",
+    "completed_view",
+    "default_config",
+    "expand_plugins",
+    "load_config",
+    "load_config_file",
+    "to_json",
+    "to_yaml",
+]

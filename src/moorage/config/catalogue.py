@@ -1,0 +1,122 @@
+"""The in-tree plugins as the configuration sees them: names, extension points, arguments, defaults.
+
+It lets a configuration be checked without importing a single plugin. Third-party plugins are added by name:
+
+    catalogue = {**IN_TREE, "Mine": PluginFacts(frozenset({ExtensionPoint.FILTER}), MyArgs)}
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from moorage.config import args
+from moorage.config.types import ExtensionPoint, Plugin, Plugins, PluginSet
+from moorage.features import FeatureGates
+
+#: Plugins that were in-tree once; naming one is an error of its own.
+REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFacts:
+    """What a configuration must know of a plugin: where it can be called and the struct of its arguments."""
+
+    points: frozenset[ExtensionPoint]
+    args: type[msgspec.Struct] | None = None
+
+    @property
+    def required_args(self) -> tuple[str, ...]:
+        """Arguments that have no default, so that `pluginConfig` must give them."""
+        known = msgspec.structs.fields(self.args) if self.args else ()
+        return tuple(info.encode_name for info in known if info.required)
+
+
+Catalogue = Mapping[str, PluginFacts]
+
+
+def _facts(points: str, args_type: type[msgspec.Struct] | None = None) -> PluginFacts:
+    return PluginFacts(frozenset(ExtensionPoint(point) for point in points.split()), args_type)
+
+
+_FILTER: Final = "preFilter filter"
+_FILTER_AND_SCORE: Final = "preFilter filter preScore score"
+
+IN_TREE: Final[Catalogue] = MappingProxyType(
+    {
+        "SchedulingGates": _facts("preEnqueue"),
+        "PrioritySort": _facts("queueSort"),
+        "NodeName": _facts(_FILTER),
+        "NodeUnschedulable": _facts(_FILTER),
+        "TaintToleration": _facts(_FILTER_AND_SCORE),
+        "NodeAffinity": _facts(_FILTER_AND_SCORE, args.NodeAffinityArgs),
+        "NodePorts": _facts(_FILTER),
+        "DeferredPodScheduling": _facts("preFilter filter permit"),
+        "NodeResourcesFit": _facts(f"{_FILTER_AND_SCORE} placementScore", args.NodeResourcesFitArgs),
+        "VolumeRestrictions": _facts(_FILTER),
+        "NodeVolumeLimits": _facts(_FILTER),
+        "VolumeBinding": _facts(f"{_FILTER_AND_SCORE} reserve preBind", args.VolumeBindingArgs),
+        "VolumeZone": _facts(_FILTER),
+        "PodTopologySpread": _facts(_FILTER_AND_SCORE, args.PodTopologySpreadArgs),
+        "InterPodAffinity": _facts(_FILTER_AND_SCORE, args.InterPodAffinityArgs),
+        "DynamicResources": _facts(
+            "preEnqueue preFilter filter postFilter podGroupPostFilter score reserve preBind", args.DynamicResourcesArgs
+        ),
+        "DefaultPreemption": _facts("preEnqueue postFilter podGroupPostFilter", args.DefaultPreemptionArgs),
+        "NodeResourcesBalancedAllocation": _facts("preScore score", args.NodeResourcesBalancedAllocationArgs),
+        "ImageLocality": _facts("score"),
+        "DefaultBinder": _facts("bind"),
+        "NodeDeclaredFeatures": _facts(_FILTER),
+        "GangScheduling": _facts("preEnqueue permit"),
+        "TopologyPlacementGenerator": _facts("placementGenerate"),
+        "PodGroupPodsCount": _facts("placementScore"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    name: str
+    weight: int = 0
+    gate: str = ""
+
+
+_DEFAULTS: Final = (
+    _Default("SchedulingGates"),
+    _Default("PrioritySort"),
+    _Default("NodeName"),
+    _Default("NodeUnschedulable"),
+    _Default("TaintToleration", 3),
+    _Default("NodeAffinity", 2),
+    _Default("NodePorts"),
+    _Default("DeferredPodScheduling", gate="InPlacePodVerticalScalingSchedulerPreemption"),
+    _Default("NodeResourcesFit", 1),
+    _Default("VolumeRestrictions"),
+    _Default("NodeVolumeLimits"),
+    _Default("VolumeBinding"),
+    _Default("VolumeZone"),
+    _Default("PodTopologySpread", 2),
+    _Default("InterPodAffinity", 2),
+    _Default("DynamicResources", 2, gate="DynamicResourceAllocation"),
+    _Default("DefaultPreemption"),
+    _Default("NodeResourcesBalancedAllocation", 1),
+    _Default("ImageLocality", 1),
+    _Default("DefaultBinder"),
+    _Default("NodeDeclaredFeatures", gate="NodeDeclaredFeatures"),
+    _Default("GangScheduling", gate="GenericWorkload"),
+    _Default("TopologyPlacementGenerator", gate="TopologyAwareWorkloadScheduling"),
+    _Default("PodGroupPodsCount", 1, gate="TopologyAwareWorkloadScheduling"),
+)
+
+
+def default_plugins(gates: FeatureGates) -> Plugins:
+    """Return what a profile enables when it says nothing: MultiPoint entries, in upstream's order."""
+    return Plugins(multi_point=PluginSet(enabled=tuple(_enabled_by(gates))))
+
+
+def _enabled_by(gates: FeatureGates) -> Iterator[Plugin]:
+    for default in _DEFAULTS:
+        if not default.gate or gates.enabled(default.gate):
+            yield Plugin(default.name, default.weight)

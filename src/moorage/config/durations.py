@@ -1,0 +1,85 @@
+"""Go's durations: "1h2m", "1.5s" and "300ms" as exact nanoseconds, printed the way Go prints them."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Self
+
+_UNITS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_TERM: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_WHOLE: Final = re.compile(rf"[+-]?(?:{_TERM.pattern})+", re.ASCII)
+_LIMIT: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A length of time.
+
+    >>> str(Duration.parse("600s")), Duration.parse("1.5s").seconds
+    ('10m0s', 1.5)
+    """
+
+    nanoseconds: int = 0
+
+    @classmethod
+    def of(cls, *, seconds: int) -> Self:
+        """Make one from whole seconds."""
+        return cls(seconds * _UNITS["s"])
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read Go's notation; ValueError in Go's words otherwise."""
+        if text in ("0", "+0", "-0"):
+            return cls()
+        if not _WHOLE.fullmatch(text):
+            raise ValueError(_complaint(text))
+        # Go drops what is smaller than a nanosecond, term by term.
+        total = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _TERM.findall(text))
+        if total >= _LIMIT:
+            raise ValueError(f'time: invalid duration "{text}"')
+        return cls(-total if text.startswith("-") else total)
+
+    @property
+    def seconds(self) -> float:
+        """The same as seconds, for clocks and timers."""
+        return self.nanoseconds / _UNITS["s"]
+
+    def __bool__(self) -> bool:
+        return self.nanoseconds != 0
+
+    def __str__(self) -> str:
+        sign, rest = ("-" if self.nanoseconds < 0 else ""), abs(self.nanoseconds)
+        if rest == 0:
+            return "0s"
+        for unit, next_unit in (("ns", "us"), ("µs", "ms"), ("ms", "s")):
+            if rest < _UNITS[next_unit]:
+                return f"{sign}{_decimal(rest, _UNITS[unit])}{unit}"
+        minutes, nanoseconds = divmod(rest, _UNITS["m"])
+        text = f"{_decimal(nanoseconds, _UNITS['s'])}s"
+        if minutes:
+            hours, minutes = divmod(minutes, 60)
+            text = (f"{hours}h" if hours else "") + f"{minutes}m{text}"
+        return sign + text
+
+
+def _decimal(count: int, unit: int) -> str:
+    whole, rest = divmod(count, unit)
+    fraction = str(rest).zfill(len(str(unit)) - 1).rstrip("0") if rest else ""
+    return f"{whole}.{fraction}" if fraction else str(whole)
+
+
+def _complaint(text: str) -> str:
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text, re.ASCII):
+        return f'time: missing unit in duration "{text}"'
+    if unknown := re.fullmatch(rf"[+-]?(?:{_TERM.pattern})*(?:\d+\.?\d*|\.\d+)([^\d.]+).*", text, re.ASCII):
+        return f'time: unknown unit "{unknown[3]}" in duration "{text}"'
+    return f'time: invalid duration "{text}"'

@@ -1,0 +1,183 @@
+"""A completed configuration as kube-scheduler's --write-config-to writes it."""
+
+import base64
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from moorage.api.affinity import NodeAffinity, TopologySpreadConstraint
+from moorage.config.catalogue import IN_TREE
+from moorage.config.durations import Duration
+from moorage.config.merging import enabled_names
+from moorage.config.types import (
+    API_VERSION,
+    DEFAULT_BURST,
+    DEFAULT_PERCENTAGE,
+    DEFAULT_QPS,
+    KIND,
+    ClientConnection,
+    Extender,
+    ExtenderTLS,
+    Plugin,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    Profile,
+    SchedulerConfiguration,
+)
+
+#: What upstream prints of Kubernetes' own types even when it is empty; the rest is printed when it is written.
+_ALWAYS: Final[Mapping[type, Mapping[str, Any]]] = {
+    TopologySpreadConstraint: {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": ""},
+}
+
+
+def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
+    """Return the configuration as plain data: every default filled in, arguments only of plugins that are used."""
+    connection, percentage = config.client_connection, config.percentage_of_nodes_to_score
+    view: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "clientConnection": _client_connection(connection),
+        "leaderElection": _all_fields(config.leader_election),
+        "enableContentionProfiling": bool(config.enable_contention_profiling),
+        "enableProfiling": config.enable_profiling,
+        "parallelism": config.parallelism,
+        "percentageOfNodesToScore": DEFAULT_PERCENTAGE if percentage is None else percentage,
+        "podInitialBackoffSeconds": config.pod_initial_backoff_seconds,
+        "podMaxBackoffSeconds": config.pod_max_backoff_seconds,
+        "profiles": [_profile(profile) for profile in config.profiles],
+    }
+    if config.extenders:
+        view["extenders"] = [_extender(extender) for extender in config.extenders]
+    if config.delay_cache_until_active:
+        view["delayCacheUntilActive"] = True
+    return view
+
+
+def to_yaml(view: Mapping[str, Any]) -> str:
+    """Print plain data as Kubernetes prints YAML: keys sorted, lists not indented, nothing wrapped."""
+    return yaml.dump(
+        view, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1, default_flow_style=False
+    )
+
+
+def to_json(view: Mapping[str, Any]) -> str:
+    """Print plain data as indented JSON with sorted keys."""
+    return json.dumps(view, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _client_connection(connection: ClientConnection) -> dict[str, Any]:
+    qps = DEFAULT_QPS if connection.qps is None else connection.qps
+    burst = DEFAULT_BURST if connection.burst is None else connection.burst
+    return {**_all_fields(connection), "qps": _float32(qps), "burst": burst}
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": _plugins(profile.plugins)}
+    if profile.percentage_of_nodes_to_score is not None:
+        view["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
+    used = {*enabled_names(profile.plugins)}
+    configs = [entry for entry in profile.plugin_config if entry.name in used and entry.args is not None]
+    if configs:
+        view["pluginConfig"] = [_plugin_config(entry) for entry in sorted(configs, key=lambda entry: entry.name)]
+    return view
+
+
+def _plugins(plugins: Plugins) -> dict[str, Any]:
+    return {info.encode_name: _plugin_set(getattr(plugins, info.name)) for info in msgspec.structs.fields(Plugins)}
+
+
+def _plugin_set(plugin_set: PluginSet) -> dict[str, Any]:
+    lists = {"enabled": plugin_set.enabled, "disabled": plugin_set.disabled}
+    return {name: [_plugin(plugin) for plugin in plugins] for name, plugins in lists.items() if plugins}
+
+
+def _plugin(plugin: Plugin) -> dict[str, Any]:
+    return {"name": plugin.name, "weight": plugin.weight}
+
+
+def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
+    args = entry.args
+    if isinstance(args, msgspec.Struct):
+        args = _written_fields(args)
+        if entry.name in IN_TREE:
+            args = {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **args}
+        if entry.name == "DynamicResources":
+            # Upstream prints this one even where the gate leaves it empty.
+            args.setdefault("filterTimeout", None)
+    return {"name": entry.name, "args": args}
+
+
+def _extender(extender: Extender) -> dict[str, Any]:
+    view = {name: content for name, content in _all_fields(extender).items() if content or name == "httpTimeout"}
+    view["urlPrefix"] = extender.url_prefix
+    if extender.managed_resources:
+        view["managedResources"] = [
+            {"name": resource.name, **({"ignoredByScheduler": True} if resource.ignored_by_scheduler else {})}
+            for resource in extender.managed_resources
+        ]
+    if extender.tls_config is not None:
+        view["tlsConfig"] = _tls(extender.tls_config)
+    return view
+
+
+def _tls(tls: ExtenderTLS) -> dict[str, Any]:
+    return {name: content for name, content in _all_fields(tls).items() if content}
+
+
+def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
+    return {info.encode_name: _plain(getattr(value, info.name)) for info in msgspec.structs.fields(value)}
+
+
+def _written_fields(value: msgspec.Struct) -> dict[str, Any]:
+    """Leave out what Go's omitempty leaves out of arguments: absent values, empty texts and lists."""
+    return {name: content for name, content in _all_fields(value).items() if content not in (None, "", [])}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Duration():
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case NodeAffinity() | TopologySpreadConstraint():
+            return {**_ALWAYS.get(type(value), {}), **msgspec.to_builtins(value)}
+        case msgspec.Struct():
+            return _written_fields(value)
+        case str() | None:
+            return value
+        case Sequence():
+            return [_plain(item) for item in value]
+        case _:
+            return value
+
+
+def _float32(number: float) -> int | float:
+    """Print a Go float32: the shortest decimal that reads back as the same one."""
+    packed = struct.pack("f", number)
+    candidates = (float(f"{number:.{digits}g}") for digits in range(1, 18))
+    value = next(candidate for candidate in candidates if struct.pack("f", candidate) == packed)
+    return int(value) if value.is_integer() else value
+
+
+class _Dumper(yaml.CSafeDumper):
+    """YAML with Go's choice of quotes."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    tag = "tag:yaml.org,2002:str"
+    if "\n" in text:
+        return dumper.represent_scalar(tag, text, style="|")
+    # What would read back as a number, a bool or nothing is put in double quotes, as Go does.
+    looks_otherwise = dumper.resolve(yaml.ScalarNode, text, (True, False)) != tag  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(tag, text, style='"' if looks_otherwise else None)
+
+
+_Dumper.add_representer(str, _text)
+# Equal lists that are the same object must not become an anchor and an alias.
+_Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
