@@ -43,6 +43,15 @@ def load_config(
 
     `catalogue` says which plugins there are; give it third-party ones too, with the struct of their arguments.
     """
+    try:
+        return _load(text, source, gates, catalogue)
+    except ConfigErrors as errors:
+        # The problems name fields; which file they are about is for whoever prints them.
+        errors.add_note(source)
+        raise
+
+
+def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
     data, repeated = read_document(text, source)
     _check_header(data, source)
     body = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
