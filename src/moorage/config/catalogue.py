@@ -24,7 +24,7 @@ REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCE
 class PluginFacts:
     """What a configuration must know of a plugin: where it can be called and the struct of its arguments."""
 
-    points: frozenset[ExtensionPoint]
+    points: frozenset[str]
     args: type[msgspec.Struct] | None = None
 
     @property

@@ -12,7 +12,7 @@ MAX_SCORE: Final = 100
 MAX_TOTAL_SCORE: Final = 2**63 - 1
 
 #: Answers which extension points a plugin implements; `None` when there is no such plugin.
-Implements = Callable[[str], Collection[ExtensionPoint] | None]
+Implements = Callable[[str], Collection[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
