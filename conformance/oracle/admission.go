@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	schedulingapiv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/plugin/pkg/admission/priority"
+)
+
+// podCreation is the API server's path for a new pod: the Priority admission plugin, then the pod registry's
+// PrepareForCreate (pod-level requests, matchLabelKeys merged into selectors).
+type podCreation struct {
+	priorities *priority.Plugin
+}
+
+// newPodCreation takes the priority classes of an input; the built-in ones are added where they are not given.
+func newPodCreation(objs []runtime.Object) (*podCreation, error) {
+	w := newWorld(fake.NewSimpleClientset())
+	given := map[string]bool{}
+	for _, obj := range objs {
+		if class, ok := obj.(*schedulingv1.PriorityClass); ok {
+			given[class.Name] = true
+			if err := w.apply(class); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, class := range schedulingapiv1.SystemPriorityClasses() {
+		if given[class.Name] {
+			continue
+		}
+		legacyscheme.Scheme.Default(class)
+		if err := w.apply(class); err != nil {
+			return nil, err
+		}
+	}
+	plugin := priority.NewPlugin()
+	plugin.SetExternalKubeInformerFactory(w)
+	return &podCreation{priorities: plugin}, nil
+}
+
+// create returns the pod as the registry would store it, with the status it was given: inputs describe running pods too.
+func (p *podCreation) create(pod *corev1.Pod) (*corev1.Pod, error) {
+	internal := &core.Pod{}
+	if err := legacyscheme.Scheme.Convert(pod, internal, nil); err != nil {
+		return nil, err
+	}
+	if err := p.setPriority(internal); err != nil {
+		return nil, err
+	}
+	podregistry.Strategy.PrepareForCreate(context.Background(), internal)
+	created := &corev1.Pod{}
+	if err := legacyscheme.Scheme.Convert(internal, created, nil); err != nil {
+		return nil, err
+	}
+	created.Generation, created.Status = pod.Generation, pod.Status
+	if created.Status.Phase == "" {
+		created.Status.Phase = corev1.PodPending
+	}
+	return created, nil
+}
+
+// setPriority runs the admission plugin. A priority or preemptionPolicy the pod already has is kept, as in a dump of a live
+// cluster, where the class may since have changed or gone.
+func (p *podCreation) setPriority(pod *core.Pod) error {
+	givenPriority, givenPolicy, givenClass := pod.Spec.Priority, pod.Spec.PreemptionPolicy, pod.Spec.PriorityClassName
+	if givenPriority != nil && (givenPolicy != nil || givenClass == "") {
+		return nil
+	}
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = nil, nil
+	resource, kind := corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod")
+	attributes := admission.NewAttributesRecord(pod, nil, kind, pod.Namespace, pod.Name, resource, "", admission.Create, &metav1.CreateOptions{}, false, nil)
+	err := p.priorities.Admit(context.Background(), attributes, nil)
+	if givenPriority != nil {
+		pod.Spec.Priority, err = givenPriority, nil
+	}
+	if givenPolicy != nil {
+		pod.Spec.PreemptionPolicy = givenPolicy
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// cluster is a kube-scheduler, complete but for its API server, and the world it is told about.
+type cluster struct {
+	world     *world
+	clock     *testingclock.FakeClock
+	scheduler *scheduler.Scheduler
+	events    *eventLog
+	stop      context.CancelFunc
+}
+
+// newCluster builds a scheduler from a configuration exactly as kube-scheduler's own main does, with the world still empty.
+func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...scheduler.Option) (*cluster, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	client := newClient()
+	c := &cluster{world: newWorld(client), clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop}
+	options = append([]scheduler.Option{
+		scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion),
+		scheduler.WithProfiles(config.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(config.PercentageOfNodesToScore),
+		scheduler.WithPodMaxBackoffSeconds(config.PodMaxBackoffSeconds),
+		scheduler.WithPodInitialBackoffSeconds(config.PodInitialBackoffSeconds),
+		scheduler.WithExtenders(config.Extenders...),
+		// One node after the other: with more, the nodes found first depend on the machine.
+		scheduler.WithParallelism(1),
+		scheduler.WithClock(c.clock),
+	}, options...)
+	var err error
+	recorders := func(string) events.EventRecorderLogger { return c.events }
+	c.scheduler, err = scheduler.New(ctx, client, c.world, nil, recorders, options...)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// newClient accepts every write and keeps none: what the scheduler decides is reported, not carried out.
+func newClient() *fake.Clientset {
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		switch action.GetVerb() {
+		case "create", "update":
+			if write, ok := action.(interface{ GetObject() runtime.Object }); ok {
+				return true, write.GetObject(), nil
+			}
+		}
+		return true, nil, nil
+	})
+	return client
+}
+
+func (c *cluster) close() error {
+	c.stop()
+	c.scheduler.SchedulingQueue.Close()
+	return c.scheduler.Profiles.Close()
+}
+
+// load creates the objects of an input: everything else first, then nodes, running pods and pending pods, so that a pod
+// finds all it refers to. Within a kind they keep the order of appearance.
+func load(raws []json.RawMessage) ([]runtime.Object, error) {
+	made := newCreation()
+	var objs []runtime.Object
+	for _, raw := range raws {
+		obj, err := made.decode(raw)
+		if err != nil {
+			return nil, err
+		}
+		if obj != nil {
+			objs = append(objs, obj)
+		}
+	}
+	objs = append(objs, made.missingNamespaces(objs)...)
+	pods, err := newPodCreation(objs)
+	if err != nil {
+		return nil, err
+	}
+	stages := make([][]runtime.Object, stageCount)
+	for _, obj := range objs {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			created, err := pods.create(pod)
+			if err != nil {
+				return nil, fmt.Errorf("pod %s: %w", keyOf(pod), err)
+			}
+			obj = created
+		}
+		stage := stageOf(obj)
+		stages[stage] = append(stages[stage], obj)
+	}
+	var ordered []runtime.Object
+	for _, stage := range stages {
+		ordered = append(ordered, stage...)
+	}
+	return ordered, nil
+}
+
+// Stages in which objects become known. Slices and claims come after the device classes and taint rules that bear on them.
+const (
+	stageOthers = iota
+	stageNodes
+	stageRunning
+	stagePending
+	stageCount
+)
+
+func stageOf(obj runtime.Object) int {
+	switch typed := obj.(type) {
+	case *corev1.Node:
+		return stageNodes
+	case *corev1.Pod:
+		if typed.Spec.NodeName != "" {
+			return stageRunning
+		}
+		return stagePending
+	}
+	return stageOthers
+}
+
+// tell makes objects known to the scheduler. A pod that has ended is left out, as the scheduler's watch leaves it out.
+func (c *cluster) tell(obj runtime.Object) error {
+	if pod, ok := obj.(*corev1.Pod); ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
+		return nil
+	}
+	if _, watched := c.world.byType[reflect.TypeOf(obj)]; !watched {
+		return nil
+	}
+	return c.world.apply(obj)
+}

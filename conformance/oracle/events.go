@@ -1,0 +1,20 @@
+package main
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+)
+
+// eventLog keeps the text of the last FailedScheduling event.
+type eventLog struct{ failedScheduling string }
+
+func (l *eventLog) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	if reason == "FailedScheduling" {
+		l.failedScheduling = fmt.Sprintf(note, args...)
+	}
+}
+
+func (l *eventLog) WithLogger(klog.Logger) events.EventRecorderLogger { return l }

@@ -1,0 +1,109 @@
+// Command oracle asks kube-scheduler's own code what it would decide, and why, and answers in the decisions format.
+// See README.md for its input and output.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+)
+
+const usage = `usage: oracle [--config FILE] [--search all|config] -f FILE ...   one cluster; the decisions as JSON
+       oracle --stream                                              a cluster a line in, a line of decisions out
+       oracle queue --stream                                        a queue history a line in, a line of reports out
+`
+
+func main() {
+	silence()
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+}
+
+// silence turns off upstream's logging, and its habit of pausing a millisecond after each logged error.
+func silence() {
+	klog.SetLogger(logr.Discard())
+	utilruntime.ErrorHandlers = nil
+	// A panic of a plugin in a worker goroutine must cost one cluster, not the process: see guarded.
+	utilruntime.ReallyCrash = false
+}
+
+// files is the repeatable -f.
+type files []string
+
+func (f *files) String() string         { return fmt.Sprint(*f) }
+func (f *files) Set(value string) error { *f = append(*f, value); return nil }
+
+func run(args []string, in io.Reader, out io.Writer) error {
+	answer := answerCluster
+	if len(args) > 0 && args[0] == "queue" {
+		answer, args = answerQueue, args[1:]
+	}
+	var inputs files
+	flags := flag.NewFlagSet("oracle", flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	stream := flags.Bool("stream", false, "")
+	config := flags.String("config", "", "")
+	search := flags.String("search", searchAll, "")
+	flags.Var(&inputs, "f", "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *stream {
+		return answerLines(in, out, answer)
+	}
+	if len(inputs) == 0 {
+		return fmt.Errorf("nothing to read: give -f FILE or --stream\n%s", usage)
+	}
+	asked, err := readRequest(inputs, in, *config, *search)
+	if err != nil {
+		return err
+	}
+	return answerOne(asked, out)
+}
+
+// answerOne prints one cluster's decisions, indented.
+func answerOne(asked request, out io.Writer) error {
+	decisions, err := guarded(func() ([]decision, error) { return asked.decide() })
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(map[string]any{"decisions": decisions})
+}
+
+// answerLines answers each line as it comes, so that a caller may ask and wait in turn.
+func answerLines(in io.Reader, out io.Writer, answer func([]byte) any) error {
+	lines := bufio.NewReaderSize(in, 1<<20)
+	buffered := bufio.NewWriterSize(out, 1<<20)
+	encoder := json.NewEncoder(buffered)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 1 {
+			if err := encoder.Encode(answer(line)); err != nil {
+				return err
+			}
+			// Whoever waits for an answer has sent nothing more.
+			if lines.Buffered() == 0 {
+				if err := buffered.Flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if err == io.EOF {
+			return buffered.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
