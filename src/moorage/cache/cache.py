@@ -29,6 +29,8 @@ class Cache:
         self._pods: dict[str, Pod] = {}
         self._assumed: set[str] = set()
         self._order: RowArray | None = None
+        self.structure = 0
+        """Grows when nodes come or go, and rows may stand for other nodes than before."""
         self.nodes = NodeTable(self._columns)
         self.pods = PodIndex()
 
@@ -127,6 +129,7 @@ class Cache:
             self.pods.add(pod, row)
         self._tree.add(node)
         self._order = None
+        self.structure += 1
 
     def update_node(self, node: Node) -> None:
         """Take in a change of a node; one that is not known is news."""
@@ -151,6 +154,7 @@ class Cache:
         self.pods.resize(len(self._columns))
         self._tree.remove(name)
         self._order = None
+        self.structure += 1
         if info.pods:
             info.node = None
             self._ghosts[name] = info

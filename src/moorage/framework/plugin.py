@@ -18,6 +18,7 @@ import numpy as np
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.queued import QueuedPod
@@ -174,17 +175,6 @@ class PostFilterResult:
     victims: tuple[Pod, ...] = ()
 
 
-class NodeStatuses:
-    """Why each node was turned down, for post-filters: explicit statuses, and one for all other nodes."""
-
-    def __init__(self, explicit: dict[str, Status], absent: Status) -> None:
-        self.explicit = explicit
-        self.absent = absent
-
-    def __getitem__(self, node_name: str) -> Status:
-        return self.explicit.get(node_name, self.absent)
-
-
 class PostFilterPlugin(Plugin):
     """Does something for a pod that fits on no node, such as making room."""
 
@@ -206,6 +196,9 @@ class PreScorePlugin(Plugin):
 
 class ScorePlugin(Plugin):
     """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other follows from it."""
+
+    normalizes_by_value: ClassVar[bool] = False
+    """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -1,0 +1,80 @@
+"""Running the pre-filters: who has nothing to do, which nodes are worth looking at, and who says no at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moorage.api.pod import Pod
+from moorage.engine.boundary import ask, failure
+from moorage.engine.profile import Profile
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import NodeNames, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.status import Code, Status
+
+Remembered = Mapping[str, PreFilterAnswer | PluginError]
+
+
+@dataclass(slots=True)
+class PreFiltered:
+    """What the pre-filters said together: a rejection, or the names of the only nodes to look at."""
+
+    rejection: Status | None = None
+    names: frozenset[str] | None = None
+    narrowing: set[str] = field(default_factory=set)
+
+    def narrow(self, plugin: str, names: frozenset[str]) -> None:
+        """Keep only these nodes; when none is left, that is a rejection."""
+        self.narrowing.add(plugin)
+        self.names = names if self.names is None else self.names & names
+        if not self.names:
+            plugins = " ".join(sorted(self.narrowing))
+            many = f"node(s) didn't satisfy plugin(s) [{plugins}] simultaneously"
+            self.rejection = Status.unresolvable(
+                many if len(self.narrowing) > 1 else f"node(s) didn't satisfy plugin {plugins}"
+            )
+
+
+def run_pre_filters(
+    profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable, remembered: Remembered | None = None
+) -> PreFiltered:
+    """Ask every pre-filter in order; those with a remembered answer are not asked again."""
+    result = PreFiltered()
+    for plugin in profile.pre_filter:
+        answer = _answer(plugin, cycle, pod, nodes, remembered)
+        if answer is None:
+            continue
+        if isinstance(answer, NodeNames):
+            result.narrow(plugin.name, answer.names)
+            if not answer.names or not result.names:
+                return result
+        elif answer.code == Code.SKIP:
+            cycle.skipped_filters.add(plugin.name)
+        elif answer.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return PreFiltered(answer.by(plugin.name))
+        elif answer.code == Code.UNSCHEDULABLE:
+            result.rejection = answer.by(plugin.name)
+        else:
+            raise failure("PreFilter", plugin.name, answer.message)
+    return result
+
+
+def _answer(
+    plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, remembered: Remembered | None
+) -> PreFilterAnswer:
+    if remembered is not None and plugin.name in remembered:
+        known = remembered[plugin.name]
+        if isinstance(known, PluginError):
+            raise known
+        return known
+    return ask_pre_filter(plugin, cycle, pod, nodes)
+
+
+def ask_pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+    """Ask one pre-filter and refuse answers that are none."""
+    answer = ask("PreFilter", plugin, plugin.pre_filter, cycle, pod, nodes)
+    if answer is None or isinstance(answer, NodeNames):
+        return answer
+    if not isinstance(answer, Status):
+        raise failure("PreFilter", plugin.name, f"it answered {answer!r}, which is no answer of PreFilter")
+    return None if answer.code == Code.SUCCESS else answer

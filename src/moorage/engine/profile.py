@@ -1,0 +1,103 @@
+"""The configured plugins of one scheduler name, in the order in which each extension point asks them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from moorage.config.catalogue import IN_TREE
+from moorage.config.expansion import expand_plugins
+from moorage.config.types import ExtensionPoint
+from moorage.config.types import Profile as ProfileConfig
+from moorage.framework.events import EventRegistration
+from moorage.framework.handle import Handle
+from moorage.framework.plugin import (
+    EXTENSION_POINTS,
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from moorage.framework.registry import Registry, extension_points
+
+
+class Profile:
+    """One scheduler name and its plugins, each built once."""
+
+    def __init__(self, config: ProfileConfig, registry: Registry, handle: Handle) -> None:
+        enabled = expand_plugins(config, lambda name: points_of(registry, name))
+        args = {entry.name: entry.args for entry in config.plugin_config}
+        names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
+        known = {name: registry.build(name, args=args.get(name), handle=handle) for name in names if name in registry}
+        self.config = config
+        self.name: str = config.scheduler_name or ""
+        self.plugins: Mapping[str, Plugin] = known
+        self.missing = tuple(name for name in names if name not in registry)
+        self.weights: Mapping[str, int] = enabled.score_weights
+
+        def at(point: str) -> tuple[Any, ...]:
+            return tuple(known[name] for name in enabled[ExtensionPoint(point)] if name in known)
+
+        self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at("preEnqueue")
+        self.queue_sort: tuple[QueueSortPlugin, ...] = at("queueSort")
+        self.pre_filter: tuple[PreFilterPlugin, ...] = at("preFilter")
+        self.filter: tuple[FilterPlugin, ...] = at("filter")
+        self.post_filter: tuple[PostFilterPlugin, ...] = at("postFilter")
+        self.pre_score: tuple[PreScorePlugin, ...] = at("preScore")
+        self.score: tuple[ScorePlugin, ...] = at("score")
+        self.reserve: tuple[ReservePlugin, ...] = at("reserve")
+        self.permit: tuple[PermitPlugin, ...] = at("permit")
+        self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
+        self.bind: tuple[BindPlugin, ...] = at("bind")
+        self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
+        judges: Iterable[Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
+        self.judges: tuple[Plugin, ...] = tuple({plugin.name: plugin for plugin in judges}.values())
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name})"
+
+    def registrations(self) -> dict[str, tuple[EventRegistration, ...]]:
+        """Return the events that could cure each plugin's rejections, for the plugins that can reject."""
+        rejecting: Iterable[Plugin] = (
+            *self.pre_enqueue,
+            *self.pre_filter,
+            *self.filter,
+            *self.reserve,
+            *self.permit,
+        )
+        return {plugin.name: tuple(plugin.events_to_register()) for plugin in rejecting}
+
+    def per_node_plugins(self) -> tuple[str, ...]:
+        """Name the plugins that judge or rate node by node, for want of a columnar form."""
+        return tuple(
+            plugin.name
+            for plugin in self.judges
+            if (isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter_nodes"))
+            or (isinstance(plugin, ScorePlugin) and _inherits(plugin, ScorePlugin, "score_nodes"))
+        )
+
+
+def points_of(registry: Registry, name: str) -> frozenset[str] | None:
+    """Return the extension points of a plugin, by the class we have or else by upstream's table."""
+    if name in registry:
+        return extension_points(registry[name])
+    facts = IN_TREE.get(name)
+    return facts.points if facts else None
+
+
+def normalizes(plugin: ScorePlugin) -> bool:
+    """Tell whether a plugin brings its scores into range itself."""
+    return not _inherits(plugin, ScorePlugin, "normalize_scores")
+
+
+def _inherits(plugin: Plugin, base: type[Any], method: str) -> bool:
+    return getattr(type(plugin), method) is getattr(base, method)

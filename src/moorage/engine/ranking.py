@@ -1,0 +1,35 @@
+"""Choosing among rated nodes: upstream's heap decides ties, so the order in which nodes were found matters."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.framework.status import IntArray
+
+LEVELS = 48
+"""Enough levels of a binary heap for more nodes than a cluster can have."""
+
+
+class HeapOrder:
+    """Which of several equal nodes ends at the root of upstream's heap.
+
+    The root after Go's ``heap.Init`` is the first of the maxima in preorder of the implicit binary tree. In preorder a
+    place sorts by its path from the root: place + 1 in binary, read from its leading one, shorter paths first.
+    """
+
+    def __init__(self) -> None:
+        self._keys: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def first(self, places: IntArray) -> int:
+        """Return the index, within ``places``, of the place that comes first in preorder."""
+        top = int(places.max())
+        if top >= len(self._keys):
+            self._keys = preorder_keys(max(top + 1, 2 * len(self._keys), 1024))
+        return int(self._keys[places].argmin())
+
+
+def preorder_keys(count: int) -> NDArray[np.int64]:
+    """Compute a number for each heap place, such that sorting by it is preorder."""
+    paths = np.arange(1, count + 1, dtype=np.int64)
+    depth = np.frexp(paths.astype(np.float64))[1].astype(np.int64) - 1
+    keys: NDArray[np.int64] = ((paths << (LEVELS - depth)) << 6) | depth
+    return keys

@@ -1,0 +1,48 @@
+"""Why each node was turned down: explicit statuses, and one for all other nodes."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from moorage.framework.status import Code, Status
+
+
+class NodeStatuses:
+    """What is said of every node; ``absent`` holds for those without a status of their own.
+
+    >>> statuses = NodeStatuses({"a": Status.unschedulable("full")}, Status.unresolvable("no"))
+    >>> statuses.histogram(3)
+    '1 full, 2 no'
+    """
+
+    def __init__(self, explicit: Mapping[str, Status], absent: Status) -> None:
+        self._explicit = explicit
+        self.absent = absent
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        """The nodes that have a status of their own."""
+        return self._explicit
+
+    def __len__(self) -> int:
+        return len(self.explicit)
+
+    def __getitem__(self, node_name: str) -> Status:
+        return self.explicit.get(node_name, self.absent)
+
+    def names_with(self, code: Code, names: Iterable[str]) -> list[str]:
+        """Return those of the nodes whose status has exactly this code, in the given order."""
+        explicit, absent = self.explicit, self.absent
+        return [name for name in names if explicit.get(name, absent).code == code]
+
+    def reasons(self, node_count: int) -> Counter[str]:
+        """Count every reason over all nodes of the cluster."""
+        counted: Counter[str] = Counter()
+        for status in self.explicit.values():
+            counted.update(status.reasons)
+        for reason in self.absent.reasons:
+            counted[reason] += node_count - len(self)
+        return +counted
+
+    def histogram(self, node_count: int) -> str:
+        """Write the counted reasons as upstream does: sorted as texts, so that "10 x" stands before "2 y"."""
+        return ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons(node_count).items()))
