@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from moorage.api.meta import Condition, KubeObject
+from moorage.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.api.selectors import LabelSelector
 from moorage.api.struct import KubeStruct
 
@@ -23,10 +23,17 @@ class Service(KubeObject, frozen=True, dict=True, gc=True):
     spec: ServiceSpec = ServiceSpec()
 
 
+class PodTemplate(KubeStruct, frozen=True):
+    """The pods a controller makes; only what they are labelled with matters here."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ReplicationControllerSpec(KubeStruct, frozen=True):
-    """Which pods the controller owns, as plain labels."""
+    """Which pods the controller owns, as plain labels; left out, they are those of its template."""
 
     selector: dict[str, str] | None = None
+    template: PodTemplate | None = None
 
 
 class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):

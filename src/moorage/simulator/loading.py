@@ -1,0 +1,247 @@
+"""From files to a cluster: typed objects in order of appearance, as an API server would have stored them.
+
+>>> cluster = cluster_from([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}])
+>>> [thing.key for thing in cluster.objects], cluster.pending[0].uid
+(['default/a', 'default'], 'uid-0')
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TextIO, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.cluster import Namespace, PriorityClass
+from moorage.api.codec import convert
+from moorage.api.kinds import BY_NAME, KINDS, Kind
+from moorage.api.meta import KubeObject, ObjectMeta, format_time
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.errors import InputError, did_you_mean
+from moorage.features import FeatureGates
+from moorage.simulator.admission import PodAdmission
+from moorage.simulator.defaults import default_namespace, with_defaults
+from moorage.simulator.documents import Document, documents_of, read_files
+from moorage.simulator.validation import problems_of
+
+#: When the first object of an input was created; each object is a second younger than the one before it.
+EPOCH: Final = VirtualClock().now()
+DEFAULT_NAMESPACE: Final = "default"
+
+#: Kubernetes' own kinds that say nothing a scheduler listens to: a dump of a live cluster may contain them.
+UNHEARD: Final = frozenset(
+    (
+        *("Binding", "ConfigMap", "Endpoints", "EndpointSlice", "Event", "LimitRange", "PodTemplate", "ResourceQuota"),
+        *("ControllerRevision", "CronJob", "DaemonSet", "Deployment", "HorizontalPodAutoscaler", "Job", "Lease"),
+        *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "ServiceAccount"),
+        *("Ingress", "IngressClass", "NetworkPolicy", "VolumeAttributesClass"),
+    )
+)
+#: The shape of device claims and slices changed after these versions.
+_OLD_DEVICE_APIS: Final = tuple(f"resource.k8s.io/{old}" for old in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1"))
+_OWN_GROUPS: Final = frozenset({kind.group for kind in KINDS} | {"", "apps", "batch", "autoscaling", "extensions"})
+_DEFAULT_GATES: Final = FeatureGates()
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True)
+class ClusterInput:
+    """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
+
+    ``custom`` has the custom resources as plain data; ``unheard`` counts the kinds that were left out.
+    """
+
+    objects: tuple[KubeObject, ...]
+    custom: tuple[Mapping[str, Any], ...] = ()
+    unheard: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, kind: type[T]) -> tuple[T, ...]:
+        """Return the objects of one kind, in order of appearance."""
+        return tuple(thing for thing in self.objects if isinstance(thing, kind))
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes."""
+        return self.of(Node)
+
+    @cached_property
+    def running(self) -> tuple[Pod, ...]:
+        """The pods that have a node and have not ended."""
+        return tuple(pod for pod in self.of(Pod) if pod.node_name and not pod.is_finished)
+
+    @cached_property
+    def pending(self) -> tuple[Pod, ...]:
+        """The pods that wait for a node: neither ended nor, without ever having run, being deleted."""
+        return tuple(pod for pod in self.of(Pod) if not (pod.node_name or pod.is_finished or pod.is_terminating))
+
+
+def load_cluster(
+    paths: Sequence[str], *, features: FeatureGates = _DEFAULT_GATES, stdin: TextIO | None = None
+) -> ClusterInput:
+    """Read files of Kubernetes objects; InputError says where and what is wrong with the first bad one."""
+    return _Creation(features).create(read_files(paths, stdin=stdin))
+
+
+def cluster_from(
+    contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
+) -> ClusterInput:
+    """Make a cluster of objects that are plain data already."""
+    return _Creation(features).create(documents_of(contents, source=source))
+
+
+class _Creation:
+    """Creates the objects of one input, one after the other."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self._features = features
+        self._count = 0
+        self._places: dict[tuple[str, str], str] = {}
+        self._custom: list[Mapping[str, Any]] = []
+        self._unheard: Counter[str] = Counter()
+
+    def create(self, documents: Iterable[Document]) -> ClusterInput:
+        made: list[tuple[KubeObject, Document]] = []
+        for document in documents:
+            thing = self._create(document)
+            self._count += 1
+            if thing is not None:
+                made.append((thing, document))
+        # Priority classes may come after the pods that name them.
+        classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
+        admission = PodAdmission(classes, self._features)
+        objects = [_admit(admission, thing, document) for thing, document in made]
+        objects += self._missing_namespaces(objects)
+        return ClusterInput(tuple(objects), tuple(self._custom), dict(self._unheard))
+
+    def _create(self, document: Document) -> KubeObject | None:
+        kind = _kind_of(document)
+        if kind is None:
+            self._keep_aside(document)
+            return None
+        thing = self._identified(_decode(document, kind), kind)
+        self._refuse_again(thing, kind, document)
+        for problem in problems_of(thing):
+            raise InputError(f"{document.title}, {problem.path}", problem.text, hint=problem.hint)
+        return with_defaults(thing)
+
+    def _keep_aside(self, document: Document) -> None:
+        group = document.api_version.rpartition("/")[0]
+        if document.kind in UNHEARD and (group in _OWN_GROUPS or group.endswith(".k8s.io")):
+            self._unheard[document.kind] += 1
+            return
+        metadata = document.content.get("metadata")
+        given = metadata if isinstance(metadata, dict) else {}
+        identity = {"uid": self._uid, "creationTimestamp": self._created, "resourceVersion": str(self._count + 1)}
+        self._custom.append({**document.content, "metadata": {**identity, **given}})
+
+    @property
+    def _uid(self) -> str:
+        return f"uid-{self._count}"
+
+    @property
+    def _created(self) -> str:
+        return format_time(EPOCH + self._count)
+
+    def _identified(self, thing: T, kind: Kind) -> T:
+        given = thing.metadata
+        metadata = replace(
+            given,
+            namespace=(given.namespace or DEFAULT_NAMESPACE) if kind.namespaced else "",
+            uid=given.uid or self._uid,
+            creation_timestamp=given.creation_timestamp or self._created,
+            resource_version=str(self._count + 1),
+        )
+        return replace(thing, metadata=metadata)
+
+    def _refuse_again(self, thing: KubeObject, kind: Kind, document: Document) -> None:
+        if not thing.name:
+            raise InputError(
+                f"{document.title}, metadata.name",
+                "the object has no name",
+                hint="write one; generateName is not enough",
+            )
+        first = self._places.setdefault((kind.name, thing.key), document.place)
+        if first != document.place:
+            problem = f"{kind.name} {thing.key!r} is there already, from {first}"
+            raise InputError(document.place, problem, hint="remove one of them, or name it differently")
+
+    def _missing_namespaces(self, objects: Iterable[KubeObject]) -> list[Namespace]:
+        known = {thing.name for thing in objects if isinstance(thing, Namespace)}
+        missing = dict.fromkeys(thing.namespace for thing in objects if thing.namespace)
+        made = []
+        for name in missing:
+            if name not in known:
+                namespace = Namespace(ObjectMeta(name=name))
+                made.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
+                self._count += 1
+        return made
+
+
+def _admit(admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
+    if not isinstance(thing, Pod):
+        return thing
+    try:
+        return admission.admit(thing)
+    except InputError as error:
+        raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
+
+
+def _kind_of(document: Document) -> Kind | None:
+    """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not listen to."""
+    name, api_version = document.kind, document.api_version
+    if not name or not api_version:
+        missing = " and ".join(key for key, found in (("apiVersion", api_version), ("kind", name)) if not found)
+        raise InputError(
+            document.title,
+            f"this is not a Kubernetes object: it has no {missing}",
+            hint="every object needs apiVersion, kind and metadata.name",
+        )
+    group = api_version.rpartition("/")[0]
+    if group not in _OWN_GROUPS or name in UNHEARD:
+        return None
+    kind = BY_NAME.get(name)
+    if kind is None:
+        hint = did_you_mean(name, [*BY_NAME, *UNHEARD]) or f"kinds that are read: {', '.join(BY_NAME)}"
+        raise InputError(document.title, f"{api_version} has no kind {name!r}", hint=hint)
+    if kind.group != group or (api_version in _OLD_DEVICE_APIS and name != "DeviceTaintRule"):
+        problem = f"apiVersion {api_version!r} does not fit a {name}"
+        raise InputError(document.title, problem, hint=f"write apiVersion: {kind.api_version}")
+    return kind
+
+
+def _decode(document: Document, kind: Kind) -> KubeObject:
+    try:
+        return convert(kind.type, document.content)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        path, found = _locate(document.content, place.rstrip("`").lstrip("."), text)
+        raise InputError(f"{document.title}, {path}" if path else document.title, f"{text}{found}") from error
+
+
+_STEP: Final = re.compile(r"\[\.\.\.\]|\[(\d+)\]|([^.\[\]]+)")
+
+
+def _locate(content: Any, path: str, text: str) -> tuple[str, str]:
+    """Follow msgspec's path into the document, putting in the key where it only says ``[...]``; quote what is there."""
+    walked = ""
+    for step in _STEP.finditer(path):
+        if step[1] is not None:
+            content, walked = content[int(step[1])], f"{walked}[{step[1]}]"
+        else:
+            key = step[2] or _culprit(content, text)
+            content, walked = content.get(key), f"{walked}.{key}"
+    hint = "; put it in quotes" if "Expected `str`" in text and isinstance(content, bool | int | float) else ""
+    return walked.lstrip("."), f" ({content!r}{hint})" if not isinstance(content, dict | list) else ""
+
+
+def _culprit(content: Mapping[str, Any], text: str) -> str:
+    """Find the entry of a mapping that has the type the message complains of."""
+    names = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict, "null": type(None)}
+    got = re.search(r"got `(\w+)`", text)
+    wanted = names.get(got[1], object) if got else object
+    return next((key for key, item in content.items() if type(item) is wanted or wanted is object), "")
