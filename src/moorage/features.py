@@ -75,6 +75,8 @@ _ALL: Final = (
     # Nodes and pods
     _stable("NodeDeclaredFeatures"),
     _beta("PodLevelResources"),
+    _beta("PodLevelResourcesFixDefaulting", "PodLevelResources"),
+    _beta("PodLevelResourcesFixKubeletQOSClass", "PodLevelResources"),
     _stable("InPlacePodVerticalScaling"),
     _beta(
         "InPlacePodLevelResourcesVerticalScaling",
@@ -107,6 +109,7 @@ _ALL: Final = (
     _alpha("TopologyAwareWorkloadScheduling", "GenericWorkload"),
     _alpha("CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
     _alpha("PodGroupPreemptionPolicy", "GenericWorkload"),
+    _alpha("WorkloadWithJob", "GenericWorkload"),
     # The process
     _beta("ComponentFlagz"),
     _beta("ComponentStatusz"),

@@ -46,7 +46,7 @@ def view(
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="The configuration file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
     feature_gates: Gates = None,
     plugin: PluginPaths = None,
 ) -> None:

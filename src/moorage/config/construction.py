@@ -4,18 +4,21 @@ Unknown plugins, impossible plugin lists, arguments of NodeResourcesFit, and res
 """
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from msgspec.structs import fields, replace
 
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.config.args_validation import fit_args_problems
 from moorage.config.catalogue import REMOVED, Catalogue
+from moorage.config.durations import Duration
 from moorage.config.expansion import expand_plugins
 from moorage.config.merging import enabled_names
 from moorage.config.types import Plugins, PluginSet, Profile, SchedulerConfiguration
 from moorage.errors import ConfigError, ConfigErrors, UnknownPluginError
 
-FIT = "NodeResourcesFit"
+FIT: Final = "NodeResourcesFit"
+EXTENDER_TIMEOUT: Final = Duration.of(seconds=5)
 
 
 def construction_problems(
@@ -40,12 +43,17 @@ def construction_problems(
     return problems
 
 
-def hide_ignored_resources(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Let NodeResourcesFit ignore what extenders look after; this replaces what the profile says, as upstream does."""
+def as_built(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Apply what building the scheduler changes: the time-out of extenders, and what NodeResourcesFit ignores.
+
+    Resources that extenders look after replace those that a profile ignores, as upstream does.
+    """
     ignored = _ignored_resources(config)
-    if not ignored:
-        return config
-    return replace(config, profiles=tuple(_ignoring(profile, ignored) for profile in config.profiles))
+    profiles = (_ignoring(profile, ignored) if ignored else profile for profile in config.profiles)
+    extenders = (
+        replace(extender, http_timeout=extender.http_timeout or EXTENDER_TIMEOUT) for extender in config.extenders
+    )
+    return replace(config, profiles=tuple(profiles), extenders=tuple(extenders))
 
 
 def _ignoring(profile: Profile, resources: tuple[str, ...]) -> Profile:
@@ -85,8 +93,12 @@ def _unknown(name: str, where: str, catalogue: Catalogue) -> ConfigError:
 def _missing_args(profile: Profile, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
     configured = {entry.name for entry in profile.plugin_config}
     for name in sorted({*enabled_names(profile.plugins)} - configured):
-        if (facts := catalogue.get(name)) and facts.required_args:
-            yield ConfigError(where, f"plugin {name} needs args with {', '.join(facts.required_args)}")
+        facts = catalogue.get(name)
+        if facts and facts.args:
+            # No defaults are made for what only podGroupPostFilter names, nor for arguments without defaults.
+            text = f'initializing plugin "{name}": got args of type <nil>, want *{facts.args.__name__}'
+            needed = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
+            yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{needed}")
 
 
 def _expansion_problems(profile: Profile, catalogue: Catalogue, where: str) -> list[ConfigError]:

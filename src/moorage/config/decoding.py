@@ -110,7 +110,7 @@ class Decoder:
             return _MISSING
 
     def _mismatch(self, where: str, expected: str, content: Any) -> None:
-        hint = f'write "{content}"' if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
+        hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
         place = where or "the document"
         self.mismatches.append(ConfigError(place, f"expected {expected}, found {_excerpt(content)}", hint=hint))
 

@@ -1,5 +1,6 @@
 """A YAML or JSON text as plain data, strictly: where it does not parse, and which fields it gives twice."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,13 +12,22 @@ MERGE_TAG: Final = "tag:yaml.org,2002:merge"
 TIMESTAMP_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 
+#: One letter is a bool to Kubernetes' YAML, as in YAML 1.1; PyYAML knows only the longer spellings.
+SHORT_BOOLS: Final = {"y": True, "Y": True, "n": False, "N": False}
+
+
 class _Loader(yaml.CSafeLoader):
-    """PyYAML's, except that dates stay text: Kubernetes has no dates in YAML."""
+    """PyYAML's, except that dates stay text, as Kubernetes has none in YAML, and `y` and `n` are bools."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != TIMESTAMP_TAG]
         for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
+
+    bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list(SHORT_BOOLS))
 
 
 def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
@@ -32,7 +42,9 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
         node = loader.get_node() if loader.check_node() else None
         if node is None:
             return None, []
-        return loader.construct_document(node), [*_repeated_fields(node, "")]
+        # Before constructing, which writes merged keys into the nodes.
+        repeated = [*_repeated_fields(node, "")]
+        return loader.construct_document(node), repeated
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(source, error) from error
     except yaml.YAMLError as error:

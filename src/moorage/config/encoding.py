@@ -3,14 +3,17 @@
 import base64
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import yaml
 
-from moorage.api.affinity import NodeAffinity, TopologySpreadConstraint
+from moorage.api.affinity import PreferredSchedulingTerm, TopologySpreadConstraint
+from moorage.api.selectors import NodeSelector, NodeSelectorRequirement
+from moorage.config.args import DynamicResourcesArgs
 from moorage.config.catalogue import IN_TREE
+from moorage.config.documents import SHORT_BOOLS
 from moorage.config.durations import Duration
 from moorage.config.merging import enabled_names
 from moorage.config.types import (
@@ -30,10 +33,16 @@ from moorage.config.types import (
     SchedulerConfiguration,
 )
 
-#: What upstream prints of Kubernetes' own types even when it is empty; the rest is printed when it is written.
-_ALWAYS: Final[Mapping[type, Mapping[str, Any]]] = {
-    TopologySpreadConstraint: {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": ""},
+#: Fields that Go prints even when they are empty, for want of an `omitempty`.
+_ALWAYS: Final[Mapping[type, Collection[str]]] = {
+    DynamicResourcesArgs: ("filterTimeout",),
+    NodeSelector: ("nodeSelectorTerms",),
+    NodeSelectorRequirement: ("key", "operator"),
+    PreferredSchedulingTerm: ("weight", "preference"),
+    TopologySpreadConstraint: ("maxSkew", "topologyKey", "whenUnsatisfiable"),
 }
+
+_LOOKALIKES: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null", "timestamp"))
 
 
 def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
@@ -107,9 +116,6 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
         args = _written_fields(args)
         if entry.name in IN_TREE:
             args = {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **args}
-        if entry.name == "DynamicResources":
-            # Upstream prints this one even where the gate leaves it empty.
-            args.setdefault("filterTimeout", None)
     return {"name": entry.name, "args": args}
 
 
@@ -136,7 +142,9 @@ def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
 
 def _written_fields(value: msgspec.Struct) -> dict[str, Any]:
     """Leave out what Go's omitempty leaves out of arguments: absent values, empty texts and lists."""
-    return {name: content for name, content in _all_fields(value).items() if content not in (None, "", [])}
+    always = _ALWAYS.get(type(value), ())
+    fields = _all_fields(value).items()
+    return {name: content for name, content in fields if name in always or content not in (None, "", [])}
 
 
 def _plain(value: Any) -> Any:
@@ -145,8 +153,6 @@ def _plain(value: Any) -> Any:
             return str(value)
         case bytes():
             return base64.b64encode(value).decode()
-        case NodeAffinity() | TopologySpreadConstraint():
-            return {**_ALWAYS.get(type(value), {}), **msgspec.to_builtins(value)}
         case msgspec.Struct():
             return _written_fields(value)
         case str() | None:
@@ -174,8 +180,9 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     if "\n" in text:
         return dumper.represent_scalar(tag, text, style="|")
     # What would read back as a number, a bool or nothing is put in double quotes, as Go does.
-    looks_otherwise = dumper.resolve(yaml.ScalarNode, text, (True, False)) != tag  # type: ignore[no-untyped-call]
-    return dumper.represent_scalar(tag, text, style='"' if looks_otherwise else None)
+    seems = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    needs_quotes = seems in _LOOKALIKES or text in SHORT_BOOLS
+    return dumper.represent_scalar(tag, text, style='"' if needs_quotes else None)
 
 
 _Dumper.add_representer(str, _text)

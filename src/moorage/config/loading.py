@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from moorage.config import args as plugin_args
 from moorage.config.catalogue import IN_TREE, Catalogue, default_plugins
-from moorage.config.construction import construction_problems, hide_ignored_resources
+from moorage.config.construction import as_built, construction_problems
 from moorage.config.decoding import Decoder
 from moorage.config.documents import read_document
 from moorage.config.merging import enabled_names, merge_plugins
@@ -92,7 +92,7 @@ def _completed_and_checked(
     found += construction_problems(written, completed, catalogue, reported={error.where for error in found})
     if found:
         raise ConfigErrors(found)
-    return hide_ignored_resources(completed)
+    return as_built(completed)
 
 
 def _check_header(data: Any, source: str) -> None:

@@ -1,0 +1,127 @@
+"""`moorage config`: what it prints, where, and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage import __version__
+from moorage.cli.main import run
+from moorage.config import completed_view, default_config, to_yaml
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def test_view_without_a_file_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "view"]) == 0
+    assert capsys.readouterr().out == to_yaml(completed_view(default_config()))
+
+
+def test_view_as_json(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text(HEADER + "parallelism: 3")
+    assert run(["config", "view", "--config", str(config_file), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parallelism"] == 3
+
+
+def test_view_with_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "view", "--feature-gates", "GenericWorkload=true"]) == 0
+    plugins = yaml.safe_load(capsys.readouterr().out)["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    assert plugins[-1] == {"name": "GangScheduling", "weight": 0}
+
+
+def test_check_says_what_a_good_file_means(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text(HEADER + "profiles: [{schedulerName: a}, {schedulerName: b}]")
+    assert run(["config", "check", str(config_file)]) == 0
+    summary = "20 plugins, 14 filter, 9 score"
+    assert capsys.readouterr().out == f"{config_file}: OK\n  a: {summary}\n  b: {summary}\n"
+
+
+def test_third_party_plugins_are_known_once_named(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "spot_for_config_check.py").write_text(
+        "from moorage.framework.plugin import FilterPlugin\n"
+        "class Spot(FilterPlugin):\n"
+        "    def filter(self, cycle, pod, node):\n"
+        "        return None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config_file.write_text(HEADER + "profiles: [{plugins: {multiPoint: {enabled: [{name: Spot}]}}}]")
+    assert run(["config", "check", str(config_file)]) == 2
+    assert "no plugin is named 'Spot'" in capsys.readouterr().err
+    assert run(["config", "check", str(config_file), "--plugin", "spot_for_config_check:Spot"]) == 0
+    assert "21 plugins, 15 filter, 9 score" in capsys.readouterr().out
+
+
+BAD_FILES = {
+    "YAML that does not parse, with its line": ("a: [b\nc: d\n", [", line 2, column 2: this is not YAML"]),
+    "an unknown plugin": (
+        HEADER + "profiles: [{plugins: {filter: {enabled: [{name: NodeNam}]}}}]",
+        [
+            ": profiles[0].plugins.filter.enabled[0]: no plugin is named 'NodeNam'\n",
+            "hint: did you mean 'NodeName'?",
+        ],
+    ),
+    "contradictory values": (
+        HEADER + "podInitialBackoffSeconds: 20\nleaderElection: {leaseDuration: 1s}",
+        [
+            ": 2 problems\n",
+            '  leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`\n',
+            "  podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal to PodInitialBackoffSeconds\n",
+        ],
+    ),
+    "an object that is no configuration": ("apiVersion: v1\nkind: Pod", ["got v1, Kind=Pod"]),
+    "an empty file": ("", ["found nothing"]),
+}
+
+
+@pytest.mark.parametrize(("text", "wanted"), BAD_FILES.values(), ids=BAD_FILES)
+@pytest.mark.parametrize("command", [["config", "check"], ["config", "view", "--config"]], ids=["check", "view"])
+def test_bad_files(
+    command: list[str], text: str, wanted: list[str], config_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_file.write_text(text)
+    assert run([*command, str(config_file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"error: {config_file}")
+    assert [part for part in wanted if part not in printed.err] == []
+    assert printed.out == ""
+
+
+MISUSE = {
+    "a missing file": (["config", "check", "/nowhere.yaml"], "/nowhere.yaml: the file cannot be read: No such file"),
+    "an unknown gate": (["config", "view", "--feature-gates", "Nope=true"], "unrecognized feature gate: Nope"),
+    "an unknown command": (["confg"], "No such command 'confg'"),
+    "an unknown option": (["config", "view", "--colour"], "No such option: --colour"),
+    "no file to check": (["config", "check"], "Missing argument 'FILE'"),
+    "an unknown format": (["config", "view", "-o", "toml"], "'toml' is not one of 'yaml', 'json'"),
+    "a plugin that cannot be imported": (
+        ["config", "view", "--plugin", "no_such_module:X"],
+        "the module 'no_such_module' cannot be imported",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "want"), MISUSE.values(), ids=MISUSE)
+def test_misuse(arguments: list[str], want: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert want in printed.err
+    assert "Traceback" not in printed.err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"moorage {__version__}\n"
+
+
+def test_interrupting_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "interrupted_import.py").write_text("raise KeyboardInterrupt\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run(["config", "view", "--plugin", "interrupted_import:Any"]) == 130
