@@ -7,6 +7,7 @@ MoorageError
 │       └── UnknownPluginError
 ├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
 ├── SelectorError         a label or node selector cannot be used (a ValueError too)
+├── MigrationError        an in-tree volume has no CSI name (a ValueError too)
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
 
@@ -55,6 +56,10 @@ class QuantityError(MoorageError, ValueError):
 
 class SelectorError(MoorageError, ValueError):
     """A selector has an operator, key or value that Kubernetes does not know."""
+
+
+class MigrationError(MoorageError, ValueError):
+    """An in-tree volume cannot be named as the CSI driver that serves it now would."""
 
 
 class PluginError(MoorageError):

@@ -88,6 +88,7 @@ class AzureDisk(KubeStruct, frozen=True):
 
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
 
 
 class VolumeById(KubeStruct, frozen=True):
@@ -126,6 +127,8 @@ class Volume(KubeStruct, frozen=True):
     azure_disk: AzureDisk | None = None
     cinder: VolumeById | None = None
     portworx_volume: VolumeById | None = None
+    azure_file: Present | None = None
+    vsphere_volume: Present | None = None
     csi: CSIVolume | None = None
     image: ImageVolume | None = None
     config_map: Present | None = None

@@ -13,6 +13,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.cache.node_tree import NodeTree
 from moorage.errors import CacheError
+from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -33,6 +34,7 @@ class Cache:
         """Grows when nodes come or go, and rows may stand for other nodes than before."""
         self.nodes = NodeTable(self._columns)
         self.pods = PodIndex()
+        self.claims = ClaimIndex()
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -127,6 +129,7 @@ class Cache:
         self.pods.resize(len(self._columns))
         for pod in info.pods.values():
             self.pods.add(pod, row)
+            self.claims.add(pod)
         self._tree.add(node)
         self._order = None
         self.structure += 1
@@ -148,6 +151,7 @@ class Cache:
             raise CacheError(f"node {name} is not found in the cache, so cannot be removed from it")
         for pod in info.pods.values():
             self.pods.remove(pod, info.row)
+            self.claims.remove(pod)
         row, last = self._columns.remove(info)
         if row != last:
             self.pods.move(last, row)
@@ -168,6 +172,7 @@ class Cache:
         info.add_pod(pod)
         self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
         self.pods.add(pod, info.row)
+        self.claims.add(pod)
 
     def _displace(self, pod: Pod) -> None:
         del self._pods[pod.uid]
@@ -182,3 +187,4 @@ class Cache:
         info.remove_pod(pod)
         self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
         self.pods.remove(pod, info.row)
+        self.claims.remove(pod)

@@ -1,11 +1,13 @@
 """Every other kind of object the plugins asked for, as last heard of."""
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.meta import KubeObject
 
 T = TypeVar("T", bound=KubeObject)
+
+LONGEST_LOG: Final = 1 << 16
 
 
 class Shelf(Generic[T]):
@@ -14,6 +16,7 @@ class Shelf(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
+        self._changed: list[str] = []
         self.version = 0
 
     def __len__(self) -> int:
@@ -22,6 +25,13 @@ class Shelf(Generic[T]):
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return one object, or ``None``."""
         return self._by_namespace.get(namespace, {}).get(name)
+
+    def changed_since(self, version: int) -> list[str] | None:
+        """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
+        if version == self.version:
+            return []
+        start = version - (self.version - len(self._changed))
+        return self._changed[start:] if start >= 0 else None
 
     def list(self, namespace: str | None = None) -> Iterator[T]:
         """Go through all objects, or those of a namespace, in the order in which they appeared."""
@@ -32,7 +42,7 @@ class Shelf(Generic[T]):
         before = self._objects.get(thing.key)
         self._objects[thing.key] = thing
         self._by_namespace.setdefault(thing.namespace, {})[thing.name] = thing
-        self.version += 1
+        self._note(thing.key)
         return before
 
     def drop(self, thing: KubeObject) -> T | None:
@@ -40,8 +50,14 @@ class Shelf(Generic[T]):
         before = self._objects.pop(thing.key, None)
         if before is not None:
             del self._by_namespace[thing.namespace][thing.name]
-            self.version += 1
+            self._note(thing.key)
         return before
+
+    def _note(self, key: str) -> None:
+        self.version += 1
+        self._changed.append(key)
+        if len(self._changed) > LONGEST_LOG:
+            del self._changed[: LONGEST_LOG // 2]
 
 
 class Objects:

@@ -7,6 +7,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.features import FeatureGates
+from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -23,6 +24,10 @@ class Lister(Protocol[Object_co]):
     @property
     def version(self) -> int:
         """A number that grows whenever one of the objects changes."""
+        ...
+
+    def changed_since(self, version: int) -> list[str] | None:
+        """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
         ...
 
     def get(self, name: str, namespace: str = "") -> Object_co | None:
@@ -111,6 +116,11 @@ class Handle(Protocol):
     @property
     def pods(self) -> PodIndex:
         """Pods on nodes, counted by label selector and by affinity term."""
+        ...
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims, and which disks named in line."""
         ...
 
     @property

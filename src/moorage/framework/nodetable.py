@@ -104,6 +104,22 @@ class NodeTable:
         return self._rows is None
 
     @property
+    def position(self) -> int:
+        """How far the log of changed rows has come; remember it to ask :meth:`changed_since` later."""
+        return self._columns.changes.position
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Return the rows of the cluster that changed since a position, or ``None`` if that is too long ago to tell.
+
+        A row may be named more than once, and one that is gone is beyond the end.
+        """
+        return self._columns.changes.since(position)
+
+    def is_window_of(self, table: "NodeTable") -> bool:
+        """Tell whether both show the same cluster, so that a row means the same node in both."""
+        return self._columns is table._columns
+
+    @property
     def names(self) -> Sequence[str]:
         """The names of the nodes, in the window's order."""
         return [info.name for info in self]

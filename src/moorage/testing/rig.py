@@ -10,6 +10,7 @@ from moorage.cache.cache import Cache
 from moorage.cache.objects import Objects, Shelf
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
+from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Cluster, Nominator, WaitingPod
 from moorage.framework.nodeinfo import NodeInfo
@@ -73,6 +74,11 @@ class Rig:
     def pods(self) -> PodIndex:
         """Pods on nodes, counted."""
         return self.cache.pods
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims."""
+        return self.cache.claims
 
     @property
     def cluster(self) -> Cluster:
