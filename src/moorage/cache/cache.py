@@ -30,6 +30,7 @@ class Cache:
         self._pods: dict[str, Pod] = {}
         self._assumed: set[str] = set()
         self._order: RowArray | None = None
+        self._places: RowArray | None = None
         self.structure = 0
         """Grows when nodes come or go, and rows may stand for other nodes than before."""
         self.nodes = NodeTable(self._columns)
@@ -51,6 +52,14 @@ class Cache:
             row_of = self._columns.row_of
             self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self._columns))
         return self._order
+
+    @property
+    def places(self) -> RowArray:
+        """The place of each row in the visiting order."""
+        if self._places is None or len(self._places) != len(self.order):
+            self._places = np.empty_like(self.order)
+            self._places[self.order] = np.arange(len(self.order))
+        return self._places
 
     @property
     def pod_count(self) -> int:
@@ -131,7 +140,7 @@ class Cache:
             self.pods.add(pod, row)
             self.claims.add(pod)
         self._tree.add(node)
-        self._order = None
+        self._order = self._places = None
         self.structure += 1
 
     def update_node(self, node: Node) -> None:
@@ -157,7 +166,7 @@ class Cache:
             self.pods.move(last, row)
         self.pods.resize(len(self._columns))
         self._tree.remove(name)
-        self._order = None
+        self._order = self._places = None
         self.structure += 1
         if info.pods:
             info.node = None

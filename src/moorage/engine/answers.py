@@ -50,11 +50,6 @@ class StandingScore:
     normalizes: bool
     normalized: IntArray | None = None
 
-    def share(self) -> IntArray:
-        """Return what the plugin adds to the totals."""
-        scores = self.raw if self.normalized is None else self.normalized
-        return self.weight * scores
-
 
 class Answer:
     """What is known of every row for pods of one signature."""
@@ -167,26 +162,34 @@ class Answer:
         """Return the weighted sums over the row-local plugins; rows that are not feasible have less than none."""
         scores = self.rate(pod, nodes)
         if self._totals_stale:
-            self.totals = sum_of(normalized_over(scores, self.cycle, pod, nodes, self.feasible), len(nodes))
-            self.totals[~self.feasible] = INFEASIBLE_TOTAL
+            totals = np.zeros(len(nodes), dtype=np.int64)
+            rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
+            for score in scores:
+                if score.normalizes:
+                    score.normalized = normalize_standing(score, self.cycle, pod, nodes, rows)
+                totals += score.weight * (score.raw if score.normalized is None else score.normalized)
+            totals[~self.feasible] = INFEASIBLE_TOTAL
+            self.totals = totals
             self._totals_stale = False
         return self.totals
 
-
-def normalized_over(
-    scores: list[StandingScore], cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray
-) -> list[StandingScore]:
-    """Normalise the standing scores over a set of feasible rows; those of other rows are left at 0."""
-    rows = None if feasible.all() else np.flatnonzero(feasible)
-    window = nodes if rows is None else nodes.take(rows)
-    for score in scores:
-        if score.normalizes:
-            score.normalized = _normalize(score, cycle, pod, window, rows)
-    return scores
+    def totals_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
+        """Return the same over another set of feasible rows, as a column of the caller's own."""
+        totals = np.zeros(len(nodes), dtype=np.int64)
+        rows = None if feasible.all() else np.flatnonzero(feasible)
+        for score in self.rate(pod, nodes):
+            share = normalize_standing(score, cycle, pod, nodes, rows) if score.normalizes else score.raw
+            totals += score.weight * share
+        totals[~feasible] = INFEASIBLE_TOTAL
+        return totals
 
 
-def _normalize(score: StandingScore, cycle: CycleState, pod: Pod, window: NodeTable, rows: IntArray | None) -> IntArray:
+def normalize_standing(
+    score: StandingScore, cycle: CycleState, pod: Pod, nodes: NodeTable, rows: IntArray | None
+) -> IntArray:
+    """Normalise standing scores over the feasible rows (``None``: all); those of other rows are left at 0."""
     among = score.raw if rows is None else score.raw[rows]
+    window = nodes if rows is None else nodes.take(rows)
     if score.plugin.normalizes_by_value and len(among) and (low := int(among.min())) == int(among.max()):
         one = np.array([low], dtype=np.int64)
         level = normalized_scores(score.plugin, cycle, pod, window.take(np.zeros(1, dtype=np.int64)), one)
@@ -197,14 +200,6 @@ def _normalize(score: StandingScore, cycle: CycleState, pod: Pod, window: NodeTa
     whole = np.zeros(len(score.raw), dtype=np.int64)
     whole[rows] = normalized
     return whole
-
-
-def sum_of(scores: list[StandingScore], size: int) -> IntArray:
-    """Add up the weighted scores of all plugins."""
-    totals = np.zeros(size, dtype=np.int64)
-    for score in scores:
-        totals += score.share()
-    return totals
 
 
 class Answers:

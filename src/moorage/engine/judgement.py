@@ -1,6 +1,6 @@
 """Which nodes were turned down and by whom: a status per row, kept as numbers so that counting is a histogram."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -36,6 +36,13 @@ class Statuses:
             known = self._ids[status] = len(self._statuses)
             self._statuses.append(status)
         return known
+
+    def written(self, numbers: IdArray, rows: Mapping[int, Status]) -> IdArray:
+        """Return a column with other statuses on some rows."""
+        copy = numbers.copy()
+        for row, status in rows.items():
+            copy[row] = self.number(status)
+        return copy
 
 
 def checked_verdict(plugin: Plugin, verdict: object, size: int) -> Verdict:

@@ -1,0 +1,239 @@
+"""Finding the nodes a pod fits on: pre-filters, filters, promised nodes, and where the search ends."""
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Final
+
+import numpy as np
+import structlog
+
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.engine.answers import Answer, Answers, judge_fresh
+from moorage.engine.boundary import ask
+from moorage.engine.diagnosis import NOT_EXAMINED, Diagnosis
+from moorage.engine.evaluation import judge_node
+from moorage.engine.judgement import FEASIBLE, IdArray
+from moorage.engine.prefilter import PreFiltered, run_pre_filters
+from moorage.engine.profile import Profile
+from moorage.engine.statuses import RowStatuses
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Nominator
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.status import BoolArray, Status
+
+log = structlog.get_logger(__name__)
+
+FEWEST_NODES: Final = 100
+LOWEST_PERCENTAGE: Final = 5
+
+
+class Rotation:
+    """Where the next search starts; shared by all profiles, since it decides ties."""
+
+    def __init__(self) -> None:
+        self.start = 0
+
+    def advance(self, looked_at: int, node_count: int) -> None:
+        """Go on by the nodes that were looked at."""
+        self.start = (self.start + looked_at) % node_count
+
+
+@dataclass(slots=True)
+class Found:
+    """The nodes a pod fits on, over all rows, and how they were found."""
+
+    pod: Pod
+    cycle: CycleState
+    answer: Answer | None
+    feasible: BoolArray
+    count: int
+    start: int
+    diagnosis: Diagnosis
+    is_narrowed: bool = False
+    promised: NodeInfo | None = None
+
+
+class Search:
+    """Looks for feasible nodes, one profile's way."""
+
+    def __init__(
+        self, profile: Profile, cache: Cache, nominator: Nominator, rotation: Rotation, percentage: int | None
+    ) -> None:
+        self.profile = profile
+        self.cache = cache
+        self.nominator = nominator
+        self.rotation = rotation
+        self.percentage = percentage
+        self.answers = Answers(profile, cache)
+
+    def find(self, pod: Pod) -> Found:
+        """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
+        nodes = self.cache.nodes
+        answer = self.answers.for_pod(pod)
+        cycle = answer.cycle.share()
+        pre = run_pre_filters(self.profile, cycle, pod, nodes, answer.pre_filter)
+        if pre.rejection is not None:
+            return self._rejected(pod)
+        diagnosis = Diagnosis(len(nodes))
+        diagnosis.unschedulable_plugins |= pre.narrowing
+        promise = self._try_promised_node(cycle, pod)
+        if isinstance(promise, NodeInfo):
+            return self._only(pod, cycle, promise, diagnosis)
+        numbers, feasible, count = judge_fresh(answer, cycle, pod, nodes)
+        found = Found(pod, cycle, answer, feasible, count, self.rotation.start, diagnosis)
+        self._settle(found, numbers, pre, promise)
+        return found
+
+    def _settle(self, found: Found, numbers: IdArray, pre: PreFiltered, promise: dict[int, Status]) -> None:
+        """Apply nominated pods, the narrowed list and the limit of the search, and move the rotation on."""
+        nodes, answer = self.cache.nodes, found.answer
+        assert answer is not None
+        examined: BoolArray | None = None
+        absent = NOT_EXAMINED
+        if refused := self._nominated_refusals(found.cycle, found.pod):
+            numbers = answer.statuses.written(numbers, refused)
+            found.feasible = np.equal(numbers, FEASIBLE)
+        if pre.names is not None:
+            found.is_narrowed = True
+            examined = self._rows_named(pre.names)
+            found.feasible = found.feasible & examined
+            absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(pre.narrowing))}]")
+        if refused or examined is not None:
+            found.count = int(np.count_nonzero(found.feasible))
+        examined = self._limit(found, examined)
+        if examined is not None:
+            for row in promise:
+                if not examined[row]:
+                    numbers = answer.statuses.written(numbers, promise)
+                    examined[row] = True
+        found.diagnosis.statuses = statuses = RowStatuses(nodes, numbers, answer.statuses, examined, absent)
+        if examined is not None:
+            self.rotation.advance(found.count + statuses.explicit_count, len(nodes))
+        if found.count == 0:
+            for status in statuses.distinct():
+                found.diagnosis.blame(status)
+
+    def _rejected(self, pod: Pod) -> Found:
+        """Run the pre-filters again from nothing: what those after the rejecting one stored must not be there."""
+        nodes, cycle = self.cache.nodes, CycleState()
+        pre = run_pre_filters(self.profile, cycle, pod, nodes)
+        assert pre.rejection is not None
+        diagnosis = Diagnosis(len(nodes), NodeStatuses({}, pre.rejection), pre_filter=pre.rejection)
+        if pre.rejection.plugin:
+            diagnosis.blame(pre.rejection)
+        else:
+            diagnosis.unschedulable_plugins |= pre.narrowing
+        none = np.zeros(len(nodes), dtype=np.bool_)
+        return Found(pod, cycle, None, none, 0, self.rotation.start, diagnosis)
+
+    def _try_promised_node(self, cycle: CycleState, pod: Pod) -> NodeInfo | dict[int, Status]:
+        """Look first at the node the pod was promised; if it fits, no other is looked at."""
+        if not pod.nominated_node_name:
+            return {}
+        info = self.cache.node(pod.nominated_node_name)
+        if info is None:
+            log.error("nominated node is not there", pod=pod.key, node=pod.nominated_node_name)
+            return {}
+        try:
+            status = self.judge(cycle, pod, info)
+        except PluginError as error:
+            log.warning("nominated node could not be judged", pod=pod.key, node=info.name, error=str(error))
+            return {}
+        return info if status is None else {info.row: status}
+
+    def _only(self, pod: Pod, cycle: CycleState, info: NodeInfo, diagnosis: Diagnosis) -> Found:
+        feasible = np.zeros(len(self.cache.nodes), dtype=np.bool_)
+        feasible[info.row] = True
+        return Found(pod, cycle, None, feasible, 1, self.rotation.start, diagnosis, promised=info)
+
+    def judge(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge one node, perhaps a what-if, by all filters; pods promised to it count as there in a first pass."""
+        promised = self._promised_before(pod, node.name)
+        if promised:
+            status = self._judge_with(promised, cycle, pod, node)
+            if status is not None:
+                return status
+        return judge_node(self.profile.filter, cycle, pod, node)
+
+    def _judge_with(self, promised: list[Pod], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        what_if, state = node.copy(), cycle.clone()
+        for other in promised:
+            what_if.add_pod(other)
+            if (status := self.add_pod(state, pod, other, what_if)) is not None:
+                raise PluginError(status.plugin, status.message)
+        return judge_node(self.profile.filter, state, pod, what_if)
+
+    def _promised_before(self, pod: Pod, node_name: str) -> list[Pod]:
+        return [
+            other
+            for other in self.nominator.nominated_pods(node_name)
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+
+    def _nominated_refusals(self, cycle: CycleState, pod: Pod) -> dict[int, Status]:
+        """Find the nodes that would do but for the pods they are promised to, with what is said of them then."""
+        refused: dict[int, Status] = {}
+        for name in self.nominator.nodes_with_nominations():
+            info = self.cache.node(name)
+            if info is not None and (promised := self._promised_before(pod, name)):
+                status = self._judge_with(promised, cycle, pod, info)
+                if status is not None:
+                    refused[info.row] = status
+        return refused
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters that a pod was added to a what-if."""
+        for plugin in self.profile.extensions:
+            if plugin.name not in cycle.skipped_filters:
+                status = ask("AddPod on PreFilter", plugin, plugin.add_pod, cycle, pod, added, node)
+                if status is not None:
+                    return Status.error(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}').by(
+                        plugin.name
+                    )
+        return None
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters that a pod was taken off a what-if."""
+        for plugin in self.profile.extensions:
+            if plugin.name not in cycle.skipped_filters:
+                status = ask("RemovePod on PreFilter", plugin, plugin.remove_pod, cycle, pod, removed, node)
+                if status is not None:
+                    text = f'running RemovePod on PreFilter plugin "{plugin.name}": {status.message}'
+                    return Status.error(text).by(plugin.name)
+        return None
+
+    def _rows_named(self, names: frozenset[str]) -> BoolArray:
+        rows = np.zeros(len(self.cache.nodes), dtype=np.bool_)
+        for name in names:
+            if (info := self.cache.node(name)) is not None:
+                rows[info.row] = True
+        return rows
+
+    def wanted(self, nodes_to_check: int) -> int:
+        """Return how many feasible nodes are enough: all, unless a percentage was written in the configuration."""
+        if self.percentage is None or nodes_to_check < FEWEST_NODES:
+            return nodes_to_check
+        percentage = self.percentage or max(LOWEST_PERCENTAGE, 50 - nodes_to_check // 125)
+        return max(nodes_to_check * percentage // 100, FEWEST_NODES)
+
+    def _limit(self, found: Found, narrowed: BoolArray | None) -> BoolArray | None:
+        """End the search where upstream ends it with one worker; return the rows looked at, or ``None`` for all."""
+        size = len(self.cache) if narrowed is None else int(np.count_nonzero(narrowed))
+        wanted = self.wanted(size) if self.profile.score else 1
+        if found.count <= wanted:
+            return narrowed
+        order = self.cache.order if narrowed is None else self.cache.order[narrowed[self.cache.order]]
+        visited = np.roll(order, -(self.rotation.start % size))
+        places = np.flatnonzero(found.feasible[visited])
+        # The surplus node ends the search, but the piece of work it belongs to is finished.
+        piece = max(1, isqrt(size))
+        end = min(size, (int(places[wanted]) // piece + 1) * piece)
+        looked_at = np.zeros(len(found.feasible), dtype=np.bool_)
+        looked_at[visited[:end]] = True
+        found.feasible = np.zeros_like(found.feasible)
+        found.feasible[visited[places[:wanted]]] = True
+        found.count = wanted
+        return looked_at
