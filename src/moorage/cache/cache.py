@@ -163,7 +163,7 @@ class Cache:
             self.claims.remove(pod)
         row, last = self._columns.remove(info)
         if row != last:
-            self.pods.move(last, row)
+            self.pods.move(self._columns.infos[row].pods.values(), last, row)
         self.pods.resize(len(self._columns))
         self._tree.remove(name)
         self._order = self._places = None

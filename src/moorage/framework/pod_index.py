@@ -1,18 +1,74 @@
-"""Pods on nodes, counted by what is asked of their labels, so that a selector costs one look-up per cycle."""
+"""Pods on nodes, counted by what is asked of their labels, so that a selector costs one look-up per cycle.
+
+Pods of the same namespace and labels are one class, and a selector is tested on classes. Each selector in use has a
+standing count: a column of pods per row that every pod's coming and going keeps true. Those not asked for longest are
+dropped when they take too much memory, and computed again when they are asked for.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
+from moorage.framework.affinity_terms import affinity_terms
+from moorage.framework.columns import Growing
+from moorage.framework.pod_classes import ClassIndex, PodClass
+from moorage.framework.selector_index import Namespaces, SelectorIndex
 from moorage.framework.status import IntArray
+from moorage.framework.term_index import TermIndex
+
+MOST_BYTES: Final = 64 << 20
+FEWEST_STANDING: Final = 16
+MOST_STANDING: Final = 4096
+
+ClassKey = tuple[str, tuple[tuple[str, str], ...], bool]
+Question = tuple[Namespaces, LabelMatcher, bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """A selector in use, and its count per row."""
+
+    namespaces: Namespaces
+    matcher: LabelMatcher
+    terminating: bool
+    column: Growing
+
+    def counts(self, pods: PodClass) -> bool:
+        """Tell whether pods of a class are counted; only asked of classes in the right namespaces."""
+        return (self.terminating or not pods.terminating) and self.matcher.matches(pods.labels)
 
 
 class PodIndex:
-    """Counts of pods per row; the cache keeps it in step with the node table."""
+    """Counts of pods and of their affinity terms per row; the cache keeps it in step with the node table.
+
+    >>> from moorage.api.selectors import label_set_matcher
+    >>> from moorage.testing import make_pod
+    >>> index = PodIndex()
+    >>> index.resize(2)
+    >>> index.add(make_pod(labels={"app": "web"}), row=1)
+    >>> index.counts(frozenset({"default"}), label_set_matcher({"app": "web"}), terminating=True).tolist()
+    [0, 1]
+    """
 
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[Pod, int]] = {}
+        self.affinity = TermIndex()
+        self.anti_affinity = TermIndex()
+        self.preferred = TermIndex()
         self._rows = 0
+        self._classes: dict[ClassKey, PodClass] = {}
+        self._by_labels = ClassIndex()
+        self._standing: OrderedDict[Question, Standing] = OrderedDict()
+        self._by_selector: SelectorIndex[Standing] = SelectorIndex()
+
+    @property
+    def rows(self) -> int:
+        """How many rows the node table has."""
+        return self._rows
 
     def resize(self, rows: int) -> None:
         """Follow the number of rows of the node table."""
@@ -20,22 +76,92 @@ class PodIndex:
 
     def add(self, pod: Pod, row: int) -> None:
         """Count a pod on a row."""
-        self._pods[pod.uid] = (pod, row)
+        key = _class_key(pod)
+        pods = self._classes.get(key)
+        if pods is None:
+            pods = self._classes[key] = self._new_class(pod)
+        pods.bump(row, 1)
+        if pod.spec.affinity is not None:
+            terms = affinity_terms(pod)
+            for term in terms.affinity:
+                self.affinity.add(term, 1, row)
+            for term in terms.anti_affinity:
+                self.anti_affinity.add(term, 1, row)
+            for term, weight in terms.preferred:
+                self.preferred.add(term, weight, row)
 
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting a pod."""
-        del self._pods[pod.uid]
+        key = _class_key(pod)
+        pods = self._classes[key]
+        pods.bump(row, -1)
+        if not pods.rows:
+            del self._classes[key]
+            self._by_labels.remove(pods)
+        if pod.spec.affinity is not None:
+            terms = affinity_terms(pod)
+            for term in terms.affinity:
+                self.affinity.remove(term, 1, row)
+            for term in terms.anti_affinity:
+                self.anti_affinity.remove(term, 1, row)
+            for term, weight in terms.preferred:
+                self.preferred.remove(term, weight, row)
 
-    def move(self, source: int, target: int) -> None:
-        """Follow a row that took the place of one that went."""
-        for uid, (pod, row) in self._pods.items():
-            if row == source:
-                self._pods[uid] = (pod, target)
+    def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
+        """Follow a row that took the place of one that went, with the pods on it."""
+        for pod in pods:
+            self.add(pod, target)
+            self.remove(pod, source)
 
-    def counts(self, namespaces: frozenset[str] | None, matcher: LabelMatcher, *, terminating: bool) -> IntArray:
-        """Count per row the pods of these namespaces (``None``: all) that match; terminating ones on demand."""
-        found = np.zeros(self._rows, dtype=np.int64)
-        for pod, row in self._pods.values():
-            if (namespaces is None or pod.namespace in namespaces) and matcher.matches(pod.labels):
-                found[row] += terminating or not pod.is_terminating
-        return found
+    def counts(self, namespaces: Namespaces, matcher: LabelMatcher, *, terminating: bool) -> IntArray:
+        """Count per row the pods of these namespaces (``None``: all) that match; terminating ones on demand.
+
+        The answer is a read-only view that is true until the next pod comes or goes.
+        """
+        question = (namespaces, matcher, terminating)
+        standing = self._standing.get(question)
+        if standing is None:
+            standing = self._stand(question)
+        else:
+            self._standing.move_to_end(question)
+        column = standing.column
+        column.reserve(self._rows)
+        return column.view(self._rows)
+
+    def snapshot(self) -> dict[ClassKey, dict[int, int]]:
+        """Return every class with its count per row, to compare two indexes."""
+        return {key: dict(pods.rows) for key, pods in self._classes.items()}
+
+    def _new_class(self, pod: Pod) -> PodClass:
+        pods = PodClass(pod.namespace, pod.labels, pod.is_terminating)
+        self._by_labels.add(pods)
+        candidates = self._by_selector.find(pods.namespace, pods.labels)
+        if candidates:
+            pods.columns = tuple(standing.column for standing in candidates if standing.counts(pods))
+        return pods
+
+    def _stand(self, question: Question) -> Standing:
+        affordable = MOST_BYTES // (8 * self._rows + 1)
+        while len(self._standing) >= max(FEWEST_STANDING, min(affordable, MOST_STANDING)):
+            self._drop_oldest()
+        column = Growing(np.int64, max(self._rows, 1))
+        standing = self._standing[question] = Standing(*question, column)
+        self._by_selector.add(standing, standing.namespaces, standing.matcher)
+        for pods in self._by_labels.find(standing.namespaces, standing.matcher):
+            if standing.counts(pods):
+                pods.columns = (*pods.columns, column)
+                for row, count in pods.rows.items():
+                    column.array[row] += count
+        return standing
+
+    def _drop_oldest(self) -> None:
+        _, oldest = self._standing.popitem(last=False)
+        self._by_selector.remove(oldest, oldest.namespaces, oldest.matcher)
+        for pods in self._by_labels.find(oldest.namespaces, oldest.matcher):
+            if oldest.counts(pods):
+                pods.columns = tuple(column for column in pods.columns if column is not oldest.column)
+
+
+def _class_key(pod: Pod) -> ClassKey:
+    metadata = pod.metadata
+    return metadata.namespace, tuple(metadata.labels.items()), metadata.deletion_timestamp is not None

@@ -1,0 +1,122 @@
+"""Pod affinity terms, parsed once per distinct text and hashable, so that equal terms of many pods count as one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from moorage.api.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
+from moorage.api.pod import Pod
+from moorage.api.selectors import LabelMatcher, label_matcher
+from moorage.errors import SelectorError
+
+T = TypeVar("T")
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Which pods are meant, and within which domains; whose term it is no longer matters."""
+
+    topology_key: str
+    matcher: LabelMatcher
+    namespaces: frozenset[str]
+    namespace_matcher: LabelMatcher
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.topology_key, self.matcher, self.namespaces, self.namespace_matcher)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        # Terms are looked up for every pod that comes or goes, and the nested hash costs more than the rest of that.
+        return self._hash
+
+    def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod with these labels, in a namespace with those, is meant."""
+        if namespace not in self.namespaces and not self.namespace_matcher.matches(namespace_labels):
+            return False
+        return self.matcher.matches(labels)
+
+
+class WeightedTerm(NamedTuple):
+    """A preferred term; the weight of an anti-affinity term is negative."""
+
+    term: AffinityTerm
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerms:
+    """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream."""
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+NO_TERMS: Final = PodTerms()
+
+_Affinities = tuple[PodAffinity | None, PodAntiAffinity | None]
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(_Affinities)
+
+
+def affinity_terms(pod: Pod) -> PodTerms:
+    """Return the terms of a pod, parsed once however many pods were made from its template."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    known: PodTerms | None = pod.__dict__.get("_affinity_terms")
+    if known is None:
+        known = _parse(pod.namespace, _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+        pod.__dict__["_affinity_terms"] = known
+    return known
+
+
+@lru_cache(maxsize=8192)
+def _parse(namespace: str, encoded: bytes) -> PodTerms:
+    affinity, anti_affinity = _decoder.decode(encoded)
+    near, away = affinity or PodAffinity(), anti_affinity or PodAntiAffinity()
+    problems: list[str] = []
+
+    def parse_all(what: str, parse: Callable[[Any], T], written: Iterable[Any]) -> tuple[T, ...]:
+        try:
+            return tuple(parse(item) for item in written)
+        except SelectorError as error:
+            problems.append(f"{what}: {error}")
+            return ()
+
+    def parse_term(written: PodAffinityTerm) -> AffinityTerm:
+        return _parse_term(namespace, written)
+
+    def liked(written: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(written.pod_affinity_term), written.weight)
+
+    def disliked(written: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(written.pod_affinity_term), -written.weight)
+
+    return PodTerms(
+        parse_all("requiredAffinityTerms", parse_term, near.required),
+        parse_all("requiredAntiAffinityTerms", parse_term, away.required),
+        parse_all("preferredAffinityTerms", liked, near.preferred)
+        + parse_all("preferredAntiAffinityTerms", disliked, away.preferred),
+        tuple(problems),
+    )
+
+
+def _parse_term(namespace: str, written: PodAffinityTerm) -> AffinityTerm:
+    if not written.namespaces and written.namespace_selector is None:
+        namespaces = frozenset((namespace,))
+    else:
+        namespaces = frozenset(written.namespaces)
+    return AffinityTerm(
+        written.topology_key,
+        label_matcher(written.label_selector),
+        namespaces,
+        label_matcher(written.namespace_selector),
+    )
