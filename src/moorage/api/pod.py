@@ -156,6 +156,13 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return spec_requests(self)
 
     @cached_property
+    def scoring_requests(self) -> dict[str, int]:
+        """What the pod counts for in scores: a default for each container that asks for no CPU or memory."""
+        from moorage.api.requests import scoring_requests
+
+        return scoring_requests(self)
+
+    @cached_property
     def requests_on_node(self) -> dict[str, int]:
         """What the pod takes of the node it runs on, resizes in flight included."""
         from moorage.api.requests import placed_requests
@@ -172,4 +179,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     def on_node(self, node_name: str) -> "Pod":
         """Return this pod as it will be once bound to the node."""
-        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
+        placed = msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
+        # What is known of the pod does not depend on its node, so it need not be computed again.
+        placed.__dict__.update(self.__dict__)
+        return placed

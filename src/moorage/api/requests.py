@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from moorage.api.container import Container, ContainerStatus
-from moorage.api.quantity import ResourceList, nano_to_milli, nano_to_unit, nano_value
+from moorage.api.quantity import Quantity, ResourceList, milli_value, nano_to_milli, nano_to_unit, nano_value, value
 from moorage.api.selectors import is_qualified_name
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 Nanos = dict[str, int]
 RequestsOf = Callable[[Container], Nanos]
 
+_SCORING_DEFAULTS: Final = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 
 
@@ -46,11 +47,15 @@ def is_scalar(name: str) -> bool:
 
 def countable(resources: ResourceList) -> dict[str, int]:
     """Turn quantities into the integers the scheduler counts, leaving out names it does not know."""
-    return _rounded({name: nano_value(quantity) for name, quantity in resources.items()})
+    return {name: amount for name, quantity in resources.items() if (amount := _counted(name, quantity)) is not None}
 
 
 def spec_requests(pod: "Pod") -> dict[str, int]:
     """Add up what a pod asks for in its spec, pod-level requests and overhead included."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
+        # Most pods are as plain as this, and every pod that arrives comes through here.
+        return countable(spec.containers[0].resources.requests)
     return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
 
 
@@ -64,17 +69,25 @@ def scoring_requests(pod: "Pod") -> dict[str, int]:
 
     Pod-level requests are left out on purpose: upstream's scorer never looks at them.
     """
+    spec = pod.spec
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
+        asked = countable(spec.containers[0].resources.requests)
+        return asked if CPU in asked and MEMORY in asked else _SCORING_DEFAULTS | asked
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
 def placed_requests(pod: "Pod") -> dict[str, int]:
     """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
+    if not _has_kubelet_word(pod):
+        return pod.requests
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
 def placed_nonzero_requests(pod: "Pod") -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):
+        if not _has_kubelet_word(pod):
+            return pod.scoring_requests[CPU], pod.scoring_requests[MEMORY]
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
     else:
         # With pod-level requests the default fills in only what the whole pod leaves out.
@@ -95,8 +108,19 @@ def _rounded(total: Nanos) -> dict[str, int]:
     return {
         name: nano_to_milli(nanos) if name == CPU else nano_to_unit(nanos)
         for name, nanos in total.items()
-        if name in NATIVE or name == PODS or is_scalar(name)
+        if _is_counted(name)
     }
+
+
+@lru_cache(maxsize=65536)
+def _counted(name: str, quantity: Quantity) -> int | None:
+    if not _is_counted(name):
+        return None
+    return milli_value(quantity) if name == CPU else value(quantity)
+
+
+def _is_counted(name: str) -> bool:
+    return name in NATIVE or name == PODS or is_scalar(name)
 
 
 def _nanos(resources: ResourceList) -> Nanos:
@@ -133,8 +157,6 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     """Take the larger of what was asked, allocated and actuated; an infeasible resize leaves out what was asked."""
     status = pod.status
     spec = _spec_total(pod, defaults)
-    if not status.container_statuses and not status.init_container_statuses and status.allocated_resources is None:
-        return spec
     infeasible = _resize_is_infeasible(pod)
     by_name = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
     allocated = _aggregate(pod, lambda c: defaults | _allocated(c, by_name.get(c.name), infeasible))
@@ -152,9 +174,21 @@ def _allocated(container: Container, status: ContainerStatus | None, infeasible:
 
 
 def _actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
-    if status is not None and status.resources is not None:
+    if status is not None and status.resources is not None and status.resources.requests:
         return _nanos(status.resources.requests)
     return _allocated(container, status, infeasible)
+
+
+def _has_kubelet_word(pod: "Pod") -> bool:
+    """Tell whether the status says anything of resources; of a pod that waits for a node it does not."""
+    status = pod.status
+    if status.resources is not None or status.allocated_resources is not None or _resize_is_infeasible(pod):
+        return True
+    return any(
+        item.allocated_resources is not None or item.resources is not None
+        for items in (status.container_statuses, status.init_container_statuses)
+        for item in items
+    )
 
 
 def _resize_is_infeasible(pod: "Pod") -> bool:

@@ -40,15 +40,24 @@ class Categorical(Generic[V]):
     def __getitem__(self, row: int) -> V:
         return self.values[int(self.codes[row])]
 
+    def __iter__(self) -> Iterator[V]:
+        values = self.values
+        return (values[code] for code in self.codes.tolist())
+
     def where(self, test: Callable[[V], bool]) -> BoolArray:
         """Find the nodes whose value passes; the test runs once per distinct value."""
+        if len(self.codes) < len(self.values):
+            # A narrow window on a column with many values: only what is in the window is worth asking.
+            return np.fromiter((test(value) for value in self), dtype=np.bool_, count=len(self.codes))
         table = np.fromiter((test(value) for value in self.values), dtype=np.bool_, count=len(self.values))
-        return table[self.codes]
+        return table.take(self.codes)
 
     def map(self, function: Callable[[V], int]) -> IntArray:
         """Compute a number for each node; the function runs once per distinct value."""
+        if len(self.codes) < len(self.values):
+            return np.fromiter((function(value) for value in self), dtype=np.int64, count=len(self.codes))
         table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
-        return table[self.codes]
+        return table.take(self.codes)
 
     def is_in(self, wanted: Collection[V]) -> BoolArray:
         """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""
@@ -59,7 +68,7 @@ class Categorical(Generic[V]):
             return np.equal(self.codes, codes[0])
         table = np.zeros(len(self.values), dtype=np.bool_)
         table[codes] = True
-        return table[self.codes]
+        return table.take(self.codes)
 
 
 class Vocabulary(Generic[V]):

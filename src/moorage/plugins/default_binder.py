@@ -1,0 +1,18 @@
+"""DefaultBinder: tell the cluster where the pod goes."""
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.plugin import BindPlugin
+from moorage.framework.status import Status
+
+
+class DefaultBinder(BindPlugin):
+    """Bind through the API. What goes wrong there is raised, so the attempt fails as an error and is undone."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._handle = handle
+
+    async def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        await self._handle.cluster.bind(pod, node_name)
+        return None

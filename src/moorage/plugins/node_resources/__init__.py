@@ -1,0 +1,1 @@
+"""Plugins about what nodes have and pods ask for: whether it fits, and where it fits best."""

@@ -1,0 +1,132 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod would bring nearer to being equally full."""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.api.pod import Pod
+from moorage.api.requests import PODS, is_scalar
+from moorage.config.args import DEFAULT_RESOURCES, NodeResourcesBalancedAllocationArgs
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import PreScorePlugin, ScorePlugin
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
+
+FloatArray = NDArray[np.float64]
+
+
+class Ask(NamedTuple):
+    """What a pod asks of one resource."""
+
+    resource: str
+    amount: int
+
+
+ASKS: Final = StateKey[tuple[Ask, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Compare how evenly a node is used with the pod and without; 75 means that the pod makes no difference."""
+
+    Args = NodeResourcesBalancedAllocationArgs
+
+    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        configured = (args.resources if args else ()) or DEFAULT_RESOURCES
+        self._resources = tuple(item.name for item in configured if item.name != PODS)
+
+    def sign(self, pod: Pod) -> Hashable:
+        return tuple(pod.requests_on_node.items())
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        asked = pod.requests_on_node
+        asks = [Ask(resource, asked.get(resource, 0)) for resource in self._resources]
+        if not any(ask.amount for ask in asks):
+            # Pods that ask for nothing would all be drawn to the same node.
+            return Status.skip()
+        cycle[ASKS] = tuple(ask for ask in asks if ask.amount or not is_scalar(ask.resource))
+        return None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        allocatable, requested = node.allocatable, node.requested
+        before, after = [], []
+        for resource, amount in cycle[ASKS]:
+            capacity = allocatable.get(resource, 0)
+            if capacity:
+                used = requested.get(resource, 0)
+                before.append(min(float(used) / float(capacity), 1.0))
+                after.append(min(float(used + amount) / float(capacity), 1.0))
+        # Evenness lies between 50 and 100, so nothing here is negative.
+        return 50 + (50 + evenness(after) - evenness(before)) // 2
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        before: list[FloatArray] = []
+        after: list[FloatArray] = []
+        present: list[BoolArray | None] = []
+        for resource, amount in cycle[ASKS]:
+            capacity, used = nodes.allocatable[resource], nodes.requested[resource]
+            has_some = None
+            if not capacity.all():
+                has_some = capacity > 0
+                capacity = capacity + ~has_some
+            present.append(has_some)
+            before.append(np.minimum(used / capacity, 1.0))
+            after.append(np.minimum((used + amount) / capacity, 1.0))
+        gain = evenness_nodes(after, present) - evenness_nodes(before, present)
+        gain += 50
+        gain //= 2
+        gain += 50
+        return gain
+
+
+def evenness(fractions: Sequence[float]) -> int:
+    """Return 100 less the standard deviation in percent, cut to an integer, in upstream's order of operations."""
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        deviation = _deviation(fractions)
+    else:
+        deviation = 0.0
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def _deviation(fractions: Sequence[float]) -> float:
+    total = 0.0
+    for fraction in fractions:
+        total += fraction
+    mean = total / float(len(fractions))
+    squares = 0.0
+    for fraction in fractions:
+        squares += (fraction - mean) * (fraction - mean)
+    return math.sqrt(squares / float(len(fractions)))
+
+
+def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> IntArray:
+    """Do the same for columns; ``present`` says which nodes have a resource, ``None`` meaning all."""
+    if len(fractions) == 2 and present[0] is None and present[1] is None:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+    else:
+        deviation = _deviation_nodes(fractions, present)
+    return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+
+
+def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
+    size = len(fractions[0])
+    masks = [np.ones(size, dtype=np.bool_) if mask is None else mask for mask in present]
+    count = np.sum(masks, axis=0)
+    some = np.maximum(count, 1)
+    total = np.zeros(size)
+    for fraction, mask in zip(fractions, masks, strict=True):
+        total += np.where(mask, fraction, 0.0)
+    mean = total / some
+    squares = np.zeros(size)
+    for fraction, mask in zip(fractions, masks, strict=True):
+        squares += np.where(mask, (fraction - mean) * (fraction - mean), 0.0)
+    # Two resources have a formula of their own upstream, which may differ in the last bit.
+    largest = np.max([np.where(mask, f, -np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
+    smallest = np.min([np.where(mask, f, np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
+    spread = np.where(count == 2, largest, 0.0) - np.where(count == 2, smallest, 0.0)
+    return np.where(count == 2, spread / 2, np.where(count > 2, np.sqrt(squares / some), 0.0))

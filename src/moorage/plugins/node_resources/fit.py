@@ -1,0 +1,116 @@
+"""NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+from moorage.api.devices import DeviceClass
+from moorage.api.pod import Pod
+from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
+from moorage.config.args import NodeResourcesFitArgs
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.events import EventRegistration
+from moorage.framework.handle import Handle
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
+from moorage.plugins.extended_resources import ExtendedResourceClasses
+from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
+from moorage.plugins.node_resources.hints import FitHints
+from moorage.plugins.node_resources.strategies import Rating, RatingColumn, strategy_of
+
+class Share(NamedTuple):
+    """What a pod counts for in the score of one resource, and what that resource weighs."""
+
+    resource: str
+    amount: int
+    weight: int
+
+
+DEMANDS: Final = StateKey[tuple[Demand, ...]]("NodeResourcesFit: what the pod asks for")
+SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit: what the pod counts for in scores")
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Turn down nodes that are full, and score by how full the others would be."""
+
+    Args = NodeResourcesFitArgs
+
+    def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        self._strategy = strategy_of(args.scoring_strategy)
+        # Pods are limited in number, not scored: upstream knows no allocatable for them here.
+        self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
+        self._classes = ExtendedResourceClasses(handle.lister(DeviceClass))
+        self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
+
+    def sign(self, pod: Pod) -> Hashable:
+        return tuple(pod.requests.items()), tuple(pod.scoring_requests.items())
+
+    def epoch(self) -> Hashable:
+        return self._classes.version
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        cycle[DEMANDS] = self._demands.read(pod)
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return combined(shortages(cycle[DEMANDS], node))
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        found: list[tuple[BoolArray, Status]] = []
+        full = nodes.pod_count >= allocatable[PODS]
+        if full.any():
+            found.append((full, TOO_MANY_PODS))
+        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            lacking = capacity - requested[resource] < amount
+            if is_delegable:
+                lacking &= capacity > 0
+            if lacking.any():
+                too_small = lacking & (capacity < amount)
+                found += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(len(nodes), tuple(found))
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        asked = pod.scoring_requests
+        cycle[SHARES] = tuple(
+            Share(resource, asked.get(resource, 0), weight)
+            for resource, weight in self._weights
+            if asked.get(resource, 0) or not is_scalar(resource)
+        )
+        return None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        allocatable, rate = node.allocatable, self._strategy.rate
+        return self._strategy.mean(
+            [
+                Rating(weight, rate(_taken(node, resource) + amount, capacity))
+                for resource, amount, weight in cycle[SHARES]
+                if (capacity := allocatable.get(resource, 0))
+            ]
+        )
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        ratings = []
+        for resource, amount, weight in cycle[SHARES]:
+            capacity = nodes.allocatable[resource]
+            taken = nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested
+            present = None
+            if not capacity.all():
+                present = capacity > 0
+                capacity = capacity + ~present
+            ratings.append(RatingColumn(weight, self._strategy.rate_nodes(taken[resource] + amount, capacity), present))
+        return self._strategy.mean_nodes(ratings, len(nodes))
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return FitHints(self._classes).registrations()
+
+
+def _taken(node: NodeInfo, resource: str) -> int:
+    if resource == CPU:
+        return node.nonzero_cpu
+    if resource == MEMORY:
+        return node.nonzero_memory
+    return node.requested.get(resource, 0)

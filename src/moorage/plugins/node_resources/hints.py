@@ -1,0 +1,71 @@
+"""Which events could make room for a pod that did not fit."""
+
+from collections.abc import Sequence
+
+from moorage.api.devices import DeviceClass
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.requests import PODS
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.plugins.extended_resources import IMPLICIT_PREFIX, ExtendedResourceClasses
+from moorage.plugins.node_resources.demands import DemandReader, shortages
+
+
+class FitHints:
+    """The queueing hints of NodeResourcesFit."""
+
+    def __init__(self, classes: ExtendedResourceClasses) -> None:
+        # As upstream, hints know nothing of the resources that the configuration ignores.
+        self._demands = DemandReader(classes)
+
+    def registrations(self) -> Sequence[EventRegistration]:
+        """List the events with their hints."""
+        node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion),
+            EventRegistration(ClusterEvent(Resource.NODE, node_change), self.after_node_change),
+            EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), after_class_change),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), after_scale_down),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN)),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """Try again when a node came, or grew in something the pod needs, and the pod would fit it were it empty."""
+        if shortages(self._demands.read(pod), NodeInfo(new)):
+            return QueueingHint.SKIP
+        if old is None or self._has_grown(pod, old, new):
+            return QueueingHint.QUEUE
+        return QueueingHint.SKIP
+
+    def _has_grown(self, pod: Pod, old: Node, new: Node) -> bool:
+        wanted = [PODS, *(name for name, amount in pod.requests.items() if amount > 0 and name != PODS)]
+        if any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in wanted):
+            return True
+        return any(new.allocatable.get(name, 0) <= 0 and self._demands.is_delegable(name) for name in wanted[1:])
+
+
+def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+    """Try again when a pod is gone that held a node, or was promised one."""
+    return QueueingHint.QUEUE if old.node_name or old.nominated_node_name else QueueingHint.SKIP
+
+
+def after_scale_down(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    """Try again when a pod on a node gave up some of what this pod asks for."""
+    if not new.node_name:
+        return QueueingHint.SKIP
+    before, after = old.requests_on_node, new.requests_on_node
+    wanted = (name for name, amount in pod.requests_on_node.items() if amount and name != PODS)
+    gave_up = any(before.get(name, 0) > after.get(name, 0) for name in wanted)
+    return QueueingHint.QUEUE if gave_up else QueueingHint.SKIP
+
+
+def after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+    """Try again when a class began to serve a resource that the pod asks for."""
+    offered = new.spec.extended_resource_name or ""
+    if old is None:
+        # A class answers to its own name from the start, and that never changes.
+        is_wanted = IMPLICIT_PREFIX + new.name in pod.requests or offered in pod.requests
+    else:
+        is_wanted = offered != (old.spec.extended_resource_name or "") and offered in pod.requests
+    return QueueingHint.QUEUE if is_wanted else QueueingHint.SKIP

@@ -1,0 +1,56 @@
+"""NodeUnschedulable: a cordoned node takes no new pods, except those that tolerate the cordon."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from moorage.api.affinity import NO_SCHEDULE, Taint
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.status import Status, Verdict
+
+CORDONED: Final = Status.unresolvable("node(s) were unschedulable")
+# What the pod must tolerate. The taint the node really carries is not looked at: spec.unschedulable alone decides.
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
+    """Turn down nodes with ``spec.unschedulable``."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.tolerates(CORDON)
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return CORDONED if node.node.spec.unschedulable and not pod.tolerates(CORDON) else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        if pod.tolerates(CORDON):
+            return Verdict.accept(len(nodes))
+        # A copy, because verdicts are kept for later cycles and the column goes on changing.
+        return Verdict.reject(where=nodes.unschedulable.copy(), because=CORDONED)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), after_node_change),
+            EventRegistration(
+                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION), after_pod_toleration_change
+            ),
+        )
+
+
+def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Try again when a node came that is not cordoned, or when one was uncordoned."""
+    was_closed = old is None or old.spec.unschedulable
+    return QueueingHint.QUEUE if was_closed and not new.spec.unschedulable else QueueingHint.SKIP
+
+
+def after_pod_toleration_change(pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
+    """Try again when the pod tolerates the cordon now."""
+    return QueueingHint.QUEUE if new.tolerates(CORDON) else QueueingHint.SKIP

@@ -1,0 +1,81 @@
+"""TaintToleration: respect the taints that keep a pod off a node, and prefer nodes with few that merely discourage."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from moorage.api.affinity import PREFER_NO_SCHEDULE, Taint, Toleration
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import (
+    FilterPlugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from moorage.framework.status import IntArray, Status, Verdict
+
+UNTOLERATED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
+SOFT: Final = StateKey[tuple[Toleration, ...]]("TaintToleration: tolerations that count for scores")
+
+
+class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Turn down nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.spec.tolerations
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        taints = node.taints
+        return UNTOLERATED if taints and repels(taints, pod) else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        # A big cluster has thousands of nodes but a handful of taint sets: ask once per set.
+        return Verdict.reject(where=nodes.taints.where(lambda taints: repels(taints, pod)), because=UNTOLERATED)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        cycle[SOFT] = tuple(item for item in pod.spec.tolerations if item.effect in ("", PREFER_NO_SCHEDULE))
+        return None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return count_discouraging(node.taints, cycle[SOFT])
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        tolerations = cycle[SOFT]
+        return nodes.taints.map(lambda taints: count_discouraging(taints, tolerations))
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return default_normalize(scores, reverse=True)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), after_node_change),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+
+def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Try again when a node came that the pod tolerates, or when one became so."""
+    was_closed = old is None or repels(old.taints, pod)
+    return QueueingHint.QUEUE if was_closed and not repels(new.taints, pod) else QueueingHint.SKIP
+
+
+def repels(taints: Iterable[Taint], pod: Pod) -> bool:
+    """Tell whether one of the taints keeps the pod off."""
+    return any(taint.keeps_pods_off and not pod.tolerates(taint) for taint in taints)
+
+
+def count_discouraging(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> int:
+    """Count the PreferNoSchedule taints that none of the tolerations covers; duplicates count separately."""
+    return sum(
+        taint.effect == PREFER_NO_SCHEDULE and not any(item.tolerates(taint) for item in tolerations)
+        for taint in taints
+    )
