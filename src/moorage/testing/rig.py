@@ -1,7 +1,9 @@
 """A plugin on the bench: a small cluster and the services a plugin may ask for, without a scheduler around them."""
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -15,9 +17,16 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Cluster, Nominator, WaitingPod
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
+from moorage.framework.plugin import (
+    FilterPlugin,
+    Plugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from moorage.framework.pod_index import PodIndex
-from moorage.framework.status import Status
+from moorage.framework.status import Code, Status
 
 K = TypeVar("K", bound=KubeObject)
 
@@ -134,6 +143,10 @@ class Rig:
         """Do nothing: time does not pass by itself on the bench."""
 
 
+FilterForm = Callable[[FilterPlugin, CycleState, Pod, NodeTable], list[Status | None]]
+ScoreForm = Callable[[ScorePlugin, CycleState, Pod, NodeTable], list[int]]
+
+
 def one_at_a_time(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[Status | None]:
     """Judge each node by the per-node form."""
     return [plugin.filter(cycle, pod, node) for node in nodes]
@@ -145,4 +158,41 @@ def all_at_once(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTa
     return [verdict.status_at(row) for row in range(len(nodes))]
 
 
-FORMS: Iterable[Any] = (one_at_a_time, all_at_once)
+def rate_one_at_a_time(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
+    """Rate each node by the per-node form."""
+    return [plugin.score(cycle, pod, node) for node in nodes]
+
+
+def rate_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
+    """Rate all nodes by the columnar form; so few as a test has are repeated, as there may be a path for few."""
+    rows = np.tile(np.arange(len(nodes)), ENOUGH_ROWS)
+    scores: list[int] = plugin.score_nodes(cycle, pod, nodes.take(rows)).tolist()
+    return scores[: len(nodes)]
+
+
+ENOUGH_ROWS: Final = 32
+FORMS: Final[tuple[FilterForm, ...]] = (one_at_a_time, all_at_once)
+SCORE_FORMS: Final[tuple[ScoreForm, ...]] = (rate_one_at_a_time, rate_all_at_once)
+
+
+def judge(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status | None]:
+    """Run a plugin's pre-filter, if it has one, and its filter; a pod turned down beforehand is so on every node."""
+    cycle, nodes = CycleState(), rig.nodes
+    answer = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
+    if isinstance(answer, Status):
+        return [None if answer.code == Code.SKIP else answer] * len(nodes)
+    assert isinstance(plugin, FilterPlugin)
+    return form(plugin, cycle, pod, nodes)
+
+
+def rate(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | None:
+    """Run a plugin's pre-score, if it has one, its score and its normalising; ``None`` if it sits this pod out."""
+    cycle, nodes = CycleState(), rig.nodes
+    status = plugin.pre_score(cycle, pod, nodes) if isinstance(plugin, PreScorePlugin) else None
+    if status is not None:
+        assert status.code == Code.SKIP, f"{plugin.name} answered {status}"
+        return None
+    assert isinstance(plugin, ScorePlugin)
+    scores = np.array(form(plugin, cycle, pod, nodes), dtype=np.int64)
+    normalized: list[int] = plugin.normalize_scores(cycle, pod, nodes, scores).tolist()
+    return normalized
