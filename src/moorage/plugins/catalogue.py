@@ -3,5 +3,22 @@
 from typing import Final
 
 from moorage.framework.plugin import Plugin
+from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.node_name import NodeName
+from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.priority_sort import PrioritySort
+from moorage.plugins.scheduling_gates import SchedulingGates
+from moorage.plugins.taint_toleration import TaintToleration
 
-IN_TREE: Final[tuple[type[Plugin], ...]] = ()
+IN_TREE: Final[tuple[type[Plugin], ...]] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeName,
+    NodeUnschedulable,
+    TaintToleration,
+    NodeResourcesFit,
+    NodeResourcesBalancedAllocation,
+    DefaultBinder,
+)

@@ -8,9 +8,7 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Re
 from moorage.framework.plugin import PreEnqueuePlugin
 from moorage.framework.status import Status
 
-_EVENTS: Final = (
-    EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),
-)
+_EVENTS: Final = (EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)),)
 
 
 class SchedulingGates(PreEnqueuePlugin):

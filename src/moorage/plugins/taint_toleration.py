@@ -46,7 +46,8 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return None
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return count_discouraging(node.taints, cycle[SOFT])
+        tolerations = cycle[SOFT]
+        return count_discouraging(node.taints, tolerations)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         tolerations = cycle[SOFT]

@@ -15,6 +15,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
+from moorage.plugins.node_resources.strategies import FEW_NODES
 
 FloatArray = NDArray[np.float64]
 
@@ -63,23 +64,32 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return 50 + (50 + evenness(after) - evenness(before)) // 2
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        if len(nodes) <= FEW_NODES:
+            return super().score_nodes(cycle, pod, nodes)
         before: list[FloatArray] = []
         after: list[FloatArray] = []
         present: list[BoolArray | None] = []
         for resource, amount in cycle[ASKS]:
-            capacity, used = nodes.allocatable[resource], nodes.requested[resource]
-            has_some = None
-            if not capacity.all():
-                has_some = capacity > 0
+            capacity, used, has_some = nodes.allocatable[resource], nodes.requested[resource], None
+            if int(capacity.min()) <= 0:
+                has_some = capacity != 0
                 capacity = capacity + ~has_some
+            whole = capacity.astype(np.float64)
             present.append(has_some)
-            before.append(np.minimum(used / capacity, 1.0))
-            after.append(np.minimum((used + amount) / capacity, 1.0))
-        gain = evenness_nodes(after, present) - evenness_nodes(before, present)
+            before.append(_fractions(used, whole))
+            after.append(_fractions(used + amount, whole))
+        gain = evenness_nodes(after, present)
+        gain -= evenness_nodes(before, present)
         gain += 50
         gain //= 2
         gain += 50
         return gain
+
+
+def _fractions(used: IntArray, whole: FloatArray) -> FloatArray:
+    part = used.astype(np.float64)
+    part /= whole
+    return np.minimum(part, 1.0, out=part)
 
 
 def evenness(fractions: Sequence[float]) -> int:
@@ -107,10 +117,14 @@ def _deviation(fractions: Sequence[float]) -> float:
 def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> IntArray:
     """Do the same for columns; ``present`` says which nodes have a resource, ``None`` meaning all."""
     if len(fractions) == 2 and present[0] is None and present[1] is None:
-        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation = fractions[0] - fractions[1]
+        deviation /= 2
+        np.abs(deviation, out=deviation)
     else:
         deviation = _deviation_nodes(fractions, present)
-    return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    np.subtract(1, deviation, out=deviation)
+    deviation *= MAX_NODE_SCORE
+    return deviation.astype(np.int64)
 
 
 def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:

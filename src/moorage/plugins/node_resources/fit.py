@@ -17,7 +17,8 @@ from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combi
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources.hints import FitHints
-from moorage.plugins.node_resources.strategies import Rating, RatingColumn, strategy_of
+from moorage.plugins.node_resources.strategies import FEW_NODES, Rating, RatingColumn, strategy_of
+
 
 class Share(NamedTuple):
     """What a pod counts for in the score of one resource, and what that resource weighs."""
@@ -55,7 +56,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return combined(shortages(cycle[DEMANDS], node))
+        demands = cycle[DEMANDS]
+        return combined(shortages(demands, node))
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested
@@ -93,13 +95,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        if len(nodes) <= FEW_NODES:
+            return super().score_nodes(cycle, pod, nodes)
         ratings = []
         for resource, amount, weight in cycle[SHARES]:
-            capacity = nodes.allocatable[resource]
+            capacity, present = nodes.allocatable[resource], None
             taken = nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested
-            present = None
-            if not capacity.all():
-                present = capacity > 0
+            if int(capacity.min()) <= 0:
+                present = capacity != 0
                 capacity = capacity + ~present
             ratings.append(RatingColumn(weight, self._strategy.rate_nodes(taken[resource] + amount, capacity), present))
         return self._strategy.mean_nodes(ratings, len(nodes))

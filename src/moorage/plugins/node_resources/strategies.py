@@ -17,6 +17,11 @@ from moorage.config.args import (
 )
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
 
+FEW_NODES: Final = 8
+"""So few nodes are scored faster one by one than as columns."""
+
+_EXACT_BELOW: Final = 1 << 46
+
 
 class Rating(NamedTuple):
     """What one resource says of a node."""
@@ -52,17 +57,20 @@ class Strategy(ABC):
     def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:
         """Put the ratings of many nodes together."""
         total = np.zeros(size, dtype=np.int64)
-        constant, varying = 0, None
+        everywhere = 0
+        somewhere: IntArray | None = None
         for weight, scores, present in ratings:
             if present is None:
                 total += weight * scores
-                constant += weight
+                everywhere += weight
             else:
                 total += weight * scores * present
-                varying = weight * present if varying is None else varying + weight * present
-        if varying is None:
-            return total // max(constant, 1)
-        return total // np.maximum(varying + constant, 1)
+                somewhere = weight * present if somewhere is None else somewhere + weight * present
+        if somewhere is None:
+            total //= max(everywhere, 1)
+        else:
+            total //= np.maximum(somewhere + everywhere, 1)
+        return total
 
 
 class LeastAllocated(Strategy):
@@ -130,9 +138,6 @@ def percentages(hundredfold: IntArray, capacity: IntArray) -> IntArray:
     if int(capacity.max(initial=0)) < _EXACT_BELOW:
         return (hundredfold / capacity).astype(np.int64)
     return hundredfold // capacity
-
-
-_EXACT_BELOW: Final = 1 << 46
 
 
 def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:

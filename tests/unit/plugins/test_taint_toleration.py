@@ -1,0 +1,106 @@
+import pytest
+
+from moorage.api.affinity import Taint, Toleration
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.framework.status import Status
+from moorage.plugins.taint_toleration import UNTOLERATED, TaintToleration, after_node_change
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge, rate
+
+HARD = Taint(key="gpu", value="yes", effect="NoSchedule")
+EVICTING = Taint(key="gpu", value="yes", effect="NoExecute")
+SOFT = Taint(key="old", value="yes", effect="PreferNoSchedule")
+OTHER_SOFT = Taint(key="slow", effect="PreferNoSchedule")
+
+
+def tolerating(*tolerations: Toleration | str) -> Pod:
+    return make_pod(tolerates=tolerations)
+
+
+CASES = {
+    "a node without taints is accepted": ([], make_pod(), None),
+    "NoSchedule keeps pods off": ([HARD], make_pod(), UNTOLERATED),
+    "NoExecute does so, too": ([EVICTING], make_pod(), UNTOLERATED),
+    "PreferNoSchedule does not": ([SOFT], make_pod(), None),
+    "a toleration by key and value lets the pod in": ([HARD], tolerating(Toleration("gpu", "Equal", "yes")), None),
+    "Equal is the default operator": ([HARD], tolerating(Toleration("gpu", "", "yes")), None),
+    "another value does not": ([HARD], tolerating(Toleration("gpu", "Equal", "no")), UNTOLERATED),
+    "another key does not": ([HARD], tolerating("tpu"), UNTOLERATED),
+    "Exists ignores the value": ([HARD], tolerating(Toleration("gpu", "Exists")), None),
+    "Exists without a key covers everything": ([HARD, EVICTING], tolerating(Toleration("", "Exists")), None),
+    "Equal without a key covers every key of that value": ([HARD], tolerating(Toleration("", "Equal", "yes")), None),
+    "a toleration for one effect leaves the other": (
+        [HARD, EVICTING],
+        tolerating(Toleration("gpu", "Exists", effect="NoSchedule")),
+        UNTOLERATED,
+    ),
+    "comparison operators cover nothing while their gate is off": (
+        [Taint(key="sla", value="5", effect="NoSchedule")],
+        tolerating(Toleration("sla", "Gt", "3"), Toleration("sla", "Lt", "9")),
+        UNTOLERATED,
+    ),
+    "an unknown operator covers nothing": ([HARD], tolerating(Toleration("gpu", "Like", "yes")), UNTOLERATED),
+    "one untolerated taint is enough": ([HARD, Taint(key="x", effect="NoSchedule")], tolerating("gpu"), UNTOLERATED),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("taints", "pod", "want"), CASES.values(), ids=CASES)
+def test_filter(form: FilterForm, taints: list[Taint], pod: Pod, want: Status | None) -> None:
+    assert judge(TaintToleration(), Rig(make_node("plain"), make_node(taints=taints)), pod, form) == [None, want]
+
+
+def test_the_reason_names_no_taint() -> None:
+    assert Status.unresolvable("node(s) had untolerated taint(s)") == UNTOLERATED
+
+
+SCORES = {
+    "without soft taints every node gets 100": ([[], [HARD], []], make_pod(), [100, 100, 100]),
+    "the more soft taints, the less": ([[], [SOFT], [SOFT, OTHER_SOFT]], make_pod(), [100, 50, 0]),
+    "tolerated ones do not count": ([[], [SOFT], [SOFT, OTHER_SOFT]], tolerating("old"), [100, 100, 0]),
+    "a toleration for NoSchedule does not count for them": (
+        [[], [SOFT]],
+        tolerating(Toleration("old", "Exists", effect="NoSchedule")),
+        [100, 0],
+    ),
+    "one for PreferNoSchedule does": (
+        [[], [SOFT]],
+        tolerating(Toleration("old", "Exists", effect="PreferNoSchedule")),
+        [100, 100],
+    ),
+    "duplicates count separately": ([[SOFT], [SOFT, SOFT]], make_pod(), [50, 0]),
+    "hard taints do not count": ([[HARD, EVICTING], [SOFT]], make_pod(), [100, 0]),
+    "the share is cut, not rounded": ([[SOFT], [SOFT, SOFT, SOFT]], make_pod(), [67, 0]),
+}
+
+
+@pytest.mark.parametrize("form", SCORE_FORMS)
+@pytest.mark.parametrize(("taints", "pod", "want"), SCORES.values(), ids=SCORES)
+def test_score(form: ScoreForm, taints: list[list[Taint]], pod: Pod, want: list[int]) -> None:
+    rig = Rig(*(make_node(f"n{i}", taints=item) for i, item in enumerate(taints)))
+    assert rate(TaintToleration(), rig, pod, form) == want
+
+
+PLAIN, TAINTED = make_node(), make_node(taints=[HARD])
+HINTS = {
+    "a new node without taints helps": (None, PLAIN, QueueingHint.QUEUE),
+    "a new node with an untolerated taint does not": (None, TAINTED, QueueingHint.SKIP),
+    "a taint that goes away helps": (TAINTED, PLAIN, QueueingHint.QUEUE),
+    "a taint that comes does not": (PLAIN, TAINTED, QueueingHint.SKIP),
+    "a node that was fine before does not": (PLAIN, make_node(taints=[SOFT]), QueueingHint.SKIP),
+    "a node that stays closed does not": (TAINTED, make_node(taints=[HARD, EVICTING]), QueueingHint.SKIP),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "want"), HINTS.values(), ids=HINTS)
+def test_hint_after_a_node_change(old: Node | None, new: Node, want: QueueingHint) -> None:
+    assert after_node_change(make_pod(), old, new) is want
+
+
+def test_events() -> None:
+    nodes, tolerations = TaintToleration().events_to_register()
+    assert nodes.event == ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+    assert tolerations.event == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+    assert tolerations.hint is None
