@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moorage.cache.cache import Cache
+from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.evaluation import normalized_scores, raw_scores, run_pre_score
 from moorage.engine.feasibility import Found
 from moorage.engine.profile import Profile
@@ -27,6 +28,7 @@ class Chooser:
     def __init__(self, profile: Profile, cache: Cache) -> None:
         self.profile = profile
         self.cache = cache
+        self.cross_check: CrossCheck | None = None
         self._heap = HeapOrder()
 
     def choose(self, found: Found) -> Choice:
@@ -36,6 +38,8 @@ class Chooser:
         if found.count == 1:
             return Choice(self.cache.nodes[int(found.feasible.argmax())])
         totals = self.totals(found)
+        if self.cross_check is not None:
+            self.cross_check.totals(found.pod, self.cache.nodes, found.feasible, totals)
         tied = np.flatnonzero(totals == totals.max())
         if len(tied) == 1:
             return Choice(self.cache.nodes[int(tied[0])])

@@ -11,6 +11,7 @@ from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
 from moorage.engine.answers import Answer, Answers, judge_fresh
 from moorage.engine.boundary import ask
+from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.diagnosis import NOT_EXAMINED, Diagnosis
 from moorage.engine.evaluation import judge_node
 from moorage.engine.judgement import FEASIBLE, IdArray
@@ -68,6 +69,7 @@ class Search:
         self.rotation = rotation
         self.percentage = percentage
         self.answers = Answers(profile, cache)
+        self.cross_check: CrossCheck | None = None
 
     def find(self, pod: Pod) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -83,6 +85,8 @@ class Search:
         if isinstance(promise, NodeInfo):
             return self._only(pod, cycle, promise, diagnosis)
         numbers, feasible, count = judge_fresh(answer, cycle, pod, nodes)
+        if self.cross_check is not None:
+            self.cross_check.verdicts(pod, nodes, numbers, answer.statuses)
         found = Found(pod, cycle, answer, feasible, count, self.rotation.start, diagnosis)
         self._settle(found, numbers, pre, promise)
         return found

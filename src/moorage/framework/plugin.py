@@ -168,11 +168,13 @@ class PostFilterResult:
     """What a post-filter did about a pod that fits nowhere.
 
     ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the promised node.
+    ``message`` is what users read when there is no status, that is, when help was found.
     """
 
     status: Status | None
     nominated_node: str | None = None
     victims: tuple[Pod, ...] = ()
+    message: str = ""
 
 
 class PostFilterPlugin(Plugin):

@@ -1,0 +1,138 @@
+"""The services of one profile's plugins, backed by the engine's own parts."""
+
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.cache.objects import Objects, Shelf
+from moorage.clock import Clock
+from moorage.engine.feasibility import Search
+from moorage.engine.waiting import WaitingPods
+from moorage.features import FeatureGates
+from moorage.framework.claim_index import ClaimIndex
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Cluster, Nominator, WaitingPod
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.pod_index import PodIndex
+from moorage.framework.status import Status
+
+K = TypeVar("K", bound=KubeObject)
+
+
+class Background(Protocol):
+    """Where work goes on beside the scheduling cycles."""
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something; what it raises is logged."""
+        ...
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles."""
+        ...
+
+
+@dataclass(slots=True)
+class Services:
+    """What all profiles of a scheduler share."""
+
+    cache: Cache
+    objects: Objects
+    clock: Clock
+    features: FeatureGates
+    cluster: Cluster
+    nominator: Nominator
+    background: Background
+    activate: Callable[[Mapping[str, Pod]], None]
+    waiting: WaitingPods = field(default_factory=WaitingPods)
+
+
+class EngineHandle:
+    """One profile's :class:`moorage.framework.handle.Handle`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._search: Search | None = None
+
+    def attach(self, search: Search) -> None:
+        """Give the handle the search of its profile, which is built from plugins that already hold the handle."""
+        self._search = search
+
+    @property
+    def _what_if(self) -> Search:
+        assert self._search is not None, "filters can be run once the profile is complete"
+        return self._search
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Every node, as of this cycle."""
+        return self._services.cache.nodes
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted by label selector and by affinity term."""
+        return self._services.cache.pods
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims, and which disks named in line."""
+        return self._services.cache.claims
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force."""
+        return self._services.features
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        return self._services.clock
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where to write to."""
+        return self._services.cluster
+
+    @property
+    def nominator(self) -> Nominator:
+        """Who was promised which node."""
+        return self._services.nominator
+
+    def lister(self, kind: type[K]) -> Shelf[K]:
+        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        return self._services.objects[kind]
+
+    def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        return self._what_if.judge(cycle, pod, node)
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters of a what-if that a pod was added to a node."""
+        return self._what_if.add_pod(cycle, pod, added, node)
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Tell the pre-filters of a what-if that a pod was taken off a node."""
+        return self._what_if.remove_pod(cycle, pod, removed, node)
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return a pod that waits on permit."""
+        return self._services.waiting.get(uid)
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return all pods that wait on permit."""
+        return self._services.waiting.all()
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Have pods tried again at once, whatever their backoff."""
+        self._services.activate(pods)
+
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something beside the scheduling cycles; what it raises is logged."""
+        self._services.background.start(work, name=name)
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles."""
+        self._services.background.call_later(seconds, action)

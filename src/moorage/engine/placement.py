@@ -1,0 +1,121 @@
+"""Placing one pod, one profile's way: from finding nodes to permit. The scheduler decides what happens next."""
+
+from dataclasses import dataclass
+
+from moorage.api.pod import Pod
+from moorage.config.types import Profile as ProfileConfig
+from moorage.engine.boundary import ask, failure, require_status
+from moorage.engine.choice import Choice, Chooser
+from moorage.engine.crosscheck import CrossCheck
+from moorage.engine.diagnosis import Diagnosis
+from moorage.engine.feasibility import Found, Rotation, Search
+from moorage.engine.handle import EngineHandle, Services
+from moorage.engine.profile import Profile
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.plugin import PostFilterResult, Wait
+from moorage.framework.registry import Registry
+from moorage.framework.status import Code, Status
+
+NO_NODES = "no nodes available to schedule pods"
+LONGEST_WAIT = 15 * 60.0
+
+
+@dataclass(slots=True)
+class Rescue:
+    """What the post-filters came up with: a message, and perhaps a nomination (``""`` clears the one there is)."""
+
+    message: str
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+
+
+class Placement:
+    """One profile at work."""
+
+    def __init__(
+        self,
+        config: ProfileConfig,
+        registry: Registry,
+        services: Services,
+        rotation: Rotation,
+        percentage: int | None,
+        cross_check: bool = False,
+    ) -> None:
+        handle = EngineHandle(services)
+        self.profile = Profile(config, registry, handle)
+        self.search = Search(self.profile, services.cache, services.nominator, rotation, percentage)
+        self.chooser = Chooser(self.profile, services.cache)
+        handle.attach(self.search)
+        if cross_check:
+            self.search.cross_check = self.chooser.cross_check = CrossCheck(self.profile)
+
+    def find(self, pod: Pod) -> Found:
+        """Find the nodes the pod fits on."""
+        return self.search.find(pod)
+
+    def choose(self, found: Found) -> Choice:
+        """Pick one of them."""
+        return self.chooser.choose(found)
+
+    async def rescue(self, found: Found) -> Rescue:
+        """Ask the post-filters to do something for a pod that fits nowhere."""
+        reasons: list[str] = []
+        kept: PostFilterResult | None = None
+        for plugin in self.profile.post_filter:
+            try:
+                result = await plugin.post_filter(found.cycle, found.pod, found.diagnosis.statuses)
+            except PluginError as error:
+                return Rescue(str(error))
+            except Exception as error:  # the boundary for plugins that wait
+                raise failure("PostFilter", plugin.name, error) from error
+            if result.status is None:
+                return Rescue(result.message, result.nominated_node, result.victims)
+            if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return Rescue(result.status.message, result.nominated_node, result.victims)
+            if not result.status.is_rejection:
+                return Rescue(result.status.message)
+            if result.nominated_node is not None:
+                kept = result
+            reasons += result.status.reasons
+        return Rescue(", ".join(reasons), kept.nominated_node if kept else None)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
+        for plugin in self.profile.reserve:
+            status = require_status("Reserve", plugin, ask("Reserve", plugin, plugin.reserve, cycle, pod, node_name))
+            if status is not None:
+                return self._refusal("Reserve", plugin.name, status)
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Have every reserve plugin give back what it set aside, last first."""
+        for plugin in reversed(self.profile.reserve):
+            ask("Unreserve", plugin, plugin.unreserve, cycle, pod, node_name)
+
+    def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
+        """Ask whether the pod may be bound: a refusal, the plugins to wait for and how long, or ``None``."""
+        waits: dict[str, float] = {}
+        for plugin in self.profile.permit:
+            said = ask("Permit", plugin, plugin.permit, cycle, pod, node_name)
+            if isinstance(said, Wait):
+                waits[plugin.name] = min(said.seconds, LONGEST_WAIT)
+                continue
+            status = require_status("Permit", plugin, said)
+            if status is not None:
+                return self._refusal("Permit", plugin.name, status)
+        return waits or None
+
+    @staticmethod
+    def _refusal(point: str, plugin: str, status: Status) -> Status:
+        if not status.is_rejection:
+            raise failure(point, plugin, status.message)
+        return status.by(plugin)
+
+
+def one_node_diagnosis(node_name: str, status: Status) -> Diagnosis:
+    """Describe a refusal on the chosen node: ``0/1 nodes are available: 1 <reason>.``"""
+    diagnosis = Diagnosis(1, NodeStatuses({node_name: status}, Status.unresolvable()))
+    diagnosis.blame(status)
+    return diagnosis

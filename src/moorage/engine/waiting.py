@@ -1,0 +1,84 @@
+"""Pods that a Permit plugin holds back: each waiting plugin has its own time limit, and the first word counts."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from moorage.api.pod import Pod
+from moorage.config.durations import Duration
+from moorage.framework.status import Status
+
+
+class HeldPod:
+    """A pod that waits on permit; satisfies :class:`moorage.framework.handle.WaitingPod`."""
+
+    def __init__(self, pod: Pod, waits: Mapping[str, float], loop: asyncio.AbstractEventLoop) -> None:
+        self.pod = pod
+        self._decided: asyncio.Future[Status | None] = loop.create_future()
+        self._timers = {
+            plugin: loop.call_later(seconds, self._time_out, plugin, seconds) for plugin, seconds in waits.items()
+        }
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        """The plugins that have not let the pod go yet."""
+        return tuple(self._timers)
+
+    def allow(self, plugin: str) -> None:
+        """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
+        if (timer := self._timers.pop(plugin, None)) is not None:
+            timer.cancel()
+        if not self._timers:
+            self._decide(None)
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Turn the pod down; it goes back to the queue."""
+        self._decide(Status.unschedulable(message).by(plugin))
+
+    def preempt(self, plugin: str, message: str) -> None:
+        """End the wait with an error, so that the pod is tried again."""
+        self._decide(Status.error(message).by(plugin))
+
+    async def decision(self) -> Status | None:
+        """Wait until the pod may be bound, or is turned down."""
+        return await self._decided
+
+    def _time_out(self, plugin: str, seconds: float) -> None:
+        duration = Duration(round(seconds * 1e9))
+        self.reject(plugin, f"rejected due to timeout after waiting {duration} at plugin {plugin}")
+
+    def _decide(self, status: Status | None) -> None:
+        if not self._decided.done():
+            self._decided.set_result(status)
+            for timer in self._timers.values():
+                timer.cancel()
+
+
+class WaitingPods:
+    """All pods that wait on permit, by uid."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, HeldPod] = {}
+
+    def hold(self, pod: Pod, waits: Mapping[str, float]) -> HeldPod:
+        """Start holding a pod back."""
+        held = self._pods[pod.uid] = HeldPod(pod, waits, asyncio.get_running_loop())
+        return held
+
+    def release(self, uid: str) -> None:
+        """Stop listing a pod that was decided about."""
+        self._pods.pop(uid, None)
+
+    def get(self, uid: str) -> HeldPod | None:
+        """Return a pod that waits."""
+        return self._pods.get(uid)
+
+    def all(self) -> Collection[HeldPod]:
+        """Return every pod that waits."""
+        return tuple(self._pods.values())
+
+    def reject(self, uid: str, message: str) -> bool:
+        """Turn a waiting pod down, if it is one."""
+        held = self._pods.get(uid)
+        if held is not None:
+            held.reject("", message)
+        return held is not None

@@ -1,0 +1,59 @@
+"""What a decision tells about each node: why it was turned down, or how it was rated, plugin by plugin."""
+
+import numpy as np
+
+from moorage.cache.cache import Cache
+from moorage.engine.evaluation import rate_nodes
+from moorage.engine.feasibility import Found
+from moorage.engine.placement import Placement
+from moorage.engine.prefilter import run_pre_filters
+from moorage.framework.cycle import CycleState
+from moorage.framework.status import Status
+from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
+
+
+def node_entries(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
+    """Describe every node of the cluster, in visiting order."""
+    if found.promised is not None:
+        return {found.promised.name: NodeEntry()}
+    scored = _scores(placement, cache, found)
+    statuses = found.diagnosis.statuses
+    entries: dict[str, NodeEntry] = {}
+    for row in cache.order:
+        name = cache.nodes[int(row)].name
+        entries[name] = scored[name] if name in scored else _rejected(statuses[name])
+    return entries
+
+
+def rejection(status: Status) -> Rejection:
+    """Describe the status with which a pre-filter ended the attempt."""
+    return Rejection(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
+
+
+def _rejected(status: Status) -> NodeEntry:
+    return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
+
+
+def _scores(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
+    """Rate the feasible nodes from nothing, so that what is shown does not lean on what stood."""
+    rows = np.flatnonzero(found.feasible)
+    if len(rows) == 0:
+        return {}
+    window = cache.nodes.take(rows)
+    if len(rows) == 1:
+        return {window[0].name: NodeEntry()}
+    cycle = CycleState()
+    run_pre_filters(placement.profile, cycle, found.pod, cache.nodes)
+    ratings = rate_nodes(placement.profile, cycle, found.pod, window)
+    return {
+        name: NodeEntry(
+            total=int(ratings.totals[place]),
+            scores={
+                item.plugin: PluginScore(
+                    int(item.raw[place]), int(item.normalized[place]), int(item.weight * item.normalized[place])
+                )
+                for item in ratings.by_plugin
+            },
+        )
+        for place, name in enumerate(window.names)
+    }
