@@ -119,6 +119,11 @@ const (
 	stageCount
 )
 
+func hasEnded(obj runtime.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
+}
+
 func stageOf(obj runtime.Object) int {
 	switch typed := obj.(type) {
 	case *corev1.Node:
@@ -134,7 +139,7 @@ func stageOf(obj runtime.Object) int {
 
 // tell makes objects known to the scheduler. A pod that has ended is left out, as the scheduler's watch leaves it out.
 func (c *cluster) tell(obj runtime.Object) error {
-	if pod, ok := obj.(*corev1.Pod); ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
+	if hasEnded(obj) {
 		return nil
 	}
 	if _, watched := c.world.byType[reflect.TypeOf(obj)]; !watched {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -32,11 +34,11 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
-// decoder is the API server's: it applies the scheme's defaults and converts older versions to those the scheduler reads.
-var decoder = legacyscheme.Codecs.UniversalDecoder(
+// storageVersions are the versions the scheduler reads; objects of other versions are converted to them.
+var storageVersions = schema.GroupVersions{
 	corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion,
 	resourcev1.SchemeGroupVersion, schedulingv1.SchemeGroupVersion, schedulingv1beta1.SchemeGroupVersion, schedulingv1alpha3.SchemeGroupVersion,
-)
+}
 
 // epoch is when the first object of an input was created; each object is a second younger than the one before it.
 var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -111,7 +113,7 @@ func newCreation() *creation { return &creation{seen: map[string]bool{}} }
 func (c *creation) decode(raw json.RawMessage) (runtime.Object, error) {
 	n := c.count
 	c.count++
-	obj, kind, err := decoder.Decode(raw, nil, nil)
+	obj, kind, err := decodeAndDefault(raw)
 	if runtime.IsNotRegisteredError(err) {
 		return nil, nil
 	}
@@ -132,6 +134,24 @@ func (c *creation) decode(raw json.RawMessage) (runtime.Object, error) {
 	}
 	c.seen[id] = true
 	return obj, nil
+}
+
+// decodeAndDefault applies the defaults of the version an object is written in, then converts it as the API server does.
+func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, kind, err := legacyscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	legacyscheme.Scheme.Default(obj)
+	if slices.Contains(storageVersions, kind.GroupVersion()) {
+		return obj, kind, nil
+	}
+	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, runtime.InternalGroupVersioner)
+	if err != nil {
+		return nil, nil, err
+	}
+	obj, err = legacyscheme.Scheme.ConvertToVersion(internal, storageVersions)
+	return obj, kind, err
 }
 
 // identify fills in what the registry would: namespace, uid, creationTimestamp, resourceVersion.

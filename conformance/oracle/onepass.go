@@ -27,6 +27,7 @@ func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawM
 		return nil, err
 	}
 	pass := newPass(c)
+	pass.decided = sets.New[string]()
 	for _, obj := range objs {
 		if err := c.tell(obj); err != nil {
 			return nil, errors.Join(err, c.close())
@@ -41,11 +42,13 @@ func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawM
 	return decisions, c.close()
 }
 
-// pass is one trip through the queue.
+// pass is one trip through the queue, each pod having one turn; with nominations carried out and decided left nil, it is
+// any number of scheduling cycles.
 type pass struct {
 	*cluster
-	pending []*corev1.Pod
-	decided sets.Set[string]
+	pending           []*corev1.Pod
+	decided           sets.Set[string]
+	carriesNomination bool
 
 	current *framework.QueuedPodInfo
 	failure *fwk.Status
@@ -53,7 +56,7 @@ type pass struct {
 
 // newPass puts a recorder around every profile and itself around the scheduler's queue and failure handling.
 func newPass(c *cluster) *pass {
-	p := &pass{cluster: c, decided: sets.New[string]()}
+	p := &pass{cluster: c}
 	for name, profile := range c.scheduler.Profiles {
 		c.scheduler.Profiles[name] = newRecorder(profile)
 	}
@@ -64,10 +67,13 @@ func newPass(c *cluster) *pass {
 		return entity, err
 	}
 	handleFailure := c.scheduler.FailureHandler
-	c.scheduler.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, _ *fwk.NominatingInfo, start time.Time) {
+	c.scheduler.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		p.failure = status
-		// Without nominating info: a nomination of this pass is reported, one the pod came with stays.
-		handleFailure(ctx, profile, pod, status, nil, start)
+		if !p.carriesNomination {
+			// A nomination of this pass is reported only, one the pod came with stays.
+			nominating = nil
+		}
+		handleFailure(ctx, profile, pod, status, nominating, start)
 	}
 	return p
 }
@@ -98,7 +104,9 @@ func (p *pass) tryNext(ctx context.Context) *decision {
 	if !ok || p.decided.Has(keyOf(pod)) || (p.failure == nil && seen.attempt.node == "") {
 		return nil
 	}
-	p.decided.Insert(keyOf(pod))
+	if p.decided != nil {
+		p.decided.Insert(keyOf(pod))
+	}
 	if p.failure == nil {
 		<-seen.bound
 	}

@@ -1,3 +1,170 @@
 package main
 
-func answerQueue(line []byte) any { return answer{Error: "not a history"} }
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// history is a scripted life of the scheduling queue: a line of the queue stream.
+type history struct {
+	ID           any             `json:"id"`
+	Config       json.RawMessage `json:"config"`
+	FeatureGates map[string]bool `json:"featureGates"`
+	Steps        []step          `json:"steps"`
+}
+
+type story struct {
+	ID    any      `json:"id"`
+	Steps []report `json:"steps,omitzero"`
+	Error string   `json:"error,omitempty"`
+}
+
+func answerQueue(line []byte) any {
+	var asked history
+	if err := json.Unmarshal(line, &asked); err != nil {
+		return story{Error: "not a history: " + err.Error()}
+	}
+	reports, err := guarded(asked.replay)
+	if err != nil {
+		return story{ID: asked.ID, Error: err.Error()}
+	}
+	return story{ID: asked.ID, Steps: reports}
+}
+
+func (h history) replay() ([]report, error) {
+	restore, err := setFeatureGates(h.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+	text, err := configText(h.Config)
+	if err != nil {
+		return nil, err
+	}
+	config, err := loadConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	searchAllNodes(config)
+	c, err := newCluster(config)
+	if err != nil {
+		return nil, err
+	}
+	r := newReplay(c)
+	reports := []report{}
+	for i, step := range h.Steps {
+		told, err := r.do(step)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("steps[%d] (%s): %w", i, step.Do, err), c.close())
+		}
+		reports = append(reports, *told)
+	}
+	return reports, c.close()
+}
+
+// replay is a history under way.
+type replay struct {
+	*pass
+	ctx      context.Context
+	logger   klog.Logger
+	queue    *internalqueue.PriorityQueue
+	made     *creation
+	classes  []runtime.Object
+	inFlight map[string]*framework.QueuedPodInfo
+}
+
+func newReplay(c *cluster) *replay {
+	p := newPass(c)
+	p.carriesNomination = true
+	logger := klog.Background()
+	return &replay{
+		pass:     p,
+		ctx:      klog.NewContext(context.Background(), logger),
+		logger:   logger,
+		queue:    c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue),
+		made:     newCreation(),
+		inFlight: map[string]*framework.QueuedPodInfo{},
+	}
+}
+
+// apply creates an object, or updates the one of that name, which keeps its uid.
+func (r *replay) apply(raw json.RawMessage) error {
+	obj, err := r.object(raw)
+	if err != nil {
+		return err
+	}
+	if err := r.inherit(obj); err != nil {
+		return err
+	}
+	for _, namespace := range r.made.missingNamespaces([]runtime.Object{obj}) {
+		if known, err := r.existing(namespace); err != nil || known != nil {
+			continue
+		}
+		if err := r.tell(namespace); err != nil {
+			return err
+		}
+	}
+	switch typed := obj.(type) {
+	case *schedulingv1.PriorityClass:
+		r.classes = append(r.classes, typed)
+	case *corev1.Pod:
+		pods, err := newPodCreation(r.classes)
+		if err != nil {
+			return err
+		}
+		created, err := pods.create(typed)
+		if err != nil {
+			return err
+		}
+		if hasEnded(created) {
+			return r.world.remove(created)
+		}
+		obj = created
+	}
+	return r.tell(obj)
+}
+
+// object decodes an object anew; within a history a name may come again.
+func (r *replay) object(raw json.RawMessage) (runtime.Object, error) {
+	clear(r.made.seen)
+	obj, err := r.made.decode(raw)
+	if err == nil && obj == nil {
+		err = errors.New("the object's kind is not one the scheduler knows")
+	}
+	return obj, err
+}
+
+func (r *replay) existing(obj runtime.Object) (any, error) {
+	told, err := r.world.informerOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	known, exists, err := told.store.Get(obj)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return known, nil
+}
+
+// inherit gives an update the uid and creation time of the object it updates, unless it names a uid of its own.
+func (r *replay) inherit(obj runtime.Object) error {
+	known, err := r.existing(obj)
+	if err != nil || known == nil {
+		return err
+	}
+	before, after := known.(metaObject), obj.(metaObject)
+	if fresh := fmt.Sprintf("uid-%d", r.made.count-1); string(after.GetUID()) == fresh {
+		after.SetUID(before.GetUID())
+		after.SetCreationTimestamp(before.GetCreationTimestamp())
+	}
+	return nil
+}

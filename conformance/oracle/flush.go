@@ -1,0 +1,17 @@
+package main
+
+import (
+	_ "unsafe" // for go:linkname
+
+	"k8s.io/klog/v2"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+)
+
+// What the queue's timers call. They are not exported, and waiting for the timers would make a history's outcome depend on
+// when goroutines run. (flush.s allows functions without a body.)
+
+//go:linkname flushBackoff k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushBackoffQCompleted
+func flushBackoff(*internalqueue.PriorityQueue, klog.Logger)
+
+//go:linkname flushUnschedulable k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushUnschedulableEntitiesLeftover
+func flushUnschedulable(*internalqueue.PriorityQueue, klog.Logger)

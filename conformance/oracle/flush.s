@@ -1,0 +1,1 @@
+// Present so that flush.go may declare functions that are defined elsewhere.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"reflect"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Places a pod of the queue can be in.
+const (
+	placeActive        = "active"
+	placeBackoff       = "backoff"
+	placeErrorBackoff  = "errorBackoff"
+	placeUnschedulable = "unschedulable"
+	placeGated         = "gated"
+	placeInFlight      = "inFlight"
+)
+
+var podType = reflect.TypeOf(&corev1.Pod{})
+
+// report says where a step of a history left every pod. Times are seconds since the history began.
+type report struct {
+	Time      float64             `json:"time"`
+	Popped    string              `json:"popped,omitempty"`
+	Decision  *decision           `json:"decision,omitempty"`
+	Pods      map[string]queued   `json:"pods"`
+	Nominated map[string][]string `json:"nominated,omitempty"`
+}
+
+type queued struct {
+	Queue                string   `json:"queue"`
+	Attempts             int      `json:"attempts"`
+	UnschedulableCount   int      `json:"unschedulableCount,omitempty"`
+	ConsecutiveErrors    int      `json:"consecutiveErrors,omitempty"`
+	Timestamp            float64  `json:"timestamp"`
+	BackoffExpiration    *float64 `json:"backoffExpiration,omitempty"`
+	UnschedulablePlugins []string `json:"unschedulablePlugins,omitempty"`
+	PendingPlugins       []string `json:"pendingPlugins,omitempty"`
+	GatingPlugin         string   `json:"gatingPlugin,omitempty"`
+	Flushed              bool     `json:"flushed,omitempty"`
+}
+
+func (r *replay) describeQueue(told *report) {
+	told.Time = r.since(r.clock.Now())
+	told.Pods = map[string]queued{}
+	for _, pod := range r.queue.InFlightPods() {
+		if info, ok := r.inFlight[keyOf(pod)]; ok {
+			told.Pods[keyOf(pod)] = r.describeQueued(info, placeInFlight)
+		}
+	}
+	waiting, _ := r.queue.PendingPods()
+	for _, pod := range waiting {
+		if info, ok := r.queue.GetPod(pod.Name, pod.Namespace, nil); ok {
+			told.Pods[keyOf(pod)] = r.describeQueued(info, r.placeOf(info))
+		}
+	}
+	told.Nominated = r.nominations()
+}
+
+// placeOf tells the queue a waiting pod is in, by the lists the queue gives of each.
+func (r *replay) placeOf(info *framework.QueuedPodInfo) string {
+	isListed := func(pods []*corev1.Pod) bool {
+		for _, pod := range pods {
+			if keyOf(pod) == keyOf(info.Pod) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case isListed(r.queue.PodsInActiveQ()):
+		return placeActive
+	case isListed(r.queue.PodsInBackoffQ()):
+		// The queue has two backoff queues and one list of both: pods nothing rejected are in the one for errors.
+		if info.UnschedulablePlugins.Len()+info.PendingPlugins.Len() == 0 {
+			return placeErrorBackoff
+		}
+		return placeBackoff
+	case info.Gated():
+		return placeGated
+	}
+	return placeUnschedulable
+}
+
+func (r *replay) describeQueued(info *framework.QueuedPodInfo, place string) queued {
+	described := queued{
+		Queue:                place,
+		Attempts:             info.Attempts,
+		UnschedulableCount:   info.UnschedulableCount,
+		ConsecutiveErrors:    info.ConsecutiveErrorsCount,
+		Timestamp:            r.since(info.Timestamp),
+		UnschedulablePlugins: sets.List(info.UnschedulablePlugins),
+		PendingPlugins:       sets.List(info.PendingPlugins),
+		GatingPlugin:         info.GatingPlugin,
+		Flushed:              info.WasFlushedFromUnschedulable,
+	}
+	if place == placeBackoff || place == placeErrorBackoff {
+		expiration := r.since(info.BackoffExpiration)
+		described.BackoffExpiration = &expiration
+	}
+	return described
+}
+
+// nominations lists the pods promised each node the scheduler knows.
+func (r *replay) nominations() map[string][]string {
+	nominated := map[string][]string{}
+	for _, obj := range r.world.byType[reflect.TypeOf(&corev1.Node{})].store.List() {
+		name := keyOf(obj)
+		for _, pod := range r.queue.NominatedPodsForNode(name) {
+			nominated[name] = append(nominated[name], keyOf(pod.GetPod()))
+		}
+		sort.Strings(nominated[name])
+	}
+	return nominated
+}
+
+func (r *replay) since(moment time.Time) float64 { return moment.Sub(epoch).Seconds() }

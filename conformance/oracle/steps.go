@@ -1,0 +1,254 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+type metaObject = metav1.Object
+
+// step is one thing that happens in a history; README.md says which fields go with which Do.
+type step struct {
+	Do      string          `json:"do"`
+	Object  json.RawMessage `json:"object"`
+	Pod     string          `json:"pod"`
+	Pods    []string        `json:"pods"`
+	Node    string          `json:"node"`
+	Seconds float64         `json:"seconds"`
+	Flush   *bool           `json:"flush"`
+
+	UnschedulablePlugins []string `json:"unschedulablePlugins"`
+	PendingPlugins       []string `json:"pendingPlugins"`
+	NominatedNode        *string  `json:"nominatedNode"`
+
+	Event eventName       `json:"event"`
+	Old   json.RawMessage `json:"old"`
+	New   json.RawMessage `json:"new"`
+}
+
+type eventName struct {
+	Resource string   `json:"resource"`
+	Actions  []string `json:"actions"`
+}
+
+// flushEvery is how often the queue looks for pods that have been unschedulable for too long.
+const flushEvery = 30 * time.Second
+
+// do carries out a step and reports where that leaves every pod.
+func (r *replay) do(s step) (*report, error) {
+	told := &report{}
+	if err := r.carryOut(s, told); err != nil {
+		return nil, err
+	}
+	r.describeQueue(told)
+	return told, nil
+}
+
+func (r *replay) carryOut(s step, told *report) error {
+	switch s.Do {
+	case "apply":
+		return r.apply(s.Object)
+	case "delete":
+		obj, err := r.object(s.Object)
+		if err != nil {
+			return err
+		}
+		return r.world.remove(obj)
+	case "pop":
+		return r.pop(told)
+	case "fail":
+		return r.fail(s)
+	case "succeed":
+		return r.succeed(s)
+	case "schedule":
+		return r.schedule(told)
+	case "advance":
+		r.advance(s)
+	case "flushBackoff":
+		flushBackoff(r.queue, r.logger)
+	case "flushUnschedulable":
+		flushUnschedulable(r.queue, r.logger)
+	case "activate":
+		return r.activate(s.Pods)
+	case "move":
+		return r.move(s)
+	default:
+		return errors.New("no such step")
+	}
+	return nil
+}
+
+// pop takes the next pod out of the queue, if there is one to be had: the queue itself would wait.
+func (r *replay) pop(told *report) error {
+	if !r.hasNext() {
+		return nil
+	}
+	entity, err := r.queue.Pop(r.logger)
+	if err != nil {
+		return err
+	}
+	pod, ok := entity.(*framework.QueuedPodInfo)
+	if !ok {
+		return fmt.Errorf("the queue handed out %T", entity)
+	}
+	told.Popped = keyOf(pod.Pod)
+	r.inFlight[told.Popped] = pod
+	return nil
+}
+
+func (r *replay) hasNext() bool {
+	flying := sets.New[string]()
+	for _, pod := range r.queue.InFlightPods() {
+		flying.Insert(string(pod.UID))
+	}
+	for _, pod := range append(r.queue.PodsInActiveQ(), r.queue.PodsInBackoffQ()...) {
+		if queued, ok := r.queue.GetPod(pod.Name, pod.Namespace, nil); ok && !flying.Has(string(pod.UID)) && r.placeOf(queued) != placeErrorBackoff {
+			return true
+		}
+	}
+	return false
+}
+
+// fail ends a popped pod's attempt as the scheduler would: rejected by plugins, or, without any, in an error.
+func (r *replay) fail(s step) error {
+	pod, profile, err := r.popped(s.Pod)
+	if err != nil {
+		return err
+	}
+	status := fwk.AsStatus(errors.New("the attempt failed"))
+	if len(s.UnschedulablePlugins)+len(s.PendingPlugins) > 0 {
+		status = fwk.NewStatus(fwk.Unschedulable).WithError(&framework.FitError{Pod: pod.Pod, Diagnosis: framework.Diagnosis{
+			NodeToStatus:         framework.NewDefaultNodeToStatus(),
+			UnschedulablePlugins: sets.New(s.UnschedulablePlugins...),
+			PendingPlugins:       sets.New(s.PendingPlugins...),
+		}})
+	}
+	var nominating *fwk.NominatingInfo
+	if s.NominatedNode != nil {
+		nominating = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: *s.NominatedNode}
+	}
+	r.scheduler.FailureHandler(r.ctx, profile, pod, status, nominating, r.clock.Now())
+	return nil
+}
+
+// succeed ends a popped pod's attempt by assuming it on a node.
+func (r *replay) succeed(s step) error {
+	pod, _, err := r.popped(s.Pod)
+	if err != nil {
+		return err
+	}
+	assumed := pod.Pod.DeepCopy()
+	assumed.Spec.NodeName = s.Node
+	if err := r.scheduler.Cache.AssumePod(r.logger, assumed); err != nil {
+		return err
+	}
+	r.queue.DeleteNominatedPodIfExists(assumed)
+	r.queue.Done(assumed.UID)
+	return nil
+}
+
+func (r *replay) popped(name string) (*framework.QueuedPodInfo, framework.Framework, error) {
+	pod, ok := r.inFlight[name]
+	if !ok {
+		return nil, nil, fmt.Errorf("pod %q has not been popped", name)
+	}
+	delete(r.inFlight, name)
+	profile, ok := r.scheduler.Profiles[pod.Pod.Spec.SchedulerName]
+	if !ok {
+		return nil, nil, fmt.Errorf("pod %q has no profile", name)
+	}
+	return pod, profile, nil
+}
+
+// schedule pops a pod and runs a whole scheduling cycle on it.
+func (r *replay) schedule(told *report) error {
+	if r.hasNext() {
+		told.Decision = r.tryNext(r.ctx)
+	}
+	return nil
+}
+
+// advance lets time pass, with the queue's timers going off on the way unless told otherwise.
+func (r *replay) advance(s step) {
+	target := r.clock.Now().Add(time.Duration(math.Round(s.Seconds * float64(time.Second))))
+	for s.Flush == nil || *s.Flush {
+		tick := r.clock.Now().Truncate(time.Second).Add(time.Second)
+		if tick.After(target) {
+			break
+		}
+		r.clock.SetTime(tick)
+		flushBackoff(r.queue, r.logger)
+		if tick.Sub(epoch)%flushEvery == 0 {
+			flushUnschedulable(r.queue, r.logger)
+		}
+	}
+	r.clock.SetTime(target)
+}
+
+func (r *replay) activate(names []string) error {
+	pods := map[string]*corev1.Pod{}
+	for _, name := range names {
+		told := r.world.byType[podType]
+		obj, exists, err := told.store.GetByKey(name)
+		if err != nil || !exists {
+			return fmt.Errorf("there is no pod %q", name)
+		}
+		pods[name] = obj.(*corev1.Pod)
+	}
+	r.queue.Activate(r.logger, pods)
+	return nil
+}
+
+// move tells the queue of an event no informer reported.
+func (r *replay) move(s step) error {
+	event := fwk.ClusterEvent{Resource: fwk.EventResource(s.Event.Resource)}
+	for _, name := range s.Event.Actions {
+		action, ok := actions[name]
+		if !ok {
+			return fmt.Errorf("there is no action %q", name)
+		}
+		event.ActionType |= action
+	}
+	before, err := r.optional(s.Old)
+	if err != nil {
+		return err
+	}
+	after, err := r.optional(s.New)
+	if err != nil {
+		return err
+	}
+	r.queue.MoveAllToActiveOrBackoffQueue(r.logger, event, before, after, nil)
+	return nil
+}
+
+// optional decodes an object that may be missing; nil is then the interface's nil, which upstream tests for.
+func (r *replay) optional(raw json.RawMessage) (any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	obj, err := r.object(raw)
+	if err != nil {
+		return nil, err
+	}
+	return obj, r.inherit(obj)
+}
+
+// actions are the action types by upstream's names for them.
+var actions = func() map[string]fwk.ActionType {
+	named := map[string]fwk.ActionType{"Update": fwk.Update, "All": fwk.All}
+	for bit := fwk.ActionType(1); bit <= fwk.All; bit <<= 1 {
+		if name := bit.String(); name != "" {
+			named[name] = bit
+		}
+	}
+	return named
+}()
