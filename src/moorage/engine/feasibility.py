@@ -8,7 +8,6 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
 from moorage.engine.answers import Answer, Answers, judge_fresh
 from moorage.engine.boundary import ask
 from moorage.engine.crosscheck import CrossCheck
@@ -17,10 +16,10 @@ from moorage.engine.evaluation import judge_node
 from moorage.engine.judgement import FEASIBLE, IdArray
 from moorage.engine.prefilter import PreFiltered, run_pre_filters
 from moorage.engine.profile import Profile
+from moorage.engine.services import Services
 from moorage.engine.statuses import RowStatuses
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Nominator
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import BoolArray, Status
@@ -60,15 +59,13 @@ class Found:
 class Search:
     """Looks for feasible nodes, one profile's way."""
 
-    def __init__(
-        self, profile: Profile, cache: Cache, nominator: Nominator, rotation: Rotation, percentage: int | None
-    ) -> None:
+    def __init__(self, profile: Profile, services: Services, rotation: Rotation, percentage: int | None) -> None:
         self.profile = profile
-        self.cache = cache
-        self.nominator = nominator
+        self.cache = services.cache
         self.rotation = rotation
         self.percentage = percentage
-        self.answers = Answers(profile, cache)
+        self.answers = Answers(profile, services.cache)
+        self._services = services
         self.cross_check: CrossCheck | None = None
 
     def find(self, pod: Pod) -> Found:
@@ -173,14 +170,14 @@ class Search:
     def _promised_before(self, pod: Pod, node_name: str) -> list[Pod]:
         return [
             other
-            for other in self.nominator.nominated_pods(node_name)
+            for other in self._services.nominator.nominated_pods(node_name)
             if other.priority >= pod.priority and other.uid != pod.uid
         ]
 
     def _nominated_refusals(self, cycle: CycleState, pod: Pod) -> dict[int, Status]:
         """Find the nodes that would do but for the pods they are promised to, with what is said of them then."""
         refused: dict[int, Status] = {}
-        for name in self.nominator.nodes_with_nominations():
+        for name in self._services.nominator.nodes_with_nominations():
             info = self.cache.node(name)
             if info is not None and (promised := self._promised_before(pod, name)):
                 status = self._judge_with(promised, cycle, pod, info)

@@ -1,16 +1,14 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects, Shelf
+from moorage.cache.objects import Shelf
 from moorage.clock import Clock
 from moorage.engine.feasibility import Search
-from moorage.engine.waiting import WaitingPods
+from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
@@ -21,33 +19,6 @@ from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Status
 
 K = TypeVar("K", bound=KubeObject)
-
-
-class Background(Protocol):
-    """Where work goes on beside the scheduling cycles."""
-
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something; what it raises is logged."""
-        ...
-
-    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles."""
-        ...
-
-
-@dataclass(slots=True)
-class Services:
-    """What all profiles of a scheduler share."""
-
-    cache: Cache
-    objects: Objects
-    clock: Clock
-    features: FeatureGates
-    cluster: Cluster
-    nominator: Nominator
-    background: Background
-    activate: Callable[[Mapping[str, Pod]], None]
-    waiting: WaitingPods = field(default_factory=WaitingPods)
 
 
 class EngineHandle:

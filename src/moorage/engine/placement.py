@@ -9,8 +9,9 @@ from moorage.engine.choice import Choice, Chooser
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.diagnosis import Diagnosis
 from moorage.engine.feasibility import Found, Rotation, Search
-from moorage.engine.handle import EngineHandle, Services
+from moorage.engine.handle import EngineHandle
 from moorage.engine.profile import Profile
+from moorage.engine.services import Services
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
@@ -45,7 +46,7 @@ class Placement:
     ) -> None:
         handle = EngineHandle(services)
         self.profile = Profile(config, registry, handle)
-        self.search = Search(self.profile, services.cache, services.nominator, rotation, percentage)
+        self.search = Search(self.profile, services, rotation, percentage)
         self.chooser = Chooser(self.profile, services.cache)
         handle.attach(self.search)
         if cross_check:

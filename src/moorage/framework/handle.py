@@ -12,6 +12,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.pod_index import PodIndex
+from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
 
 Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
@@ -62,17 +63,8 @@ class Cluster(Protocol):
         """Ask for an object to be deleted."""
         ...
 
-    def record(self, event: "EventNote") -> None:
+    def record(self, event: EventNote) -> None:
         """Tell the user something; never waits and never fails."""
-        ...
-
-
-class EventNote(Protocol):
-    """An event to be recorded: see :class:`moorage.engine.recording.EventNote`."""
-
-    @property
-    def regarding(self) -> KubeObject:
-        """What the event is about."""
         ...
 
 

@@ -13,8 +13,8 @@ from moorage.config.types import SchedulerConfiguration
 from moorage.engine.boundary import ask
 from moorage.engine.diagnosis import Diagnosis
 from moorage.engine.feasibility import Rotation
-from moorage.engine.handle import Services
 from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
+from moorage.engine.services import Services
 from moorage.errors import PluginError
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
@@ -85,6 +85,9 @@ class NothingCarriedOut:
         """Drop the work."""
         work.close()
 
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Try no pod twice."""
+
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Never come back to it: no time passes."""
 
@@ -114,7 +117,7 @@ class OnePass:
             cluster=nothing,
             nominator=self.nominations,
             background=nothing,
-            activate=lambda pods: None,
+            activate=nothing.activate,
         )
         for node in cluster.nodes:
             self.cache.add_node(node)

@@ -1,0 +1,18 @@
+"""Events for users: what happened to a pod, said once and aggregated where it is stored."""
+
+from dataclasses import dataclass
+
+from moorage.api.meta import KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class EventNote:
+    """Something worth telling the user; ``controller`` is the scheduler name it is reported under."""
+
+    regarding: KubeObject
+    reason: str
+    action: str
+    note: str
+    controller: str
+    is_warning: bool = False
+    related: KubeObject | None = None
