@@ -110,7 +110,7 @@ func load(raws []json.RawMessage) ([]runtime.Object, error) {
 	return ordered, nil
 }
 
-// Stages in which objects become known. Slices and claims come after the device classes and taint rules that bear on them.
+// Stages in which objects become known.
 const (
 	stageOthers = iota
 	stageNodes

@@ -34,6 +34,10 @@ func silence() {
 	utilruntime.ErrorHandlers = nil
 	// A panic of a plugin in a worker goroutine must cost one cluster, not the process: see guarded.
 	utilruntime.ReallyCrash = false
+	// kube-scheduler ends itself when told of what no API server would allow, such as a pod that changes nodes.
+	klog.OsExit = func(code int) {
+		panic(fmt.Sprintf("kube-scheduler would exit with code %d: its cache is corrupted", code))
+	}
 }
 
 // files is the repeatable -f.

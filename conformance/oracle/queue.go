@@ -16,16 +16,16 @@ import (
 
 // history is a scripted life of the scheduling queue: a line of the queue stream.
 type history struct {
-	ID           any             `json:"id"`
+	ID           json.RawMessage `json:"id"`
 	Config       json.RawMessage `json:"config"`
 	FeatureGates map[string]bool `json:"featureGates"`
 	Steps        []step          `json:"steps"`
 }
 
 type story struct {
-	ID    any      `json:"id"`
-	Steps []report `json:"steps,omitzero"`
-	Error string   `json:"error,omitempty"`
+	ID    json.RawMessage `json:"id"`
+	Steps []report        `json:"steps,omitzero"`
+	Error string          `json:"error,omitempty"`
 }
 
 func answerQueue(line []byte) any {

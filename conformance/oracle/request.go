@@ -23,7 +23,7 @@ const (
 
 // request is one cluster to decide on: a line of the stream.
 type request struct {
-	ID           any               `json:"id"`
+	ID           json.RawMessage   `json:"id"`
 	Config       json.RawMessage   `json:"config"`
 	Search       string            `json:"search"`
 	FeatureGates map[string]bool   `json:"featureGates"`
@@ -31,9 +31,9 @@ type request struct {
 }
 
 type answer struct {
-	ID        any        `json:"id"`
-	Decisions []decision `json:"decisions,omitzero"`
-	Error     string     `json:"error,omitempty"`
+	ID        json.RawMessage `json:"id"`
+	Decisions []decision      `json:"decisions,omitzero"`
+	Error     string          `json:"error,omitempty"`
 }
 
 func answerCluster(line []byte) any {
@@ -181,6 +181,8 @@ func guarded[T any](work func() (T, error)) (result T, err error) {
 	return work()
 }
 
+// panicked makes an error that is the same each time; where it happened goes to standard error.
 func panicked(reason any) error {
-	return fmt.Errorf("panic: %v\n%s", reason, debug.Stack())
+	fmt.Fprintf(os.Stderr, "oracle: panic: %v\n%s\n", reason, debug.Stack())
+	return fmt.Errorf("panic: %v", reason)
 }
