@@ -83,6 +83,12 @@ def placed_requests(pod: "Pod") -> dict[str, int]:
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
+def placed_milli_requests(pod: "Pod") -> dict[str, int]:
+    """Add up the same in thousandths of everything, unknown names included: how changes of a pod are noticed."""
+    total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
+    return {name: nano_to_milli(nanos) for name, nanos in total.items()}
+
+
 def placed_nonzero_requests(pod: "Pod") -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):

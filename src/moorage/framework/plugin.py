@@ -102,6 +102,12 @@ class _ByLess:
     def __lt__(self, other: "_ByLess") -> bool:
         return self.plugin.less(self.queued, other.queued)
 
+    # Without it two pods of the same rank would never count as equal, and the queue could not fall back on their turn.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByLess) and not self < other and not other < self
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:

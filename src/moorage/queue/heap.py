@@ -1,0 +1,91 @@
+"""A heap whose entries can be found, replaced and removed by the pod's name."""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from moorage.queue.entry import QueuedPodInfo
+
+_SLACK: Final = 64
+
+
+class KeyedHeap:
+    """Pods in the order of a sort key, equal ones first come, first served.
+
+    Removing only forgets an entry; it is dropped when it surfaces, or when more than half of the heap is forgotten.
+    """
+
+    def __init__(self) -> None:
+        # [sort key, sequence number, pod]: a list, so that the pod can be replaced when its key did not change.
+        self._heap: list[list[Any]] = []
+        self._live: dict[str, list[Any]] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._live
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return (entry[2] for entry in self._live.values())
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        """Return the entry of a pod, by its name."""
+        entry = self._live.get(key)
+        return None if entry is None else entry[2]
+
+    def put(self, info: QueuedPodInfo, sort_key: Any) -> None:
+        """Add a pod, or replace the one of its name, which keeps its place unless its sort key changed."""
+        known = self._live.get(info.key)
+        if known is not None and known[0] == sort_key:
+            known[2] = info
+            return
+        self._sequence += 1
+        entry = [sort_key, self._sequence, info]
+        self._live[info.key] = entry
+        heappush(self._heap, entry)
+        if known is not None:
+            self._compact()
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        """Take a pod out by its name; return it, if it was there."""
+        entry = self._live.pop(key, None)
+        if entry is None:
+            return None
+        self._compact()
+        info: QueuedPodInfo = entry[2]
+        return info
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take out the first pod."""
+        heap, live = self._heap, self._live
+        while heap:
+            entry = heappop(heap)
+            info: QueuedPodInfo = entry[2]
+            if live.get(info.key) is entry:
+                del live[info.key]
+                return info
+        return None
+
+    def first_key(self) -> Any:
+        """Return the sort key of the first pod, or ``None`` when there is none."""
+        heap, live = self._heap, self._live
+        while heap:
+            entry = heap[0]
+            if live.get(entry[2].key) is entry:
+                return entry[0]
+            heappop(heap)
+        return None
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._live) + _SLACK:
+            self._heap = list(self._live.values())
+            heapify(self._heap)
+
+    def check_invariants(self) -> None:
+        """Verify that every pod is filed under its name and can be reached through the heap."""
+        reachable = {id(entry) for entry in self._heap}
+        for key, entry in self._live.items():
+            assert entry[2].key == key, f"{entry[2].key} is filed under {key}"
+            assert id(entry) in reachable, f"{key} can no longer be popped"

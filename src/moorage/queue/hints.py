@@ -1,0 +1,154 @@
+"""Which events could cure which rejection, and whether one did."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from moorage.api.pod import Pod
+from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
+from moorage.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.inflight import Happening
+from moorage.queue.observing import QueueObserver
+
+EXTENDER: Final = "Extender"
+"""The name under which rejections by extenders are kept: a plugin that is registered for every event."""
+
+_REJECTING: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileQueueing:
+    """What the queue needs of a profile: who may hold pods back, and which events each plugin registered for."""
+
+    pre_enqueue: Sequence[PreEnqueuePlugin] = ()
+    registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
+    ) -> "ProfileQueueing":
+        """Ask the plugins of a profile that can turn a pod down for their events."""
+        registrations = {
+            plugin.name: tuple(plugin.events_to_register()) for plugin in plugins if isinstance(plugin, _REJECTING)
+        }
+        if with_extenders:
+            registrations[EXTENDER] = EVERY_EVENT
+        return cls(pre_enqueue, registrations)
+
+
+class Strategy(Enum):
+    """What to do with a pod after an event."""
+
+    SKIP = "stay"
+    AFTER_BACKOFF = "after backoff"
+    IMMEDIATELY = "at once"
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Who registered for an event: for each profile its plugins with their hints, in order of registration."""
+
+    label: str
+    is_wildcard: bool
+    hints: Mapping[str, tuple[tuple[str, HintFunction | None], ...]]
+    places: tuple[tuple[str, str], ...]
+    plugins: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return self.is_wildcard or bool(self.places)
+
+
+class Hints:
+    """The registrations of all profiles, looked up by event."""
+
+    def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver) -> None:
+        self._profiles = profiles
+        self._observer = observer
+        self._interests: dict[ClusterEvent, Interest] = {}
+
+    def interest_in(self, event: ClusterEvent) -> Interest:
+        """Return who registered for an event; found once, then remembered."""
+        interest = self._interests.get(event)
+        if interest is None:
+            interest = self._interests[event] = self._find_interest(event)
+        return interest
+
+    def _find_interest(self, event: ClusterEvent) -> Interest:
+        hints = {
+            name: tuple(
+                (plugin, registration.hint)
+                for plugin, registrations in profile.registrations.items()
+                for registration in registrations
+                if registration.event.covers(event)
+            )
+            for name, profile in self._profiles.items()
+        }
+        places = dict.fromkeys((name, plugin) for name, asked in hints.items() for plugin, _ in asked)
+        plugins = frozenset(plugin for _, plugin in places)
+        return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins)
+
+    def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+        """Decide what an event means for a pod, by the hints of the plugins that turned it down."""
+        pending = info.pending_plugins
+        rejectors = info.unschedulable_plugins | pending
+        if not rejectors:
+            return Strategy.AFTER_BACKOFF
+        interest = self.interest_in(event)
+        if interest.is_wildcard:
+            return Strategy.AFTER_BACKOFF if _concerns(info, new) else Strategy.SKIP
+        asked = interest.hints.get(info.scheduler_name)
+        if asked is None:
+            # No such profile: nothing can be said against another try.
+            return Strategy.AFTER_BACKOFF
+        strategy = Strategy.SKIP
+        for plugin, hint in asked:
+            if plugin not in rejectors or not self._says_queue(plugin, hint, info.pod, old, new):
+                continue
+            if plugin in pending:
+                return Strategy.IMMEDIATELY
+            strategy = Strategy.AFTER_BACKOFF
+            if not pending:
+                break
+        return strategy
+
+    def strategy_after(self, info: QueuedPodInfo, happenings: Iterable[Happening] | None) -> Strategy:
+        """Decide what to do with a pod that failed, by what happened during its attempt; the strongest answer counts.
+
+        ``None`` says that it is not known what happened, because the attempt was declared done before it failed.
+        """
+        if happenings is None or not info.rejectors:
+            return Strategy.AFTER_BACKOFF
+        best = Strategy.SKIP
+        for _, event, _, old, new in happenings:
+            strategy = self.strategy_for(info, event, old, new)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                best = strategy
+                if not info.pending_plugins:
+                    break
+        return best
+
+    def _says_queue(self, plugin: str, hint: HintFunction | None, pod: Pod, old: Any, new: Any) -> bool:
+        if hint is None:
+            return True
+        try:
+            return hint(pod, old, new) is QueueingHint.QUEUE
+        except Exception as problem:
+            # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
+            self._observer.plugin_failed(plugin, pod, problem)
+            return True
+
+
+def _concerns(info: QueuedPodInfo, new: Any) -> bool:
+    """Tell whether a wildcard event is for this pod: for all, unless it names one object."""
+    return new is None or (isinstance(new, Pod) and new.uid == info.uid)

@@ -1,0 +1,97 @@
+"""Who was promised which node: pods for which others are being evicted, or that somebody sent somewhere."""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from moorage.api.meta import ObjectMeta
+from moorage.api.pod import Pod, PodSpec
+from moorage.framework.handle import Lister
+
+
+class Nomination(NamedTuple):
+    """A pod that was promised a node: the name it is found by, and what stands for it while it cannot be found."""
+
+    key: str
+    stub: Pod
+
+
+class Nominations:
+    """The nominator: satisfies :class:`moorage.framework.handle.Nominator`.
+
+    ``queued`` finds a pod in the queue by its name; ``informed`` is what the API last said of all pods, without which
+    every nomination is believed.
+    """
+
+    def __init__(self, queued: Callable[[str], Pod | None], informed: Lister[Pod] | None = None) -> None:
+        self._queued = queued
+        self._informed = informed
+        self._by_node: dict[str, dict[str, Nomination]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def nominated_pods(self, node_name: str) -> Collection[Pod]:
+        """Return the pods that were promised a node, in the order of the promises, as they are now.
+
+        A pod in flight is shown by name only, without priority or requests: upstream looks in its queues and nowhere
+        else.
+        """
+        promised = self._by_node.get(node_name)
+        if not promised:
+            return ()
+        return [self._queued(nomination.key) or nomination.stub for nomination in promised.values()]
+
+    def nodes_with_nominations(self) -> Collection[str]:
+        """Return the nodes that are promised to some pod."""
+        return self._by_node.keys()
+
+    def node_of(self, pod: Pod) -> str:
+        """Return the node a pod was promised, or an empty text."""
+        return self._node_of.get(pod.uid, "")
+
+    def add(self, pod: Pod, node_name: str | None = None) -> None:
+        """Promise a node: the one named, or else the one in the pod's status; an empty name takes a promise back.
+
+        A pod that is gone or on a node already, as far as the API has said, is promised nothing.
+        """
+        self.remove(pod)
+        node = pod.status.nominated_node_name if node_name is None else node_name
+        if not node or not self._is_pending(pod):
+            return
+        meta = pod.metadata
+        stub = Pod(
+            metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
+            spec=PodSpec(scheduling_group=pod.spec.scheduling_group),
+        )
+        self._node_of[meta.uid] = node
+        self._by_node.setdefault(node, {})[meta.uid] = Nomination(pod.key, stub)
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """Follow a change of a pod; a promise made here that its status never knew of is kept."""
+        kept = None
+        if not old.status.nominated_node_name and not new.status.nominated_node_name:
+            kept = self._node_of.get(old.uid)
+        self.remove(old)
+        self.add(new, kept)
+
+    def remove(self, pod: Pod) -> None:
+        """Take a promise back, if there was one."""
+        uid = pod.metadata.uid
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            promised = self._by_node[node]
+            del promised[uid]
+            if not promised:
+                del self._by_node[node]
+
+    def _is_pending(self, pod: Pod) -> bool:
+        if self._informed is None:
+            return True
+        known = self._informed.get(pod.name, pod.namespace)
+        return known is not None and not known.node_name
+
+    def check_invariants(self) -> None:
+        """Verify that both ways of looking a promise up agree."""
+        promises = {uid: node for node, promised in self._by_node.items() for uid in promised}
+        assert promises == self._node_of, f"{promises} and {self._node_of} differ"
+        assert sum(map(len, self._by_node.values())) == len(self._node_of), "a pod was promised two nodes"
+        assert all(self._by_node.values()), "a node without promises is kept"
+        assert "" not in self._by_node, "a promise of no node is kept"

@@ -1,0 +1,86 @@
+"""Who may watch the queue at work: metrics, logs, and the story of one pod."""
+
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+from moorage.api.pod import Pod
+
+ACTIVE: Final = "active"
+BACKOFF: Final = "backoff"
+UNSCHEDULABLE: Final = "unschedulable"
+GATED: Final = "gated"
+IN_FLIGHT: Final = "in-flight"
+POD_POPPED: Final = "PodPopped"
+
+
+class QueueObserver(Protocol):
+    """Told of everything upstream counts; must be quick and must not touch the queue."""
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """A pod came into the active, backoff or unschedulable pods because of an event."""
+        ...
+
+    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+        """The number of waiting pods that a plugin turned down has changed."""
+        ...
+
+    def in_flight(self, event: str, delta: int) -> None:
+        """The number of events remembered for pods in flight has changed; popped pods count as events, too."""
+        ...
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        """A pod is being tried."""
+        ...
+
+    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+        """A plugin raised, or answered with an error, when asked for a hint or whether a pod may enter."""
+        ...
+
+
+class SilentObserver:
+    """Watches nothing; the base of observers that care for some of it."""
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """Take no note."""
+
+    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+        """Take no note."""
+
+    def in_flight(self, event: str, delta: int) -> None:
+        """Take no note."""
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        """Take no note."""
+
+    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+        """Take no note."""
+
+
+SILENT: Final = SilentObserver()
+
+
+class Step(NamedTuple):
+    """One step in the life of a pod: where it went, and because of what."""
+
+    uid: str
+    queue: str
+    event: str
+
+
+class Story(SilentObserver):
+    """Remembers the last moves of all pods, to tell the story of one when something is wrong."""
+
+    def __init__(self, length: int = 10_000) -> None:
+        self._steps: deque[Step] = deque(maxlen=length)
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """Note the move."""
+        self._steps.append(Step(pod.uid, queue, event))
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        """Note the attempt."""
+        self._steps.append(Step(pod.uid, IN_FLIGHT, f"attempt {attempt}"))
+
+    def of(self, pod: Pod) -> list[Step]:
+        """Return the steps of one pod, oldest first."""
+        return [step for step in self._steps if step.uid == pod.uid]

@@ -1,0 +1,389 @@
+"""Who is next: the scheduling queue, a state machine without threads, timers or I/O.
+
+    add ──> active ──pop──> in flight ──done──> (placed, or gone)
+              ↑ ↑               │ add_unschedulable
+              │ │               ↓
+              │ └──flush── backoff        (an error, or an event that helps came during or soon after the attempt)
+              │ ↑               │
+              │ └─pop (idle)────┘         (gate SchedulerPopFromBackoffQ; never after an error)
+              └──event── unschedulable    (no event has helped yet; flushed after five minutes)
+                   └──── gated            (a pre-enqueue plugin objects: asked again at its events)
+
+A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created anew replaces its
+namesake; pods in flight and nominations go by uid. Who wakes whom is decided by the queueing hints of the plugins that
+turned a pod down. All order is deterministic: the queue-sort plugin's, then first come, first served.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from moorage.api.pod import Pod
+from moorage.clock import Clock
+from moorage.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Action, ClusterEvent, Resource
+from moorage.framework.handle import Lister
+from moorage.framework.plugin import QueueSortPlugin
+from moorage.queue.active import ActiveQueue
+from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue
+from moorage.queue.changes import pod_changes
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.gates import Gates
+from moorage.queue.hints import Hints, ProfileQueueing, Strategy
+from moorage.queue.inflight import InFlight
+from moorage.queue.nominations import Nominations
+from moorage.queue.observing import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    IN_FLIGHT,
+    POD_POPPED,
+    SILENT,
+    UNSCHEDULABLE,
+    QueueObserver,
+)
+from moorage.queue.parked import ParkedPods
+from moorage.queue.ticking import Ticker
+
+UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
+DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
+
+POD_ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
+ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE: Final = "BackoffComplete"
+POPPED_EARLY: Final = "PopFromBackoffQ"
+
+PreCheck = Callable[[Pod], bool]
+
+
+class QueueSizes(NamedTuple):
+    """How many pods are where."""
+
+    active: int
+    backoff: int
+    unschedulable: int
+    gated: int
+    in_flight: int
+
+
+class SchedulingQueue:
+    """The pods that wait for a node. One caller at a time: the loop, between cycles.
+
+    Nothing happens by itself: whoever runs the queue calls :meth:`flush` when :meth:`next_wakeup` has come.
+    """
+
+    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
+        self,
+        *,
+        clock: Clock,
+        sort: QueueSortPlugin,
+        profiles: Mapping[str, ProfileQueueing],
+        backoff: Backoff | None = None,
+        max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
+        pop_from_backoff: bool = True,
+        pods: Lister[Pod] | None = None,
+        observer: QueueObserver = SILENT,
+    ) -> None:
+        self._clock = clock
+        self._max_unschedulable = max_unschedulable
+        self._pop_from_backoff = pop_from_backoff
+        self._observer = observer
+        self._hints = Hints(profiles, observer)
+        self._gates = Gates(profiles, observer)
+        self._active = ActiveQueue(sort)
+        self._backoff = BackoffQueue(sort, backoff or Backoff(), aligned=pop_from_backoff)
+        self._parked = ParkedPods()
+        self._in_flight = InFlight()
+        self.nominator = Nominations(self._queued_pod, pods)
+        self.scheduling_cycle = 0
+        now = clock.now()
+        self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
+        self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
+
+    def __len__(self) -> int:
+        """Count the pods that wait, those in flight not included."""
+        return len(self._active) + len(self._backoff) + len(self._parked)
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        return chain(self._active, self._backoff, self._parked)
+
+    def sizes(self) -> QueueSizes:
+        """Count the pods by place."""
+        gated = self._parked.gated_count
+        parked = len(self._parked) - gated
+        return QueueSizes(len(self._active), len(self._backoff), parked, gated, len(self._in_flight))
+
+    def find(self, pod: Pod) -> QueuedPodInfo | None:
+        """Return the waiting pod of this namespace and name."""
+        return self._find(pod.key)
+
+    def where(self, pod: Pod) -> str | None:
+        """Name the place a pod is in: active, backoff, unschedulable, gated or in-flight."""
+        key = pod.key
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        if (parked := self._parked.get(key)) is not None:
+            return GATED if parked.is_gated else UNSCHEDULABLE
+        return IN_FLIGHT if pod.uid in self._in_flight else None
+
+    def add(self, pod: Pod) -> None:
+        """Take in a new pod; it goes to the active pods unless a pre-enqueue plugin objects."""
+        now = self._clock.now()
+        info = QueuedPodInfo(pod, now)
+        # Before any gate: a gated pod keeps what it was promised.
+        self.nominator.add(pod)
+        self._drop(info.key)
+        self._activate(info, POD_ADDED, now)
+
+    def pop(self) -> QueuedPodInfo | None:
+        """Take the pod that is to be tried next, or ``None``; it is in flight until :meth:`done`.
+
+        When no pod is active, one that was turned down is tried before its penalty is over.
+        """
+        while True:
+            info = self._active.pop()
+            if info is None:
+                info = self._pop_early()
+                if info is None:
+                    return None
+            info.attempts += 1
+            uid = info.pod.metadata.uid
+            # Somebody added a pod again while it was being tried: that attempt goes on, this entry is dropped.
+            if uid in self._in_flight:
+                continue
+            self._in_flight.start(uid)
+            self.scheduling_cycle += 1
+            self._observer.in_flight(POD_POPPED, +1)
+            self._observer.popped(info.pod, info.attempts)
+            self._count_rejectors(info, -1)
+            return info
+
+    def done(self, uid: str) -> None:
+        """Note that an attempt is over, or so far that events during it do not matter any more."""
+        dropped = self._in_flight.done(uid)
+        if dropped is None:
+            return
+        for happening in dropped:
+            self._observer.in_flight(happening.label, -1)
+        self._observer.in_flight(POD_POPPED, -1)
+
+    def add_unschedulable(self, info: QueuedPodInfo, pod: Pod) -> bool:
+        """Take a pod back after a failed attempt, in its latest version; the attempt is done.
+
+        ``info.rejected_by`` must have been called: a pod that nobody turned down failed by an error and is tried
+        again after its penalty; one that was turned down waits for an event that helps, unless one came meanwhile.
+        Return False, and leave the queue alone, if a pod of this name is already waiting.
+        """
+        key = pod.key
+        if self._find(key) is not None:
+            self.done(pod.uid)
+            return False
+        now = self._clock.now()
+        info.pod, info.key = pod, key
+        if info.unschedulable_plugins or info.pending_plugins:
+            info.unschedulable_count += 1
+            info.consecutive_errors = 0
+        else:
+            info.consecutive_errors += 1
+        info.timestamp = now
+        info.backoff_expiration = None
+        info.was_flushed = False
+        info.flush_timestamp = None
+        self._count_rejectors(info, +1)
+        strategy = self._hints.strategy_after(info, self._in_flight.events_since(pod.uid))
+        self._requeue(info, strategy, ATTEMPT_FAILED, now)
+        self.done(pod.uid)
+        return True
+
+    def update(self, old: Pod, new: Pod) -> None:
+        """Follow a change of a waiting pod, which may be just what it needed; an unknown pod is a new one."""
+        events = pod_changes(old, new, is_target=True)
+        if new.uid in self._in_flight:
+            for event in events:
+                self._record(event, old, new)
+            return
+        key = old.key
+        for queue in (self._active, self._backoff):
+            if (info := queue.get(key)) is not None:
+                queue.put(info.with_pod(new))
+                self.nominator.update(old, new)
+                return
+        parked = self._parked.get(key)
+        if parked is None:
+            self.add(new)
+        else:
+            self._update_parked(parked, old, new, events)
+
+    def delete(self, pod: Pod) -> None:
+        """Forget a pod that is gone or was placed by somebody else."""
+        self.nominator.remove(pod)
+        self._drop(pod.key)
+
+    def move_all(
+        self, event: ClusterEvent, old: Any = None, new: Any = None, pre_check: PreCheck | None = None
+    ) -> None:
+        """Wake the pods that an event may have helped, and remember it for the pods in flight.
+
+        ``pre_check`` narrows down which pods are looked at.
+        """
+        # Every pod that is bound comes by here, so nobody waiting must cost nothing.
+        if not self._parked and not self._in_flight:
+            return
+        interest = self._hints.interest_in(event)
+        if not interest:
+            return
+        found = list(self._parked) if interest.is_wildcard else self._parked.rejected_by(interest.places)
+        if pre_check is not None:
+            found = [info for info in found if pre_check(info.pod)]
+        if found or self._in_flight:
+            self._move(found, event, old, new)
+
+    def activate(self, pods: Iterable[Pod]) -> None:
+        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped."""
+        now = self._clock.now()
+        for pod in pods:
+            key = pod.key
+            if (info := self._parked.get(key)) is not None:
+                self._activate(info, FORCE_ACTIVATE.label, now)
+            elif (info := self._backoff.remove(key)) is not None:
+                self._activate(info, FORCE_ACTIVATE.label, now, from_backoff=True)
+            elif pod.uid in self._in_flight:
+                self._record(FORCE_ACTIVATE, None, pod)
+
+    def flush(self, now: float) -> None:
+        """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
+
+        May be called at any time: what is not due is left alone.
+        """
+        if self._backoff_ticker.is_due(now):
+            for info in self._backoff.release(now):
+                self._activate(info, BACKOFF_COMPLETE, now, from_backoff=True)
+        if self._parked_ticker.is_due(now):
+            self._flush_parked(now)
+
+    def next_wakeup(self) -> float | None:
+        """Return the first moment at which :meth:`flush` may release a pod, or ``None`` when nobody waits for it."""
+        moments: list[float] = []
+        if (expiry := self._backoff.next_expiry()) is not None:
+            moments.append(self._backoff_ticker.first_after(expiry))
+        if (oldest := self._parked.oldest()) is not None:
+            moments.append(self._parked_ticker.first_after(oldest + self._max_unschedulable))
+        return min(moments, default=None)
+
+    def check_invariants(self) -> None:
+        """Verify that every pod is in exactly one place and all books agree; raise AssertionError if not."""
+        seen: set[str] = set()
+        for info in self:
+            assert info.key not in seen, f"{info.key} waits in two places"
+            seen.add(info.key)
+            assert info.uid not in self._in_flight, f"{info.key} waits and is in flight"
+        for info in chain(self._active, self._backoff):
+            assert not info.is_gated, f"{info.key} is gated but may be popped"
+        for part in (self._active, self._backoff, self._parked, self._in_flight, self.nominator):
+            part.check_invariants()
+
+    def _find(self, key: str) -> QueuedPodInfo | None:
+        return self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
+
+    def _queued_pod(self, key: str) -> Pod | None:
+        info = self._find(key)
+        return None if info is None else info.pod
+
+    def _drop(self, key: str) -> None:
+        info = self._active.remove(key) or self._backoff.remove(key) or self._parked.remove(key)
+        if info is not None:
+            self._count_rejectors(info, -1)
+
+    def _pop_early(self) -> QueuedPodInfo | None:
+        if not self._pop_from_backoff:
+            return None
+        info = self._backoff.pop_early()
+        if info is not None:
+            self._observer.moved(info.pod, ACTIVE, POPPED_EARLY)
+        return info
+
+    def _update_parked(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
+        info.pod = new
+        self._parked.put(info)
+        self.nominator.update(old, new)
+        now = self._clock.now()
+        for event in events:
+            strategy = self._hints.strategy_for(info, event, old, new)
+            if strategy is not Strategy.SKIP and self._requeue(info, strategy, event.label, now):
+                return
+
+    def _move(self, infos: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
+        interest = self._hints.interest_in(event)
+        now = self._clock.now()
+        for info in infos:
+            # A gated pod could not enter anyhow unless the plugin that holds it back changed its mind.
+            if info.is_gated and not interest.is_wildcard and info.gating_plugin not in interest.plugins:
+                continue
+            strategy = self._hints.strategy_for(info, event, old, new)
+            if strategy is not Strategy.SKIP:
+                self._parked.remove(info.key)
+                self._requeue(info, strategy, interest.label, now)
+        if self._in_flight:
+            self._record(event, old, new)
+
+    def _flush_parked(self, now: float) -> None:
+        overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)
+        for info in overdue:
+            info.was_flushed = True
+            info.flush_timestamp = now
+        if overdue:
+            self._move(overdue, UNSCHEDULABLE_TIMEOUT, None, None)
+
+    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str, now: float) -> bool:
+        """Put a pod where a strategy says; return whether it can be popped from there."""
+        if strategy is Strategy.SKIP:
+            self._park(info, label)
+            return False
+        if strategy is Strategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
+            return self._back_off(info, label)
+        return self._activate(info, label, now)
+
+    def _activate(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
+        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
+        was_admitted = from_backoff and self._pop_from_backoff
+        if not was_admitted and not self._gates.admit(info):
+            self._hold_back(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = now
+        self._parked.remove(info.key)
+        self._active.put(info)
+        self._observer.moved(info.pod, ACTIVE, label)
+        return True
+
+    def _back_off(self, info: QueuedPodInfo, label: str) -> bool:
+        if self._pop_from_backoff and not self._gates.admit(info):
+            self._hold_back(info, label)
+            return False
+        self._parked.remove(info.key)
+        self._backoff.put(info)
+        self._observer.moved(info.pod, BACKOFF, label)
+        return True
+
+    def _hold_back(self, info: QueuedPodInfo, label: str) -> None:
+        # It gets no attempt that would clear the mark of the flush.
+        info.was_flushed = False
+        self._park(info, label)
+
+    def _park(self, info: QueuedPodInfo, label: str) -> None:
+        is_new = info.key not in self._parked
+        self._parked.put(info)
+        if is_new:
+            self._observer.moved(info.pod, UNSCHEDULABLE, label)
+
+    def _record(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        label = self._hints.interest_in(event).label
+        self._in_flight.record(event, label, old, new)
+        self._observer.in_flight(label, +1)
+
+    def _count_rejectors(self, info: QueuedPodInfo, delta: int) -> None:
+        if info.unschedulable_plugins or info.pending_plugins:
+            for plugin in info.rejectors:
+                self._observer.rejected(plugin, info.scheduler_name, delta)
