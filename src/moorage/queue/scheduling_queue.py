@@ -29,7 +29,7 @@ from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue
 from moorage.queue.changes import pod_changes
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.gates import Gates
-from moorage.queue.hints import Hints, ProfileQueueing, Strategy
+from moorage.queue.hints import Hints, Interest, ProfileQueueing, Strategy
 from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
@@ -202,7 +202,7 @@ class SchedulingQueue:
         events = pod_changes(old, new, is_target=True)
         if new.uid in self._in_flight:
             for event in events:
-                self._record(event, old, new)
+                self._record(event, event.label, old, new)
             return
         key = old.key
         for queue in (self._active, self._backoff):
@@ -238,7 +238,7 @@ class SchedulingQueue:
         if pre_check is not None:
             found = [info for info in found if pre_check(info.pod)]
         if found or self._in_flight:
-            self._move(found, event, old, new)
+            self._move(found, event, interest, old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped."""
@@ -250,7 +250,7 @@ class SchedulingQueue:
             elif (info := self._backoff.remove(key)) is not None:
                 self._activate(info, FORCE_ACTIVATE.label, now, from_backoff=True)
             elif pod.uid in self._in_flight:
-                self._record(FORCE_ACTIVATE, None, pod)
+                self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
 
     def flush(self, now: float) -> None:
         """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
@@ -314,8 +314,7 @@ class SchedulingQueue:
             if strategy is not Strategy.SKIP and self._requeue(info, strategy, event.label, now):
                 return
 
-    def _move(self, infos: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
-        interest = self._hints.interest_in(event)
+    def _move(self, infos: list[QueuedPodInfo], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
         now = self._clock.now()
         for info in infos:
             # A gated pod could not enter anyhow unless the plugin that holds it back changed its mind.
@@ -326,7 +325,7 @@ class SchedulingQueue:
                 self._parked.remove(info.key)
                 self._requeue(info, strategy, interest.label, now)
         if self._in_flight:
-            self._record(event, old, new)
+            self._record(event, interest.label, old, new)
 
     def _flush_parked(self, now: float) -> None:
         overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)
@@ -334,7 +333,7 @@ class SchedulingQueue:
             info.was_flushed = True
             info.flush_timestamp = now
         if overdue:
-            self._move(overdue, UNSCHEDULABLE_TIMEOUT, None, None)
+            self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
 
     def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str, now: float) -> bool:
         """Put a pod where a strategy says; return whether it can be popped from there."""
@@ -378,8 +377,7 @@ class SchedulingQueue:
         if is_new:
             self._observer.moved(info.pod, UNSCHEDULABLE, label)
 
-    def _record(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        label = self._hints.interest_in(event).label
+    def _record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         self._in_flight.record(event, label, old, new)
         self._observer.in_flight(label, +1)
 

@@ -1,0 +1,202 @@
+"""What the API tells us, passed on to the cache, the listers and the queue.
+
+The caller delivers events between cycles, each once, old versions as last delivered. Pods that have ended count as
+deleted: the API is asked to leave them out. What the cache refuses is logged and does not keep the queue from hearing
+of the event, as upstream has it.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+import structlog
+
+from moorage.api import devices, storage
+from moorage.api.cluster import PodGroup
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.cache.objects import Objects
+from moorage.errors import CacheError
+from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.queue.changes import node_changes, pod_changes
+from moorage.queue.scheduling_queue import SchedulingQueue
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+
+REMOVED: Final = "removed"
+"""Why a pod that waited on permit is turned down when it is deleted."""
+
+RESOURCES: Final[dict[type[KubeObject], str]] = {
+    storage.PersistentVolume: Resource.PERSISTENT_VOLUME,
+    storage.PersistentVolumeClaim: Resource.PERSISTENT_VOLUME_CLAIM,
+    storage.StorageClass: Resource.STORAGE_CLASS,
+    storage.CSINode: Resource.CSI_NODE,
+    storage.CSIDriver: Resource.CSI_DRIVER,
+    storage.CSIStorageCapacity: Resource.CSI_STORAGE_CAPACITY,
+    storage.VolumeAttachment: Resource.VOLUME_ATTACHMENT,
+    devices.ResourceClaim: Resource.RESOURCE_CLAIM,
+    devices.ResourceSlice: Resource.RESOURCE_SLICE,
+    devices.DeviceClass: Resource.DEVICE_CLASS,
+    PodGroup: Resource.POD_GROUP,
+}
+"""Under which resource plugins register for the events of a kind; kinds that are not here only fill their lister."""
+
+log = structlog.get_logger(__name__)
+
+
+class WaitingPods(Protocol):
+    """Who waits on permit."""
+
+    def reject_waiting(self, uid: str, message: str) -> bool:
+        """Turn a waiting pod down as unschedulable; return False if it does not wait."""
+        ...
+
+
+class EventHandlers:
+    """Keeps cache, listers and queue up with the API.
+
+    ``profiles`` are the scheduler names we answer to; ``resources`` adds kinds of our users' own to :data:`RESOURCES`.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        objects: Objects,
+        queue: SchedulingQueue,
+        profiles: Collection[str],
+        waiting: WaitingPods,
+        resources: dict[type[KubeObject], str] | None = None,
+    ) -> None:
+        self._cache = cache
+        self._objects = objects
+        self._pods = objects[Pod]
+        self._queue = queue
+        self._profiles = frozenset(profiles)
+        self._waiting = waiting
+        self._resources = RESOURCES | (resources or {})
+
+    def pod_added(self, pod: Pod) -> None:
+        """Queue a pod that needs a node from us, or count one that has a node."""
+        self._pods.put(pod)
+        if pod.node_name:
+            self._count(pod)
+        elif self._is_ours(pod):
+            self._queue.add(pod)
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
+        self._pods.put(new)
+        if old.node_name:
+            self._try(self._cache.update_pod, new)
+            for event in pod_changes(old, new):
+                self._queue.move_all(event, old, new)
+        elif new.node_name:
+            self._count(new)
+            if self._is_ours(old):
+                # It was bound, most likely by ourselves: whoever bound it tells of what that set free.
+                self._queue.delete(old)
+        elif self._is_ours(old):
+            self._waiting_pod_updated(old, new)
+
+    def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
+        """Forget a pod. ``is_final`` is False if its last version was missed: it may have got a node unseen."""
+        self._pods.drop(pod)
+        if pod.node_name or not is_final:
+            if is_final or self._cache.pod(pod.uid) is not None:
+                self._try(self._cache.remove_pod, pod)
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+        if self._is_ours(pod) and not (pod.node_name and is_final):
+            self._waiting_pod_deleted(pod)
+
+    def node_added(self, node: Node) -> None:
+        """Take in a node; pods that were turned down may fit on it."""
+        self._objects[Node].put(node)
+        self._cache.add_node(node)
+        self._queue.move_all(NODE_ADD, None, node)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        """Follow a change of a node; a mere heartbeat wakes nobody."""
+        self._objects[Node].put(new)
+        self._cache.update_node(new)
+        for event in node_changes(old, new):
+            self._queue.move_all(event, old, new)
+
+    def node_deleted(self, node: Node) -> None:
+        """Forget a node; the queue hears of it first, as upstream has it."""
+        self._objects[Node].drop(node)
+        self._queue.move_all(NODE_DELETE, node, None)
+        try:
+            self._cache.remove_node(node.name)
+        except CacheError as refusal:
+            log.warning("cache refused an event", node=node.name, reason=str(refusal))
+
+    def object_added(self, thing: KubeObject) -> None:
+        """Take in an object of any other kind."""
+        self._objects[type(thing)].put(thing)
+        self._tell(Action.ADD, type(thing), None, thing)
+
+    def object_updated(self, old: KubeObject, new: KubeObject) -> None:
+        """Follow a change of an object of any other kind."""
+        self._objects[type(new)].put(new)
+        self._tell(Action.UPDATE, type(new), old, new)
+
+    def object_deleted(self, thing: KubeObject) -> None:
+        """Forget an object of any other kind."""
+        self._objects[type(thing)].drop(thing)
+        self._tell(Action.DELETE, type(thing), thing, None)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.scheduler_name in self._profiles
+
+    def _count(self, pod: Pod) -> None:
+        self._try(self._cache.add_pod, pod)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+
+    def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
+        # A repeated event must not queue a pod twice.
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self._cache.is_assumed(new):
+            if new.is_terminating and not old.is_terminating:
+                self._assumed_pod_deleted(new)
+            return
+        self._queue.update(old, new)
+        if old.nominated_node_name and old.nominated_node_name != new.nominated_node_name:
+            self._nomination_ended(old)
+
+    def _waiting_pod_deleted(self, pod: Pod) -> None:
+        self._queue.delete(pod)
+        if self._cache.is_assumed(pod):
+            self._assumed_pod_deleted(pod)
+        elif pod.nominated_node_name:
+            self._nomination_ended(pod)
+
+    def _assumed_pod_deleted(self, pod: Pod) -> None:
+        """Free what a pod on its way to a node held; if it waits on permit, its own binding cycle does that."""
+        assumed = self._cache.pod(pod.uid)
+        if assumed is None:
+            return
+        if not self._waiting.reject_waiting(assumed.uid, REMOVED):
+            self._try(self._cache.forget, assumed)
+        self._queue.move_all(ASSIGNED_POD_DELETE, assumed, None)
+
+    def _nomination_ended(self, pod: Pod) -> None:
+        """Wake pods that had to leave room for a nominated pod: those of its priority and below."""
+        self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+
+    def _tell(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
+        resource = self._resources.get(kind)
+        if resource is not None:
+            self._queue.move_all(ClusterEvent(resource, action), old, new)
+
+    @staticmethod
+    def _try(action: Callable[[Pod], None], pod: Pod) -> None:
+        try:
+            action(pod)
+        except CacheError as refusal:
+            log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
