@@ -76,7 +76,7 @@ class WaitingPods:
         """Return every pod that waits."""
         return tuple(self._pods.values())
 
-    def reject(self, uid: str, message: str) -> bool:
+    def reject_waiting(self, uid: str, message: str) -> bool:
         """Turn a waiting pod down, if it is one."""
         held = self._pods.get(uid)
         if held is not None:

@@ -150,8 +150,8 @@ class OnePass:
             decisions.append(run_now(self.try_pod(item.pod)))
             if progress is not None:
                 progress(number + 1, len(ready))
-        gated = [item.pod for item in waiting if self._gate(item.pod) is not None]
-        return [*decisions, *(self._gated(pod) for pod in gated)]
+        gated = [(item.pod, gate) for item in waiting if (gate := self._gate(item.pod)) is not None]
+        return [*decisions, *(self._gated(pod, gate) for pod, gate in gated)]
 
     async def try_pod(self, pod: Pod) -> Decision:
         """Try one pod, and keep it on its node if it fits."""
@@ -214,8 +214,8 @@ class OnePass:
                 return status.by(plugin.name)
         return None
 
-    def _gated(self, pod: Pod) -> Decision:
-        return self._decision(pod, Result.GATED)
+    def _gated(self, pod: Pod, gate: Status) -> Decision:
+        return self._decision(pod, Result.GATED, unschedulable_plugins=(gate.plugin,))
 
     @staticmethod
     def _decision(pod: Pod, result: Result, **fields: Any) -> Decision:

@@ -1,0 +1,55 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+JOBS ?= 2
+SEED ?= 1
+N ?= 1000
+
+.PHONY: help demo test lint fmt types imports check docs bench-engine control-plane oracle conformance fuzz clean
+
+help:  ## Show what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Moorage needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "Creating a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## Place the pods of a sample cluster and show what happened
+	$(BIN)/moorage simulate -f examples/clusters/web-shop.yaml
+
+test: $(INSTALLED)  ## Run the whole fast suite
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+lint: $(INSTALLED)  ## Check style, format, types and import directions
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(INSTALLED)  ## Format the code
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the rows as well
+	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))
+
+control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
+	conformance/control-plane
+
+oracle:  ## Build the oracle only (needs Go)
+	conformance/control-plane oracle
+
+conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
+	$(BIN)/python -m tests.conformance.run
+
+fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
+	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

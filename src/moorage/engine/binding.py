@@ -1,0 +1,229 @@
+"""The binding cycle: wait on permit, pre-bind, bind, post-bind. One task per pod; one undo stack if any of it fails."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from moorage.api.pod import Pod
+from moorage.engine.boundary import ask, failure, require_status
+from moorage.engine.outcome import Failed, Parked
+from moorage.engine.placement import Placement, one_node_diagnosis
+from moorage.engine.services import Services
+from moorage.engine.waiting import HeldPod
+from moorage.errors import MoorageError, PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.plugin import BindPlugin, PreBindPlugin
+from moorage.framework.recording import EventNote
+from moorage.framework.status import Code, Status
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.scheduling_queue import SchedulingQueue
+
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Binding:
+    """A pod on its way to its node; ``undo`` takes back what was assumed and reserved."""
+
+    queued: QueuedPodInfo
+    pod: Pod
+    cycle: CycleState
+    placement: Placement
+    undo: ExitStack
+    held: HeldPod | None = None
+
+    @property
+    def node_name(self) -> str:
+        """The node the pod was given."""
+        return self.pod.node_name
+
+
+OnFailure = Callable[[QueuedPodInfo, Parked | Failed], None]
+
+
+class Binder:
+    """Runs binding cycles beside the scheduling cycles."""
+
+    def __init__(self, services: Services, queue: SchedulingQueue, on_failure: OnFailure) -> None:
+        self._services = services
+        self._queue = queue
+        self._on_failure = on_failure
+        self._pre_binding: dict[str, asyncio.Task[Status | None]] = {}
+        self._cancelled: dict[str, str] = {}
+        self.in_flight = 0
+
+    def start(self, binding: Binding) -> None:
+        """Begin a binding cycle."""
+        self.in_flight += 1
+        self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod that is in pre-bind, for example because it is preempted; tell whether it was."""
+        task = self._pre_binding.get(uid)
+        if task is None:
+            return False
+        self._cancelled[uid] = reason
+        task.cancel()
+        return True
+
+    async def _run(self, binding: Binding) -> None:
+        try:
+            refusal = await self._bind(binding)
+        except MoorageError as error:
+            refusal = Status.error(str(error))
+        finally:
+            self.in_flight -= 1
+            self._services.waiting.release(binding.pod.uid)
+        if refusal is None:
+            binding.undo.pop_all()
+            self._activate(binding.cycle)
+        else:
+            self._take_back(binding, refusal)
+
+    async def _bind(self, binding: Binding) -> Status | None:
+        """Go through the steps; return the status of the one that failed."""
+        pre_binds = self._pre_flight(binding)
+        if (pre_binds or binding.held is not None) and binding.queued.pod.nominated_node_name != binding.node_name:
+            await self._announce(binding)
+        if binding.held is not None and (status := await binding.held.decision()) is not None:
+            if status.is_rejection:
+                return status
+            raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
+        self._queue.done(binding.pod.uid)
+        if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
+            return status
+        if (status := await self._call_bind_plugins(binding)) is not None:
+            return status
+        self._tell_bound(binding)
+        await self._post_bind(binding)
+        return None
+
+    def _pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
+        """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
+        wanted: list[PreBindPlugin | None] = []
+        for plugin in binding.placement.profile.pre_bind:
+            said = ask(
+                "PreBindPreFlight", plugin, plugin.pre_bind_pre_flight, binding.cycle, binding.pod, binding.node_name
+            )
+            status = require_status("PreBindPreFlight", plugin, said)
+            if status is None:
+                wanted.append(plugin)
+            elif status.code == Code.SKIP:
+                if not plugin.allows_parallel:
+                    wanted.append(None)
+            elif status.code == Code.ERROR:
+                raise failure("PreBindPreFlight", plugin.name, status.message)
+            else:
+                problem = f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is unsupported.'
+                raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
+        return wanted if any(wanted) else []
+
+    async def _announce(self, binding: Binding) -> None:
+        """Let the cluster know where the pod is expected to go; if that fails, it is only noted."""
+        try:
+            await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
+        except MoorageError as error:
+            log.warning("expected node was not recorded", pod=binding.pod.key, error=str(error))
+
+    async def _pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+        uid = binding.pod.uid
+        work = asyncio.ensure_future(self._run_groups(binding, plugins))
+        self._pre_binding[uid] = work
+        try:
+            return await work
+        except asyncio.CancelledError:
+            reason = self._cancelled.pop(uid, None)
+            if reason is None:
+                raise
+            return Status.error(reason)
+        finally:
+            del self._pre_binding[uid]
+
+    async def _run_groups(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+        for group in parallel_groups(plugins):
+            results = await asyncio.gather(*(self._call_pre_bind(binding, plugin) for plugin in group))
+            for status in results:
+                if status is not None:
+                    return status
+        return None
+
+    async def _call_pre_bind(self, binding: Binding, plugin: PreBindPlugin) -> Status | None:
+        try:
+            said = await plugin.pre_bind(binding.cycle, binding.pod, binding.node_name)
+        except Exception as error:  # the boundary for plugins that wait
+            raise failure("PreBind", plugin.name, error) from error
+        status = require_status("PreBind", plugin, said)
+        if status is not None and not status.is_rejection:
+            raise failure("PreBind", plugin.name, status.message)
+        return None if status is None else status.by(plugin.name)
+
+    async def _call_bind_plugins(self, binding: Binding) -> Status | None:
+        for plugin in binding.placement.profile.bind:
+            status = await self._call_bind(binding, plugin)
+            if status is None or status.code != Code.SKIP:
+                return status
+        return Status.error("no bind plugin took the pod")
+
+    async def _call_bind(self, binding: Binding, plugin: BindPlugin) -> Status | None:
+        try:
+            said = await plugin.bind(binding.cycle, binding.pod, binding.node_name)
+        except Exception as error:  # the boundary for plugins that wait
+            raise failure("Bind", plugin.name, error) from error
+        status = require_status("Bind", plugin, said)
+        if status is not None and status.code == Code.ERROR:
+            raise failure("Bind", plugin.name, status.message)
+        return None if status is None else status.by(plugin.name)
+
+    async def _post_bind(self, binding: Binding) -> None:
+        for plugin in binding.placement.profile.post_bind:
+            try:
+                await plugin.post_bind(binding.cycle, binding.pod, binding.node_name)
+            except Exception as error:  # the pod is bound: a plugin that fails now changes nothing
+                log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
+
+    def _tell_bound(self, binding: Binding) -> None:
+        pod = binding.pod
+        note = f"Successfully assigned {pod.key} to {binding.node_name}"
+        self._services.cluster.record(EventNote(pod, "Scheduled", "Binding", note, pod.scheduler_name))
+
+    def _activate(self, cycle: CycleState) -> None:
+        if cycle.pods_to_activate:
+            self._services.activate(cycle.pods_to_activate)
+            cycle.pods_to_activate = {}
+
+    def _take_back(self, binding: Binding, refusal: Status) -> None:
+        """Undo the placement and send the pod back; what it frees may help others, but not itself."""
+        binding.undo.close()
+        pod, own_uid = binding.pod, binding.pod.uid
+        if not refusal.is_rejection:
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+            self._on_failure(binding.queued, Failed(refusal.message))
+        elif refusal.plugin and binding.held is not None:
+            self._on_failure(binding.queued, Parked(one_node_diagnosis(binding.node_name, refusal), ""))
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
+        else:
+            self._on_failure(binding.queued, Failed(refusal.message, is_rejection=True))
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
+
+
+def parallel_groups(plugins: list[PreBindPlugin | None]) -> Iterator[list[PreBindPlugin]]:
+    """Put neighbours that allow it into one group; every other plugin is a group of its own."""
+    group: list[PreBindPlugin] = []
+    for plugin in plugins:
+        if plugin is not None and plugin.allows_parallel:
+            group.append(plugin)
+            continue
+        if group:
+            yield group
+            group = []
+        if plugin is not None:
+            yield [plugin]
+    if group:
+        yield group

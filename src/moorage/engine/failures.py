@@ -1,0 +1,81 @@
+"""What happens to a pod whose attempt failed: back to the queue, a condition, and an event for its owner."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from moorage.api.pod import Pod
+from moorage.cache.objects import Shelf
+from moorage.engine.outcome import Failed, Parked
+from moorage.engine.services import Services
+from moorage.framework.recording import EventNote
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.scheduling_queue import SchedulingQueue
+
+LONGEST_NOTE: Final = 1024
+SCHEDULED: Final = "PodScheduled"
+
+log = structlog.get_logger(__name__)
+
+
+class FailureHandler:
+    """Takes failed attempts back."""
+
+    def __init__(self, services: Services, queue: SchedulingQueue) -> None:
+        self._services = services
+        self._queue = queue
+        self._pods: Shelf[Pod] = services.objects[Pod]
+
+    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Requeue the pod if it still waits, and tell its owner why it does."""
+        if isinstance(outcome, Parked):
+            queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
+        else:
+            queued.rejected_by(set())
+        current = self._pods.get(queued.pod.name, queued.pod.namespace)
+        if current is not None and current.uid != queued.pod.uid:
+            self._queue.done(queued.uid)
+            return
+        if current is None or current.node_name:
+            log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
+            self._queue.done(queued.uid)
+        else:
+            self._queue.add_unschedulable(queued, current)
+        self._tell(current or queued.pod, outcome)
+
+    def _tell(self, pod: Pod, outcome: Parked | Failed) -> None:
+        nominated = outcome.nominated_node if isinstance(outcome, Parked) else ""
+        self._queue.nominator.add(pod, nominated)
+        rejected = isinstance(outcome, Parked) or outcome.is_rejection
+        reason = "Unschedulable" if rejected else "SchedulerError"
+        self._services.cluster.record(
+            EventNote(pod, "FailedScheduling", "Scheduling", shortened(outcome.message), pod.scheduler_name, True)
+        )
+        patch = status_patch(pod, reason, outcome.message, nominated)
+        if patch:
+            work = self._services.cluster.patch_status(pod, patch)
+            self._services.background.start(work, name=f"status of {pod.key}")
+
+
+def shortened(note: str) -> str:
+    """Cut a note to what the events API takes, in bytes, as upstream does."""
+    encoded = note.encode()
+    if len(encoded) <= LONGEST_NOTE:
+        return note
+    return encoded[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+
+
+def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:
+    """Return what has to change in a pod's status, or nothing."""
+    patch: dict[str, Any] = {}
+    known = pod.condition(SCHEDULED)
+    wanted = ("False", reason, message, pod.metadata.generation)
+    if known is None or (known.status, known.reason, known.message, known.observed_generation) != wanted:
+        condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
+        if pod.metadata.generation:
+            condition["observedGeneration"] = pod.metadata.generation  # type: ignore[assignment]
+        patch["conditions"] = [condition]
+    if nominated is not None and nominated != pod.nominated_node_name:
+        patch["nominatedNodeName"] = nominated
+    return patch

@@ -1,0 +1,164 @@
+"""The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
+
+from contextlib import ExitStack
+
+import structlog
+
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.cache.objects import Objects
+from moorage.clock import Clock
+from moorage.config.types import SchedulerConfiguration
+from moorage.engine.binding import Binder, Binding
+from moorage.engine.failures import FailureHandler
+from moorage.engine.feasibility import Rotation
+from moorage.engine.handlers import EventHandlers
+from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
+from moorage.engine.services import Background, Services
+from moorage.errors import MoorageError
+from moorage.features import FeatureGates
+from moorage.framework.handle import Cluster
+from moorage.framework.recording import EventNote
+from moorage.framework.registry import Registry
+from moorage.framework.status import Status
+from moorage.queue.backoff import Backoff
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.hints import ProfileQueueing
+from moorage.queue.nominations import Nominations
+from moorage.queue.scheduling_queue import SchedulingQueue
+
+MOST_BINDINGS = 256
+"""While so many bindings wait for the API server, no further pod is tried."""
+
+log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Profiles, queue and cache, and the cycle that brings them together."""
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        *,
+        cluster: Cluster,
+        background: Background,
+        clock: Clock,
+        features: FeatureGates,
+        cross_check: bool = False,
+    ) -> None:
+        self.cache = Cache()
+        self.objects = Objects()
+        self.services = Services(
+            cache=self.cache,
+            objects=self.objects,
+            clock=clock,
+            features=features,
+            cluster=cluster,
+            nominator=Nominations({}.get),
+            background=background,
+            activate=lambda pods: self.queue.activate(pods.values()),
+        )
+        rotation = Rotation()
+        self.placements = {
+            profile.scheduler_name or "": Placement(
+                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
+            )
+            for profile in config.profiles
+        }
+        self.queue = self._build_queue(config, features)
+        self.services.nominator = self.queue.nominator
+        self.failures = FailureHandler(self.services, self.queue)
+        self.binder = Binder(self.services, self.queue, self.failures.handle)
+        self.handlers = EventHandlers(
+            cache=self.cache,
+            objects=self.objects,
+            queue=self.queue,
+            profiles=self.placements.keys(),
+            waiting=self.services.waiting,
+        )
+
+    def _build_queue(self, config: SchedulerConfiguration, features: FeatureGates) -> SchedulingQueue:
+        profiles = [placement.profile for placement in self.placements.values()]
+        return SchedulingQueue(
+            clock=self.services.clock,
+            sort=profiles[0].queue_sort[0],
+            profiles={
+                profile.name: ProfileQueueing(pre_enqueue=profile.pre_enqueue, registrations=profile.registrations())
+                for profile in profiles
+            },
+            backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
+            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            pods=self.objects[Pod],
+        )
+
+    async def schedule_next(self) -> Outcome | None:
+        """Try the next pod of the queue; ``None`` if there is none, or too many bindings are under way."""
+        if self.binder.in_flight >= MOST_BINDINGS:
+            return None
+        queued = self.queue.pop()
+        return None if queued is None else await self.try_pod(queued)
+
+    async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
+        """Try one pod that was popped, and take it back if that fails."""
+        pod = queued.pod
+        if pod.is_terminating or self.cache.is_assumed(pod):
+            return self._drop(queued)
+        try:
+            outcome = await self.schedule_one(queued)
+        except MoorageError as error:
+            outcome = Failed(str(error))
+        if isinstance(outcome, Parked | Failed):
+            self.failures.handle(queued, outcome)
+        return outcome
+
+    async def schedule_one(self, queued: QueuedPodInfo) -> Outcome:
+        """Find a node for one pod and hand it to the binder.
+
+        One at a time, in a frozen world, so every pod sees the effects of the ones before it.
+        """
+        pod, placement = queued.pod, self.placements[queued.scheduler_name]
+        if len(self.cache) == 0:
+            return Failed(NO_NODES, is_rejection=True)
+
+        found = placement.find(pod)
+        if found.count == 0:
+            rescue = await placement.rescue(found)
+            found.diagnosis.post_filter_message = rescue.message
+            return Parked(found.diagnosis, rescue.nominated_node)
+        node = placement.choose(found).node
+
+        with ExitStack() as undo:
+            assumed = pod.on_node(node.name)
+            self.cache.assume(assumed)
+            undo.callback(self.cache.forget, assumed)
+            self.queue.nominator.remove(pod)
+
+            # Registered before reserving: a plugin that fails half-way must still be undone.
+            undo.callback(placement.unreserve, found.cycle, assumed, node.name)
+            binding = Binding(queued, assumed, found.cycle, placement, undo)
+            for step in (placement.reserve, placement.permit):
+                answer = step(found.cycle, assumed, node.name)
+                if isinstance(answer, Status):
+                    return Parked(one_node_diagnosis(node.name, answer), "")
+                if isinstance(answer, dict):
+                    binding.held = self.services.waiting.hold(assumed, answer)
+            if found.cycle.pods_to_activate:
+                self.services.activate(found.cycle.pods_to_activate)
+                found.cycle.pods_to_activate = {}
+
+            # From here the binder owns the undo stack, and unwinds it if the bind fails.
+            binding.undo = undo.pop_all()
+            self.binder.start(binding)
+        return Placed(node.name)
+
+    def _drop(self, queued: QueuedPodInfo) -> Outcome:
+        """Let go of a pod that is being deleted, or was placed already."""
+        pod = queued.pod
+        message = f"skip schedule deleting pod: {pod.key}"
+        if pod.is_terminating:
+            note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
+            self.services.cluster.record(note)
+        self.queue.done(pod.uid)
+        return Dropped()
