@@ -81,6 +81,8 @@ class Binder:
         finally:
             self.in_flight -= 1
             self._services.waiting.release(binding.pod.uid)
+            self._services.wake()
+        await self._services.freeze.over()
         if refusal is None:
             binding.undo.pop_all()
             self._activate(binding.cycle)
@@ -96,6 +98,7 @@ class Binder:
             if status.is_rejection:
                 return status
             raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
+        await self._services.freeze.over()
         self._queue.done(binding.pod.uid)
         if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
             return status

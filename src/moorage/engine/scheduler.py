@@ -1,5 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 import structlog
@@ -58,7 +59,7 @@ class Scheduler:
             cluster=cluster,
             nominator=Nominations({}.get),
             background=background,
-            activate=lambda pods: self.queue.activate(pods.values()),
+            activate=self._activate,
         )
         rotation = Rotation()
         self.placements = {
@@ -78,6 +79,10 @@ class Scheduler:
             profiles=self.placements.keys(),
             waiting=self.services.waiting,
         )
+
+    def _activate(self, pods: Mapping[str, Pod]) -> None:
+        self.queue.activate(pods.values())
+        self.services.wake()
 
     def _build_queue(self, config: SchedulerConfiguration, features: FeatureGates) -> SchedulingQueue:
         profiles = [placement.profile for placement in self.placements.values()]
@@ -124,7 +129,8 @@ class Scheduler:
 
         found = placement.find(pod)
         if found.count == 0:
-            rescue = await placement.rescue(found)
+            with self.services.freeze:
+                rescue = await placement.rescue(found)
             found.diagnosis.post_filter_message = rescue.message
             return Parked(found.diagnosis, rescue.nominated_node)
         node = placement.choose(found).node

@@ -1,5 +1,6 @@
 """What all profiles of a scheduler share, and where their work beside the cycles goes on."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -25,6 +26,26 @@ class Background(Protocol):
         ...
 
 
+class Freeze:
+    """The frozen world: while a cycle waits (for an extender, or in a post-filter), nothing else may change it."""
+
+    def __init__(self) -> None:
+        self._thawed: asyncio.Event | None = None
+
+    def __enter__(self) -> None:
+        self._thawed = asyncio.Event()
+
+    def __exit__(self, *_: object) -> None:
+        assert self._thawed is not None
+        self._thawed.set()
+        self._thawed = None
+
+    async def over(self) -> None:
+        """Wait until no cycle is under way; costs nothing when none is."""
+        while self._thawed is not None:
+            await self._thawed.wait()
+
+
 @dataclass(slots=True)
 class Services:
     """What all profiles of a scheduler share."""
@@ -38,3 +59,6 @@ class Services:
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
     waiting: WaitingPods = field(default_factory=WaitingPods)
+    freeze: Freeze = field(default_factory=Freeze)
+    wake: Callable[[], None] = lambda: None
+    """Called when there may be something to do again."""
