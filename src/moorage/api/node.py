@@ -65,6 +65,11 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
         return countable(self.status.allocatable)
 
     @cached_property
+    def image_names(self) -> frozenset[str]:
+        """Every name of every image the node holds."""
+        return frozenset(name for image in self.status.images for name in image.names)
+
+    @cached_property
     def zone_key(self) -> str:
         """Region and zone as one text; empty for a node that has neither. Nodes are visited zone by zone."""
         labels = self.labels

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from moorage.framework.columns import Categorical, Growing, Vocabulary
+from moorage.framework.image_index import ImageIndex
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo
 
 Extract = Callable[[NodeInfo], Hashable]
@@ -80,7 +81,7 @@ class NodeColumns:
         self.infos: list[NodeInfo] = []
         self.row_of: dict[str, int] = {}
         self.changes = ChangeLog()
-        self.images_version = 0
+        self.image_index = ImageIndex()
         self.allocatable: dict[str, Growing] = {}
         self.requested: dict[str, Growing] = {}
         self.nonzero = {"cpu": Growing(np.int64), "memory": Growing(np.int64)}
@@ -106,6 +107,7 @@ class NodeColumns:
     def remove(self, info: NodeInfo) -> tuple[int, int]:
         """Take a node's row away; return its row and the row that moved there (the same if it was the last)."""
         row, last = info.row, len(self.infos) - 1
+        self.image_index.drop(info.name)
         del self.row_of[info.name]
         moved = self.infos.pop()
         info.row = NO_ROW
@@ -116,7 +118,6 @@ class NodeColumns:
             self.write_node(moved)
         else:
             self.changes.note(row)
-        self.images_version += 1
         return row, last
 
     def write_node(self, info: NodeInfo) -> None:
@@ -176,15 +177,12 @@ class NodeColumns:
             column = self.images[name] = Growing(np.bool_)
             column.reserve(len(self.infos))
             for row, info in enumerate(self.infos):
-                column.array[row] = _holds(info, name)
+                column.array[row] = name in info.node.image_names
         return column
 
     def _write_images(self, info: NodeInfo) -> None:
-        self.images_version += 1
+        self.image_index.put(info.node)
+        held = info.node.image_names
         for name, column in self.images.items():
             column.reserve(info.row + 1)
-            column.array[info.row] = _holds(info, name)
-
-
-def _holds(info: NodeInfo, image: str) -> bool:
-    return any(image in held.names for held in info.node.status.images)
+            column.array[info.row] = name in held

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from moorage.api.affinity import Taint
 from moorage.api.pod import HostPort
 from moorage.framework.columns import Categorical, Growing
+from moorage.framework.image_index import ImageFacts
 from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import BoolArray, IntArray
@@ -171,6 +172,15 @@ class NodeTable:
     def holds_image(self, name: str) -> BoolArray:
         """Which nodes hold an image under exactly this name."""
         return self.through(self._columns.image(name))
+
+    def image(self, name: str) -> ImageFacts | None:
+        """What is known of an image across the cluster, whatever the window; ``None`` if no node holds it."""
+        return self._columns.image_index.find(name)
+
+    @property
+    def images_version(self) -> int:
+        """A number that grows whenever the images on some node change."""
+        return self._columns.image_index.version
 
     def through(self, column: Growing) -> NDArray[Any]:
         """Read a column of the cluster through this window."""
