@@ -78,11 +78,10 @@ class Requirement:
                 return found is not None
             case "DoesNotExist":
                 return found is None
+            case "Gt":
+                return (number := _as_int64(found)) is not None and number > self.bound
             case _:
-                number = _as_int64(found)
-                if number is None:
-                    return False
-                return number > self.bound if self.operator == "Gt" else number < self.bound
+                return (number := _as_int64(found)) is not None and number < self.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,11 @@ class LabelMatcher:
         """Tell whether a label set is selected."""
         if self.is_nothing:
             return False
-        return all(requirement.accepts(labels.get(requirement.key)) for requirement in self.requirements)
+        # Plain loops here and below: what-ifs ask single nodes thousands of times, and generators cost most of that.
+        for requirement in self.requirements:  # noqa: SIM110
+            if not requirement.accepts(labels.get(requirement.key)):
+                return False
+        return True
 
     def also(self, labels: Mapping[str, str]) -> "LabelMatcher":
         """Narrow the selection to label sets that also carry these labels; nothing stays nothing."""
@@ -142,9 +145,13 @@ class NodeTermMatcher:
         """Tell whether a node with these labels and this name satisfies the term."""
         if self.matches_nothing:
             return False
-        return all(item.accepts(labels.get(item.key)) for item in self.expressions) and all(
-            item.accepts(name if item.key == NODE_NAME_FIELD else None) for item in self.fields
-        )
+        for item in self.expressions:
+            if not item.accepts(labels.get(item.key)):
+                return False
+        for item in self.fields:  # noqa: SIM110
+            if not item.accepts(name if item.key == NODE_NAME_FIELD else None):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +162,13 @@ class NodeMatcher:
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Tell whether a node with these labels and this name is selected."""
-        return any(term.matches(labels, name) for term in self.terms)
+        for term in self.terms:  # noqa: SIM110
+            if term.matches(labels, name):
+                return True
+        return False
 
 
+@lru_cache(maxsize=4096)
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))

@@ -49,8 +49,11 @@ class Categorical(Generic[V]):
         if len(self.codes) < len(self.values):
             # A narrow window on a column with many values: only what is in the window is worth asking.
             return np.fromiter((test(value) for value in self), dtype=np.bool_, count=len(self.codes))
-        table = np.fromiter((test(value) for value in self.values), dtype=np.bool_, count=len(self.values))
-        return table.take(self.codes)
+        passes = [test(value) for value in self.values]
+        if not any(passes):
+            # The usual answer of a filter, and then there is nothing to gather.
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        return np.array(passes, dtype=np.bool_).take(self.codes)
 
     def map(self, function: Callable[[V], int]) -> IntArray:
         """Compute a number for each node; the function runs once per distinct value."""

@@ -1,6 +1,6 @@
 """One node and the pods on it: a row of the cluster, as plugin authors see it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from moorage.api.affinity import Taint
@@ -109,19 +109,15 @@ class NodeInfo:
         return other
 
 
-def ports_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
     """Tell whether a wanted port is taken: the wildcard address clashes with every address."""
-    taken = set(used)
-    if not taken:
+    if not used:
         return False
-    numbers = {(port.protocol, port.port) for port in taken}
-    for port in wanted:
-        if port.ip == ANY_ADDRESS:
-            if (port.protocol, port.port) in numbers:
-                return True
-        elif port in taken or HostPort(ANY_ADDRESS, port.protocol, port.port) in taken:
-            return True
-    return False
+    return any(
+        port == taken_port and protocol == taken_protocol and (ip == taken_ip or ANY_ADDRESS in (ip, taken_ip))
+        for ip, protocol, port in wanted
+        for taken_ip, taken_protocol, taken_port in used
+    )
 
 
 def nonzero_requests(pod: Pod) -> tuple[int, int]:

@@ -4,7 +4,12 @@ from typing import Final
 
 from moorage.framework.plugin import Plugin
 from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.deferred_pod_scheduling import DeferredPodScheduling
+from moorage.plugins.image_locality import ImageLocality
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_declared_features import NodeDeclaredFeatures
 from moorage.plugins.node_name import NodeName
+from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources.fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
@@ -18,7 +23,12 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     NodeName,
     NodeUnschedulable,
     TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    DeferredPodScheduling,
     NodeResourcesFit,
     NodeResourcesBalancedAllocation,
+    ImageLocality,
     DefaultBinder,
+    NodeDeclaredFeatures,
 )

@@ -1,0 +1,43 @@
+"""NodePorts: a port of the node can be taken once."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.nodeinfo import NodeInfo, ports_conflict
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.status import Status, Verdict
+
+TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin):
+    """Turn down nodes where another pod holds a host port that this one wants."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.host_ports
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        return None if pod.host_ports else Status.skip()
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return TAKEN if ports_conflict(pod.host_ports, node.used_ports) else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        wanted = pod.host_ports
+        return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(wanted, used)), because=TAKEN)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
+        )
+
+
+def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+    """Try again when a pod is gone that held a port this one wants on its node, or was promised one."""
+    was_placed = bool(old.node_name or old.nominated_node_name)
+    return QueueingHint.QUEUE if was_placed and ports_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP
