@@ -74,6 +74,22 @@ class CacheError(MoorageError):
     """The cache was told something that cannot be."""
 
 
+class ApiError(MoorageError):
+    """The API refused a request, or did not answer."""
+
+
+class Conflict(ApiError):
+    """The object changed meanwhile, or the pod has its node already."""
+
+
+class AlreadyExists(ApiError):
+    """An object of that name is there."""
+
+
+class NotFound(ApiError):
+    """The object is gone."""
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Suggest the closest known name as a hint, or say nothing."""
     close = get_close_matches(name, known, n=1)

@@ -1,4 +1,4 @@
-"""The loop around the cycles: what arrived is applied between them, and an idle scheduler sleeps until there is news."""
+"""The loop around the cycles: what arrived is applied between them; an idle scheduler sleeps until there is news."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class SchedulingLoop:
                 if cycles % CYCLES_PER_TURN == 0:
                     await asyncio.sleep(0)
             else:
-                await self._sleep()
+                await self.sleep()
 
     async def step(self) -> bool:
         """Apply what arrived and try one pod; tell whether there was one to try."""
@@ -60,7 +60,7 @@ class SchedulingLoop:
             for apply in arrived:
                 apply()
 
-    async def _sleep(self) -> None:
+    async def sleep(self) -> None:
         """Wait for news, or for the moment when the queue releases something by itself."""
         moment = self.scheduler.queue.next_wakeup()
         timeout = None if moment is None else max(0.0, moment - self.scheduler.services.clock.now())

@@ -57,7 +57,7 @@ class Scheduler:
             clock=clock,
             features=features,
             cluster=cluster,
-            nominator=Nominations({}.get),
+            nominator=Nominations(lambda _key: None),
             background=background,
             activate=self._activate,
         )

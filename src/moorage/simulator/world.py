@@ -1,0 +1,262 @@
+"""A cluster that lives in memory and virtual time: the API, its latency and faults, and a kubelet on every node."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from moorage.api.meta import KubeObject, format_time
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.apiserver.store import Change, Store
+from moorage.clock import VirtualClock
+from moorage.config.types import SchedulerConfiguration
+from moorage.engine.background import TaskBackground
+from moorage.engine.loop import SchedulingLoop
+from moorage.engine.scheduler import Scheduler
+from moorage.errors import ApiError, NotFound
+from moorage.features import FeatureGates
+from moorage.framework.recording import EventNote
+from moorage.framework.registry import Registry
+
+Fault = Callable[[str, KubeObject], ApiError | None]
+"""Asked before each write with its verb and object; an error it returns is what the writer gets."""
+
+MOST_ERRORS: Final = 8
+"""A pod whose attempts end in errors so often in a row is not waited for any longer."""
+
+log = structlog.get_logger(__name__)
+
+
+def no_faults(_verb: str, _thing: KubeObject) -> ApiError | None:
+    """Let every write succeed."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take, in virtual seconds."""
+
+    bind: float = 0.005
+    write: float = 0.005
+    watch: float = 0.002
+    start_container: float = 1.0
+    stop_container: float = 2.0
+
+
+class World:
+    """The API as the scheduler sees it, and what the rest of the cluster does on its own.
+
+    Satisfies :class:`moorage.framework.handle.Cluster`. Everything runs on the loop that is running when it is used, so
+    a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation.
+    """
+
+    def __init__(self, clock: VirtualClock, *, pace: Pace | None = None, fault: Fault = no_faults) -> None:
+        self.clock = clock
+        self.pace = pace or Pace()
+        self.fault = fault
+        self.store = Store(clock)
+        self.background = TaskBackground()
+        self.events: list[EventNote] = []
+        self.bindings: dict[str, str] = {}
+        self.evicted: set[str] = set()
+        self._loop: SchedulingLoop | None = None
+        self._scheduler: Scheduler | None = None
+        self._under_way = 0
+        self.store.subscribe(self._changed)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
+        return self._under_way > 0 or len(self.background) > 0
+
+    def attach(self, scheduler: Scheduler, loop: SchedulingLoop) -> None:
+        """Let a scheduler watch: it is told of everything there is, and of every change from now on."""
+        self._scheduler, self._loop = scheduler, loop
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod to a node; it takes a while, and may fail."""
+        await self._write("bind", pod, self.pace.bind)
+        self.store.bind(pod, node_name)
+        self.bindings[pod.uid] = node_name
+
+    async def create(self, thing: KubeObject) -> KubeObject:
+        """Create an object."""
+        await self._write("create", thing, self.pace.write)
+        return self.store.create(thing)
+
+    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+        """Replace an object of the same resourceVersion."""
+        await self._write("update", thing, self.pace.write)
+        return self.store.update(thing)
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Merge something into a pod's status; a pod that is gone needs none."""
+        await self._write("patch", thing, self.pace.write)
+        assert isinstance(thing, Pod), "only the status of pods is patched"
+        self.store.patch_pod_status(thing, patch)
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Ask for an object to be deleted; a running pod gets the time it needs to stop."""
+        await self._write("delete", thing, self.pace.write)
+        self.evicted.add(thing.uid)
+        self.remove(thing)
+
+    def record(self, event: EventNote) -> None:
+        """Keep an event for whoever looks."""
+        self.events.append(event)
+
+    def add(self, *objects: KubeObject) -> None:
+        """Create objects at once, as a user would."""
+        for thing in objects:
+            self.store.create(thing)
+
+    def remove(self, thing: KubeObject) -> None:
+        """Delete an object at once, as a user would: a pod that runs is stopped by its kubelet first."""
+        current = self.store.current(thing)
+        if isinstance(current, Pod) and current.node_name and not current.is_finished:
+            if not current.is_terminating:
+                self._later(self._stop_seconds(current), lambda: self._gone(self.store.current(thing)))
+            self.store.mark_deleted(current)
+        else:
+            self.store.remove(current)
+
+    def _gone(self, pod: KubeObject) -> None:
+        self.store.remove(pod)
+
+    def _stop_seconds(self, pod: Pod) -> float:
+        grace = pod.spec.termination_grace_period_seconds
+        return self.pace.stop_container if grace is None else min(float(grace), self.pace.stop_container)
+
+    async def _write(self, verb: str, thing: KubeObject, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        error = self.fault(verb, thing)
+        if error is not None:
+            raise error
+
+    def _changed(self, change: Change) -> None:
+        if self._loop is not None:
+            self._later(self.pace.watch, lambda: self._deliver(change))
+        pod = change.after
+        if isinstance(pod, Pod) and isinstance(change.before, Pod) and pod.node_name and not change.before.node_name:
+            self._later(self.pace.start_container, lambda: self._started(pod))
+
+    def _started(self, pod: Pod) -> None:
+        now = format_time(self.clock.now())
+        self.store.patch_pod_status(pod, {"phase": "Running", "startTime": now})
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._under_way += 1
+        asyncio.get_running_loop().call_later(seconds, self._do, action)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        self._under_way -= 1
+        try:
+            action()
+        except NotFound:
+            log.debug("what was to change is gone")
+        if self._loop is not None:
+            self._loop.deliver(_nothing)
+
+    def _deliver(self, change: Change) -> None:
+        assert self._loop is not None
+        self._loop.deliver(lambda: self.tell(change.before, change.after))
+
+    def tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        """Tell the scheduler of a change; pods that have ended are seen as deleted."""
+        assert self._scheduler is not None
+        handlers = self._scheduler.handlers
+        before, after = _unless_finished(before), _unless_finished(after)
+        match before, after:
+            case None, Pod():
+                handlers.pod_added(after)
+            case Pod(), Pod():
+                handlers.pod_updated(before, after)
+            case Pod(), None:
+                handlers.pod_deleted(before)
+            case None, Node():
+                handlers.node_added(after)
+            case Node(), Node():
+                handlers.node_updated(before, after)
+            case Node(), None:
+                handlers.node_deleted(before)
+            case None, KubeObject():
+                handlers.object_added(after)
+            case KubeObject(), KubeObject():
+                handlers.object_updated(before, after)
+            case KubeObject(), None:
+                handlers.object_deleted(before)
+
+
+def _nothing() -> None:
+    """Be a piece of news that changes nothing but wakes the loop."""
+
+
+def _unless_finished(thing: KubeObject | None) -> KubeObject | None:
+    return None if isinstance(thing, Pod) and thing.is_finished else thing
+
+
+class Simulation:
+    """A world and a scheduler at work in it."""
+
+    def __init__(
+        self,
+        world: World,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        *,
+        features: FeatureGates,
+        cross_check: bool = False,
+    ) -> None:
+        self.world = world
+        self.scheduler = Scheduler(
+            config,
+            registry,
+            cluster=world,
+            background=world.background,
+            clock=world.clock,
+            features=features,
+            cross_check=cross_check,
+        )
+        self.loop = SchedulingLoop(self.scheduler)
+        world.attach(self.scheduler, self.loop)
+
+    def load(self, objects: Iterable[KubeObject]) -> None:
+        """Create objects and tell the scheduler of them at once: nodes first, then placed pods, then waiting ones."""
+        things = list(objects)
+        loop, self.world._loop = self.world._loop, None
+        for thing in things:
+            stored = self.world.store.create(thing)
+            if not isinstance(stored, Node | Pod):
+                self.world.tell(None, stored)
+        self.world._loop = loop
+        for node in self.world.store.list(Node):
+            self.world.tell(None, node)
+        pods = list(self.world.store.list(Pod))
+        for pod in (*(p for p in pods if p.node_name), *(p for p in pods if not p.node_name)):
+            self.world.tell(None, pod)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing more would change: nobody is about to be tried, and nothing is under way."""
+        sizes = self.scheduler.queue.sizes()
+        if sizes.active or sizes.in_flight or self.loop.has_news or self.world.is_busy:
+            return False
+        return sizes.backoff == 0 or all(
+            queued.is_gated or queued.rejectors or queued.consecutive_errors >= MOST_ERRORS
+            for queued in self.scheduler.queue
+            if self.scheduler.queue.where(queued.pod) not in ("unschedulable", "gated")
+        )
+
+    async def run_until_quiet(self, *, most_seconds: float = 86_400.0) -> None:
+        """Schedule until nothing more would change, or so much virtual time has passed."""
+        end = self.world.clock.now() + most_seconds
+        while self.world.clock.now() < end:
+            if await self.loop.step():
+                await asyncio.sleep(0)
+            elif self.is_quiet:
+                return
+            else:
+                await self.loop.sleep()
