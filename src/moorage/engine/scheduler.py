@@ -14,6 +14,7 @@ from moorage.engine.binding import Binder, Binding
 from moorage.engine.failures import FailureHandler
 from moorage.engine.feasibility import Rotation
 from moorage.engine.handlers import EventHandlers
+from moorage.engine.observing import AttemptObserver, SilentObserver
 from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
 from moorage.engine.services import Background, Services
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 class Scheduler:
     """Profiles, queue and cache, and the cycle that brings them together."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
         config: SchedulerConfiguration,
         registry: Registry,
@@ -48,7 +49,9 @@ class Scheduler:
         clock: Clock,
         features: FeatureGates,
         cross_check: bool = False,
+        observer: AttemptObserver | None = None,
     ) -> None:
+        self.observer: AttemptObserver = observer or SilentObserver()
         self.cache = Cache()
         self.objects = Objects()
         self.services = Services(
@@ -114,6 +117,7 @@ class Scheduler:
             outcome = await self.schedule_one(queued)
         except MoorageError as error:
             outcome = Failed(str(error))
+        self.observer.ended(queued, outcome)
         if isinstance(outcome, Parked | Failed):
             self.failures.handle(queued, outcome)
         return outcome
@@ -128,6 +132,7 @@ class Scheduler:
             return Failed(NO_NODES, is_rejection=True)
 
         found = placement.find(pod)
+        self.observer.found(queued, placement, found)
         if found.count == 0:
             with self.services.freeze:
                 rescue = await placement.rescue(found)

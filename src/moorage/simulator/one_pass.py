@@ -222,6 +222,21 @@ class OnePass:
         return Decision(pod=pod.key, profile=pod.scheduler_name, result=result, **fields)
 
 
+def run_one_pass(
+    cluster: ClusterInput,
+    config: SchedulerConfiguration,
+    registry: Registry,
+    *,
+    features: FeatureGates,
+    search_all: bool = True,
+    cross_check: bool = False,
+    progress: Progress | None = None,
+) -> list[Decision]:
+    """Try every pending pod once; the decisions are in the order in which pods were tried, gated ones last."""
+    one_pass = OnePass(cluster, config, registry, features=features, search_all=search_all, cross_check=cross_check)
+    return one_pass.run(progress)
+
+
 def _shelved(cluster: ClusterInput) -> Objects:
     objects = Objects()
     for thing in cluster.objects:

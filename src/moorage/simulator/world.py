@@ -1,9 +1,9 @@
 """A cluster that lives in memory and virtual time: the API, its latency and faults, and a kubelet on every node."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -12,20 +12,14 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.apiserver.store import Change, Store
 from moorage.clock import VirtualClock
-from moorage.config.types import SchedulerConfiguration
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, NotFound
-from moorage.features import FeatureGates
 from moorage.framework.recording import EventNote
-from moorage.framework.registry import Registry
 
 Fault = Callable[[str, KubeObject], ApiError | None]
 """Asked before each write with its verb and object; an error it returns is what the writer gets."""
-
-MOST_ERRORS: Final = 8
-"""A pod whose attempts end in errors so often in a row is not waited for any longer."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,9 +66,13 @@ class World:
         """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
         return self._under_way > 0 or len(self.background) > 0
 
-    def attach(self, scheduler: Scheduler, loop: SchedulingLoop) -> None:
-        """Let a scheduler watch: it is told of everything there is, and of every change from now on."""
-        self._scheduler, self._loop = scheduler, loop
+    def attach(self, scheduler: Scheduler) -> None:
+        """Name the scheduler that :meth:`tell` tells."""
+        self._scheduler = scheduler
+
+    def start_watching(self, loop: SchedulingLoop) -> None:
+        """Deliver every change from now on to a scheduling loop."""
+        self._loop = loop
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node; it takes a while, and may fail."""
@@ -196,67 +194,3 @@ def _nothing() -> None:
 
 def _unless_finished(thing: KubeObject | None) -> KubeObject | None:
     return None if isinstance(thing, Pod) and thing.is_finished else thing
-
-
-class Simulation:
-    """A world and a scheduler at work in it."""
-
-    def __init__(
-        self,
-        world: World,
-        config: SchedulerConfiguration,
-        registry: Registry,
-        *,
-        features: FeatureGates,
-        cross_check: bool = False,
-    ) -> None:
-        self.world = world
-        self.scheduler = Scheduler(
-            config,
-            registry,
-            cluster=world,
-            background=world.background,
-            clock=world.clock,
-            features=features,
-            cross_check=cross_check,
-        )
-        self.loop = SchedulingLoop(self.scheduler)
-        world.attach(self.scheduler, self.loop)
-
-    def load(self, objects: Iterable[KubeObject]) -> None:
-        """Create objects and tell the scheduler of them at once: nodes first, then placed pods, then waiting ones."""
-        things = list(objects)
-        loop, self.world._loop = self.world._loop, None
-        for thing in things:
-            stored = self.world.store.create(thing)
-            if not isinstance(stored, Node | Pod):
-                self.world.tell(None, stored)
-        self.world._loop = loop
-        for node in self.world.store.list(Node):
-            self.world.tell(None, node)
-        pods = list(self.world.store.list(Pod))
-        for pod in (*(p for p in pods if p.node_name), *(p for p in pods if not p.node_name)):
-            self.world.tell(None, pod)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing more would change: nobody is about to be tried, and nothing is under way."""
-        sizes = self.scheduler.queue.sizes()
-        if sizes.active or sizes.in_flight or self.loop.has_news or self.world.is_busy:
-            return False
-        return sizes.backoff == 0 or all(
-            queued.is_gated or queued.rejectors or queued.consecutive_errors >= MOST_ERRORS
-            for queued in self.scheduler.queue
-            if self.scheduler.queue.where(queued.pod) not in ("unschedulable", "gated")
-        )
-
-    async def run_until_quiet(self, *, most_seconds: float = 86_400.0) -> None:
-        """Schedule until nothing more would change, or so much virtual time has passed."""
-        end = self.world.clock.now() + most_seconds
-        while self.world.clock.now() < end:
-            if await self.loop.step():
-                await asyncio.sleep(0)
-            elif self.is_quiet:
-                return
-            else:
-                await self.loop.sleep()

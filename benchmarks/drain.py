@@ -1,0 +1,146 @@
+"""One measurement: a cluster, a queue full of pods, and the engine alone, on one core, with bindings that succeed at once."""
+
+import asyncio
+import gc
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.workloads import Workload
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.clock import SystemClock
+from moorage.config import default_config
+from moorage.engine.background import TaskBackground
+from moorage.engine.loop import SchedulingLoop
+from moorage.engine.scheduler import Scheduler
+from moorage.features import FeatureGates
+from moorage.framework.recording import EventNote
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.testing import make_pod
+
+BATCH = 250
+
+
+@dataclass(slots=True)
+class Measurement:
+    """What a drain cost."""
+
+    workload: str
+    nodes: int
+    existing_pods: int
+    pods: int
+    seconds: float
+    rss_mib: float
+    evicted: int = 0
+    unplaced: int = 0
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the table, and of the JSON file."""
+        return {
+            "workload": self.workload,
+            "nodes": self.nodes,
+            "existing_pods": self.existing_pods,
+            "pods": self.pods,
+            "pods_per_second": round(self.pods / self.seconds, 1) if self.seconds else 0.0,
+            "us_per_pod": round(self.seconds / self.pods * 1e6, 1) if self.pods else 0.0,
+            "rss_mib": round(self.rss_mib, 1),
+            "evicted": self.evicted,
+            "unplaced": self.unplaced,
+        }
+
+
+@dataclass(slots=True)
+class InstantCluster:
+    """An API that does at once what it is asked, and tells the scheduler so as a watch would."""
+
+    bound: int = 0
+    evicted: int = 0
+    scheduler: Scheduler = field(init=False)
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind the pod and confirm it."""
+        waiting = self.scheduler.objects[Pod].get(pod.name, pod.namespace)
+        assert waiting is not None
+        self.bound += 1
+        self.scheduler.handlers.pod_updated(waiting, waiting.on_node(node_name))
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Take no notice."""
+
+    async def create(self, thing: KubeObject) -> KubeObject:
+        """Take the object as created."""
+        return thing
+
+    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+        """Take the object as updated."""
+        return thing
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Let a victim go at once."""
+        assert isinstance(thing, Pod)
+        self.evicted += 1
+        self.scheduler.handlers.pod_deleted(thing)
+
+    def record(self, event: EventNote) -> None:
+        """Take no notice."""
+
+
+def measure(workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0) -> Measurement:
+    """Fill a cluster, then place pods for about so many seconds."""
+    return asyncio.run(_measure(workload, nodes, existing_pods, seconds))
+
+
+async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: float) -> Measurement:
+    cluster = InstantCluster()
+    background = TaskBackground()
+    scheduler = cluster.scheduler = Scheduler(
+        default_config(),
+        Registry(IN_TREE),
+        cluster=cluster,
+        background=background,
+        clock=SystemClock(),
+        features=FeatureGates(),
+    )
+    for thing in workload.cluster(nodes):
+        _tell(scheduler, thing)
+    for number in range(existing_pods):
+        scheduler.handlers.pod_added(
+            make_pod(f"old-{number}", node=f"node-{number % nodes}", requests={"cpu": "10m"}, labels={"app": "old"})
+        )
+    gc.collect()
+    gc.freeze()
+    most = int(nodes * workload.most_pods_per_node)
+    placed = spent = 0.0
+    while spent < seconds and placed < most:
+        for number in range(int(placed), int(placed) + BATCH):
+            scheduler.handlers.pod_added(workload.pods(number))
+        start = time.process_time()
+        await _drain(scheduler, background)
+        spent += time.process_time() - start
+        placed += BATCH
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unplaced = int(placed) - cluster.bound
+    return Measurement(workload.name, nodes, existing_pods, int(placed), spent, rss, cluster.evicted, unplaced)
+
+
+async def _drain(scheduler: Scheduler, background: TaskBackground) -> None:
+    loop = SchedulingLoop(scheduler)
+    while True:
+        if await loop.step() or scheduler.binder.in_flight or len(background):
+            await asyncio.sleep(0)
+        else:
+            return
+
+
+def _tell(scheduler: Scheduler, thing: KubeObject) -> None:
+    if isinstance(thing, Node):
+        scheduler.handlers.node_added(thing)
+    elif isinstance(thing, Pod):
+        scheduler.handlers.pod_added(thing)
+    else:
+        scheduler.handlers.object_added(thing)

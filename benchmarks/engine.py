@@ -1,0 +1,75 @@
+"""`make bench-engine`: the engine alone, every node scored, over kinds of pods and sizes of cluster.
+
+Each row is measured in a process of its own, so that memory is that row's and no row warms another up.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.drain import measure
+from benchmarks.workloads import WORKLOADS
+
+SIZES: Final = (1_000, 5_000, 20_000, 100_000)
+SIZES_OF: Final = {"preemption": (1_000, 5_000), "devices": (1_000, 5_000), "csi-volumes": (1_000, 5_000)}
+EXISTING: Final = (10_000, 50_000)
+
+
+def cases(only: list[str], sizes: list[int]) -> Iterator[tuple[str, int, int]]:
+    """List what is measured: every workload at its sizes, then identical pods among many that are there already."""
+    for name in only or WORKLOADS:
+        for size in SIZES_OF.get(name, SIZES):
+            if not sizes or size in sizes:
+                yield name, size, 0
+    if not only:
+        for existing in EXISTING:
+            yield "identical", 5_000, existing
+            yield "spread-hard", 5_000, existing
+
+
+def main() -> None:
+    """Measure, print the table, and write the rows where asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("workloads", nargs="*", choices=[[], *WORKLOADS], help="only these (default: all)")
+    parser.add_argument("--nodes", type=int, action="append", default=[], help="only this size; may be repeated")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to place pods for each row")
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--one", nargs=3, metavar=("WORKLOAD", "NODES", "EXISTING"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        name, nodes, existing = options.one
+        measured = measure(WORKLOADS[name], int(nodes), existing_pods=int(existing), seconds=options.seconds)
+        sys.stdout.write(json.dumps(measured.row()) + "\n")
+        return
+    rows = [_measured_apart(*case, options.seconds) for case in cases(options.workloads, options.nodes)]
+    _show(rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _measured_apart(name: str, nodes: int, existing: int, seconds: float) -> dict[str, Any]:
+    sys.stderr.write(f"{name}, {nodes} nodes, {existing} pods there\n")
+    command = [sys.executable, "-m", "benchmarks.engine", "--seconds", str(seconds)]
+    done = subprocess.run(
+        [*command, "--one", name, str(nodes), str(existing)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = Table(*(name.replace("_", " ") for name in rows[0]))
+    for row in rows:
+        table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in row.values()))
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()
