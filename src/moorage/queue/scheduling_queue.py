@@ -255,13 +255,14 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
 
-        May be called at any time: what is not due is left alone.
+        May be called at any time: pods are judged as of the last tick, so that a late call releases no more than a
+        punctual one.
         """
-        if self._backoff_ticker.is_due(now):
-            for info in self._backoff.release(now):
+        if (tick := self._backoff_ticker.take(now)) is not None:
+            for info in self._backoff.release(tick):
                 self._activate(info, BACKOFF_COMPLETE, now, from_backoff=True)
-        if self._parked_ticker.is_due(now):
-            self._flush_parked(now)
+        if (tick := self._parked_ticker.take(now)) is not None:
+            self._flush_parked(tick)
 
     def next_wakeup(self) -> float | None:
         """Return the first moment at which :meth:`flush` may release a pod, or ``None`` when nobody waits for it."""
@@ -279,7 +280,8 @@ class SchedulingQueue:
             assert info.key not in seen, f"{info.key} waits in two places"
             seen.add(info.key)
             assert info.uid not in self._in_flight, f"{info.key} waits and is in flight"
-        for info in chain(self._active, self._backoff):
+        # Without SchedulerPopFromBackoffQ the gates are asked on the way out of the backoff queue only.
+        for info in chain(self._active, self._backoff if self._pop_from_backoff else ()):
             assert not info.is_gated, f"{info.key} is gated but may be popped"
         for part in (self._active, self._backoff, self._parked, self._in_flight, self.nominator):
             part.check_invariants()

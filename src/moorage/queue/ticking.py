@@ -16,9 +16,9 @@ class Ticker:
             return self._next
         return self._next + (math.floor((moment - self._next) / self._period) + 1) * self._period
 
-    def is_due(self, now: float) -> bool:
-        """Tell whether a tick has come since this was last true; several that were missed count as one."""
+    def take(self, now: float) -> float | None:
+        """Return the last tick that has come and was not taken yet; earlier ones that were missed are skipped."""
         if now < self._next:
-            return False
+            return None
         self._next = self.first_after(now)
-        return True
+        return self._next - self._period
