@@ -8,6 +8,11 @@ MoorageError
 ├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
 ├── SelectorError         a label or node selector cannot be used (a ValueError too)
 ├── MigrationError        an in-tree volume has no CSI name (a ValueError too)
+├── ApiError              the API refused a request: the write is tried again, or what it was for fails
+│   ├── Conflict          the object changed meanwhile
+│   ├── AlreadyExists     an object of that name is there
+│   └── NotFound          the object is gone
+├── ExtenderError         a scheduler extender failed, or answered what it may not
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
 
@@ -68,6 +73,10 @@ class PluginError(MoorageError):
     def __init__(self, plugin: str, problem: str) -> None:
         super().__init__(problem)
         self.plugin = plugin
+
+
+class ExtenderError(MoorageError):
+    """An extender could not be reached, failed, or answered what it may not."""
 
 
 class CacheError(MoorageError):

@@ -1,6 +1,6 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from moorage.api.meta import KubeObject
@@ -12,9 +12,10 @@ from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Cluster, Nominator, WaitingPod
+from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Status
 
@@ -41,6 +42,26 @@ class EngineHandle:
     def nodes(self) -> NodeTable:
         """Every node, as of this cycle."""
         return self._services.cache.nodes
+
+    @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in the order in which they are visited."""
+        return self._services.cache.order
+
+    @property
+    def filters(self) -> Sequence[FilterPlugin]:
+        """The filters of the profile, in order."""
+        return self._what_if.profile.filter
+
+    @property
+    def extensions(self) -> Sequence[PreFilterExtensions]:
+        """The pre-filters of the profile whose state follows what-ifs."""
+        return self._what_if.profile.extensions
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        """The web services that have a say in preemption, in the order in which they are asked."""
+        return self._services.extenders
 
     @property
     def pods(self) -> PodIndex:
@@ -95,6 +116,10 @@ class EngineHandle:
     def waiting_pods(self) -> Collection[WaitingPod]:
         """Return all pods that wait on permit."""
         return self._services.waiting.all()
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
+        return self._services.cancel_pre_bind(uid, reason)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Have pods tried again at once, whatever their backoff."""

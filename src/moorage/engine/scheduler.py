@@ -75,6 +75,7 @@ class Scheduler:
         self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
         self.binder = Binder(self.services, self.queue, self.failures.handle)
+        self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
             cache=self.cache,
             objects=self.objects,

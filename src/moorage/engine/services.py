@@ -1,7 +1,7 @@
 """What all profiles of a scheduler share, and where their work beside the cycles goes on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from moorage.cache.objects import Objects
 from moorage.clock import Clock
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
-from moorage.framework.handle import Cluster, Nominator
+from moorage.framework.handle import Cluster, Nominator, PreemptionExtender
 
 
 class Background(Protocol):
@@ -46,6 +46,11 @@ class Freeze:
             await self._thawed.wait()
 
 
+def nothing_in_pre_bind(_uid: str, _reason: str) -> bool:
+    """Find nothing to cancel, where pods are never on their way to a node."""
+    return False
+
+
 @dataclass(slots=True)
 class Services:
     """What all profiles of a scheduler share."""
@@ -62,3 +67,5 @@ class Services:
     freeze: Freeze = field(default_factory=Freeze)
     wake: Callable[[], None] = lambda: None
     """Called when there may be something to do again."""
+    cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
+    extenders: Sequence[PreemptionExtender] = ()

@@ -8,8 +8,8 @@ import numpy as np
 
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.framework.node_statuses import NodeStatuses
-from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray, Status
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.status import BoolArray, Code, Status
 
 
 class RowStatuses(NodeStatuses):
@@ -41,6 +41,17 @@ class RowStatuses(NodeStatuses):
     def explicit_count(self) -> int:
         """How many nodes have a status of their own."""
         return int(np.count_nonzero(self._numbers))
+
+    def __getitem__(self, node_name: str) -> Status:
+        info = self._nodes.find(node_name)
+        return (None if info is None else self._statuses[int(self._numbers[info.row])]) or self.absent
+
+    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+        """Return those of the rows whose status has exactly this code, in the given order."""
+        numbers = range(len(self._statuses))
+        is_wanted = np.array([(self._statuses[number] or self.absent).code == code for number in numbers])
+        rows: RowArray = order[is_wanted[self._numbers[order]]]
+        return rows
 
     def distinct(self) -> Iterable[Status]:
         """Return every status that some node has."""

@@ -34,9 +34,9 @@ class HeldPod:
         """Turn the pod down; it goes back to the queue."""
         self._decide(Status.unschedulable(message).by(plugin))
 
-    def preempt(self, plugin: str, message: str) -> None:
-        """End the wait with an error, so that the pod is tried again."""
-        self._decide(Status.error(message).by(plugin))
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait with an error, so that the pod is tried again; tell whether that was the first word."""
+        return self._decide(Status.error(message).by(plugin))
 
     async def decision(self) -> Status | None:
         """Wait until the pod may be bound, or is turned down."""
@@ -46,11 +46,13 @@ class HeldPod:
         duration = Duration(round(seconds * 1e9))
         self.reject(plugin, f"rejected due to timeout after waiting {duration} at plugin {plugin}")
 
-    def _decide(self, status: Status | None) -> None:
-        if not self._decided.done():
-            self._decided.set_result(status)
-            for timer in self._timers.values():
-                timer.cancel()
+    def _decide(self, status: Status | None) -> bool:
+        if self._decided.done():
+            return False
+        self._decided.set_result(status)
+        for timer in self._timers.values():
+            timer.cancel()
+        return True
 
 
 class WaitingPods:

@@ -1,6 +1,6 @@
 """What plugins remember during one attempt to place one pod."""
 
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, TypeVar, cast
 
 from moorage.api.pod import Pod
 
@@ -15,15 +15,6 @@ class StateKey(Generic[T]):
 
     def __repr__(self) -> str:
         return f"StateKey({self.name!r})"
-
-
-@runtime_checkable
-class Clonable(Protocol):
-    """State that a what-if changes, and that must therefore be copied first."""
-
-    def clone(self) -> "Clonable":
-        """Return a copy that can be changed without touching the original."""
-        ...
 
 
 class CycleState:
@@ -67,9 +58,8 @@ class CycleState:
     def clone(self) -> "CycleState":
         """Return a copy for a what-if; clonable state is copied, the rest shared."""
         copy = CycleState()
-        copy._values = {
-            key: value.clone() if isinstance(value, Clonable) else value for key, value in self._values.items()
-        }
+        # Asking for the attribute, not for a protocol: preemption clones a hundred states for one pod.
+        copy._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
         copy.skipped_filters = set(self.skipped_filters)
         copy.skipped_scores = set(self.skipped_scores)
         copy.pods_to_activate = self.pods_to_activate

@@ -1,6 +1,6 @@
 """The few services a plugin may ask for; the engine hands them out when it builds the plugin."""
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from moorage.api.meta import KubeObject
@@ -10,10 +10,12 @@ from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
+from moorage.framework.victims import Victims
 
 Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
 K = TypeVar("K", bound=KubeObject)
@@ -96,6 +98,34 @@ class WaitingPod(Protocol):
         """Turn the pod down; it goes back to the queue."""
         ...
 
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait with an error, so that the pod is tried again; tell whether that was the first word."""
+        ...
+
+
+class PreemptionExtender(Protocol):
+    """A web service that has a say in who is evicted."""
+
+    @property
+    def name(self) -> str:
+        """What the service is called in messages."""
+        ...
+
+    @property
+    def is_ignorable(self) -> bool:
+        """Whether preemption goes on without the service when it fails."""
+        ...
+
+    def handles_preemption_for(self, pod: Pod) -> bool:
+        """Tell whether the service wants to be asked about this pod."""
+        ...
+
+    async def process_preemption(
+        self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
+    ) -> Mapping[str, Victims]:
+        """Return the nodes and victims that the service agrees with; ExtenderError says what went wrong."""
+        ...
+
 
 class Handle(Protocol):
     """What a plugin may ask of the scheduler around it."""
@@ -103,6 +133,26 @@ class Handle(Protocol):
     @property
     def nodes(self) -> NodeTable:
         """Every node, as of this cycle."""
+        ...
+
+    @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in the order in which they are visited."""
+        ...
+
+    @property
+    def filters(self) -> Sequence[FilterPlugin]:
+        """The filters of the profile, in order."""
+        ...
+
+    @property
+    def extensions(self) -> Sequence[PreFilterExtensions]:
+        """The pre-filters of the profile whose state follows what-ifs."""
+        ...
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        """The web services that have a say in preemption, in the order in which they are asked."""
         ...
 
     @property
@@ -157,6 +207,10 @@ class Handle(Protocol):
 
     def waiting_pods(self) -> Collection[WaitingPod]:
         """Return all pods that wait on permit."""
+        ...
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:

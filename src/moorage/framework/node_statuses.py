@@ -3,6 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
+from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import Code, Status
 
 
@@ -34,6 +37,12 @@ class NodeStatuses:
         explicit, absent = self.explicit, self.absent
         return [name for name in names if explicit.get(name, absent).code == code]
 
+    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+        """Return those of the rows of the cluster whose status has exactly this code, in the given order."""
+        explicit, absent = self.explicit, self.absent
+        rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]
+        return np.array(rows, dtype=np.int64)
+
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""
         counted: Counter[str] = Counter()
@@ -44,5 +53,14 @@ class NodeStatuses:
         return +counted
 
     def histogram(self, node_count: int) -> str:
-        """Write the counted reasons as upstream does: sorted as texts, so that "10 x" stands before "2 y"."""
-        return ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons(node_count).items()))
+        """Write the counted reasons as :func:`histogram` does."""
+        return histogram(self.reasons(node_count))
+
+
+def histogram(reasons: Mapping[str, int]) -> str:
+    """Write counted reasons as upstream does: sorted as texts, so that "10 x" stands before "2 y".
+
+    >>> histogram({"y": 2, "x": 10})
+    '10 x, 2 y'
+    """
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))

@@ -151,6 +151,9 @@ class FilterPlugin(Plugin):
     When both are defined they must agree: ``moorage.testing.check_plugin`` compares them.
     """
 
+    looks_at_pods: ClassVar[bool] = True
+    """Whether the verdict depends on the pods on the node; if not, what-ifs about evicting them ask only once."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         require_one_of(cls, FilterPlugin, "filter", "filter_nodes")
@@ -167,6 +170,17 @@ class FilterPlugin(Plugin):
         """Judge every node of a window at once. Override this when ``filter`` is too slow."""
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
+
+
+class CountingPlugin(Plugin):
+    """A filter that merely adds up what pods ask for, so that whether one more fits can be told by subtracting."""
+
+    @abstractmethod
+    def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
+        """Return what is left of each resource that counts once the pod is on the node, which ``filter`` accepts.
+
+        Another pod may join exactly if it asks no more than that of any of them; every pod takes one of ``pods``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
