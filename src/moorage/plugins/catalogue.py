@@ -4,6 +4,7 @@ from typing import Final
 
 from moorage.framework.plugin import Plugin
 from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.node_affinity import NodeAffinity
@@ -27,6 +28,7 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     NodePorts,
     DeferredPodScheduling,
     NodeResourcesFit,
+    DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,

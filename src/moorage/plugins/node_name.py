@@ -18,6 +18,8 @@ _EVENTS: Final = (EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),)
 class NodeName(PreFilterPlugin, FilterPlugin):
     """Accept only the node that ``spec.nodeName`` names, if it names one."""
 
+    looks_at_pods = False
+
     def sign(self, pod: Pod) -> Hashable:
         return pod.node_name
 

@@ -21,6 +21,8 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     """Turn down nodes with ``spec.unschedulable``."""
 
+    looks_at_pods = False
+
     def sign(self, pod: Pod) -> Hashable:
         return pod.tolerates(CORDON)
 

@@ -27,6 +27,8 @@ SOFT: Final = StateKey[tuple[Toleration, ...]]("TaintToleration: tolerations tha
 class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
 
+    looks_at_pods = False
+
     def sign(self, pod: Pod) -> Hashable:
         return pod.spec.tolerations
 

@@ -14,9 +14,9 @@ from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Cluster, Nominator, WaitingPod
+from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable
+from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import (
     FilterPlugin,
     Plugin,
@@ -60,7 +60,11 @@ class Rig:
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
         self.nominator: Nominator = NoNominations()
-        self.filters: list[Plugin] = []
+        self._cluster: Cluster | None = None
+        self.filters: list[FilterPlugin] = []
+        self.extenders: list[PreemptionExtender] = []
+        self.waiting: dict[str, WaitingPod] = {}
+        self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.background: list[Coroutine[Any, Any, None]] = []
         self.add(*objects)
@@ -90,18 +94,49 @@ class Rig:
         return self.cache.claims
 
     @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in the order in which they are visited."""
+        return self.cache.order
+
+    @property
+    def extensions(self) -> list[PreFilterExtensions]:
+        """Those of the filters whose state follows what-ifs."""
+        return [plugin for plugin in self.filters if isinstance(plugin, PreFilterExtensions)]
+
+    @property
     def cluster(self) -> Cluster:
-        """Nothing can be written to on the bench."""
-        raise NotImplementedError("a rig has no API to write to; use moorage.testing.Cluster")
+        """Where to write to, if the test gave the rig such a thing."""
+        if self._cluster is None:
+            raise NotImplementedError("this rig has no API to write to: set rig.cluster to one")
+        return self._cluster
+
+    @cluster.setter
+    def cluster(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def lister(self, kind: type[K]) -> Shelf[K]:
         """Return all objects of a kind."""
         return self.objects[kind]
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge a node by the rig's filters, in order."""
+        """Judge a node by the rig's filters, in order; first as if the pods promised to it were there."""
+        promised = [
+            other
+            for other in self.nominator.nominated_pods(node.name)
+            if other.priority >= pod.priority and other.uid != pod.uid
+        ]
+        if promised:
+            what_if, state = node.copy(), cycle.clone()
+            for other in promised:
+                what_if.add_pod(other)
+                self.add_pod(state, pod, other, what_if)
+            if (status := self._judge(state, pod, what_if)) is not None:
+                return status
+        return self._judge(cycle, pod, node)
+
+    def _judge(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         for plugin in self.filters:
-            if isinstance(plugin, FilterPlugin) and plugin.name not in cycle.skipped_filters:
+            if plugin.name not in cycle.skipped_filters:
                 status = plugin.filter(cycle, pod, node)
                 if status is not None:
                     return status.by(plugin.name)
@@ -116,20 +151,26 @@ class Rig:
         return self._tell(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
 
     def _tell(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
-        for plugin in self.filters:
-            if isinstance(plugin, PreFilterExtensions) and plugin.name not in cycle.skipped_filters:
+        for plugin in self.extensions:
+            if plugin.name not in cycle.skipped_filters:
                 status = call(plugin)
                 if status is not None:
                     return status.by(plugin.name)
         return None
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return none: nothing waits on the bench."""
-        return None
+        """Return a pod that the test put among those that wait on permit."""
+        return self.waiting.get(uid)
 
     def waiting_pods(self) -> Collection[WaitingPod]:
-        """Return none: nothing waits on the bench."""
-        return ()
+        """Return the pods that the test put among those that wait on permit."""
+        return tuple(self.waiting.values())
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Note why a pod was stopped that the test put in ``in_pre_bind``."""
+        if uid in self.in_pre_bind:
+            self.in_pre_bind[uid] = reason
+        return uid in self.in_pre_bind
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Note which pods were to be tried again."""

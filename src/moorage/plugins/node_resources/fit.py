@@ -12,7 +12,14 @@ from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from moorage.framework.plugin import (
+    CountingPlugin,
+    FilterPlugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
@@ -32,7 +39,7 @@ DEMANDS: Final = StateKey[tuple[Demand, ...]]("NodeResourcesFit: what the pod as
 SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
@@ -58,6 +65,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         demands = cycle[DEMANDS]
         return combined(shortages(demands, node))
+
+    def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
+        allocatable, requested = node.allocatable, node.requested
+        left = {PODS: allocatable.get(PODS, 0) - len(node.pods) - 1}
+        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable.get(resource, 0)
+            if capacity > 0 or not is_delegable:
+                left[resource] = capacity - requested.get(resource, 0) - amount
+        return left
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested

@@ -1,0 +1,1 @@
+"""DefaultPreemption: make room for a pod that fits nowhere by evicting less important ones."""

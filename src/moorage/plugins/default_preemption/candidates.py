@@ -1,0 +1,133 @@
+"""The nodes where evicting pods would help, found by dry runs on as many as are wanted."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from moorage.api.pod import Pod
+from moorage.config.args import DefaultPreemptionArgs
+from moorage.errors import PluginError
+from moorage.framework.columns import Growing
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.node_statuses import NodeStatuses, histogram
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import RowArray
+from moorage.framework.preemption import NO_VICTIMS, DryRun, Split
+from moorage.framework.side_columns import SideColumns
+from moorage.framework.status import BoolArray, Code, Status
+from moorage.framework.victims import Victims
+
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NOBODY: Final = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the dry runs came to: victims by node in the order of the search, or what speaks against each node."""
+
+    examined: int
+    candidates: dict[str, Victims] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+
+    def message(self, node_count: int) -> str:
+        """Say why evicting pods helps on no node; nodes that were not tried cannot be helped."""
+        reasons = self.reasons + Counter({NOT_HELPFUL: node_count - self.examined})
+        return f"0/{node_count} nodes are available: {histogram(reasons)}."
+
+    @property
+    def error(self) -> str:
+        """The errors in one text, each once."""
+        distinct = list(dict.fromkeys(self.errors))
+        return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+class CandidateSearch:
+    """Tries the nodes whose rejection evicting pods may lift.
+
+    The search starts at the first node in visiting order unless ``chance`` says where.
+    """
+
+    def __init__(self, handle: Handle, args: DefaultPreemptionArgs, chance: Random | None = None) -> None:
+        self._handle = handle
+        self._percentage = args.min_candidate_nodes_percentage
+        self._fewest = args.min_candidate_nodes_absolute
+        self._chance = chance
+        self._lowest = LowestPriorities(handle)
+
+    def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses, split: Split) -> Findings:
+        """Try nodes until enough will do, one of them without violating a budget."""
+        nodes = self._handle.nodes
+        rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
+        findings = Findings(examined=len(rows))
+        hopeful = rows[self._lowest.is_below(pod.priority, rows)]
+        if len(hopeful) < len(rows):
+            findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
+        dry_run = DryRun(self._handle, cycle, pod, split)
+        self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), self.wanted(len(rows)), findings)
+        return findings
+
+    def wanted(self, nodes: int) -> int:
+        """Return how many candidates are enough among this many nodes."""
+        return min(max(nodes * self._percentage // 100, self._fewest), nodes)
+
+    def _from_offset(self, rows: RowArray) -> RowArray:
+        if self._chance is None or not len(rows):
+            return rows
+        return np.roll(rows, -self._chance.randrange(len(rows)))
+
+    @staticmethod
+    def _try_nodes(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int, findings: Findings) -> None:
+        clean: dict[str, Victims] = {}
+        violating: dict[str, Victims] = {}
+        for node in nodes:
+            match _outcome(dry_run, node):
+                case Victims() as victims:
+                    kept = violating if victims.violations else clean
+                    if len(kept) < wanted:
+                        kept[node.name] = victims
+                    if clean and len(clean) + len(violating) >= wanted:
+                        break
+                case Status(code=Code.ERROR) as status:
+                    findings.errors.append(status.message)
+                case status:
+                    findings.reasons.update(status.reasons)
+        findings.candidates = clean | violating
+
+
+def _outcome(dry_run: DryRun, node: NodeInfo) -> Victims | Status:
+    try:
+        return dry_run.on(node)
+    except PluginError as error:
+        return Status.error(str(error))
+
+
+class LowestPriorities(SideColumns):
+    """The lowest priority of the pods on each node: where it is not below the pod's own, nobody can be evicted."""
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle.nodes, {})
+        self._lowest = Growing(np.int64)
+
+    def write(self, info: NodeInfo) -> None:
+        """Look at the node's pods again."""
+        self._lowest.reserve(info.row + 1)
+        self._lowest.array[info.row] = min((pod.priority for pod in info.pods.values()), default=NOBODY)
+
+    def clear(self, row: int) -> None:
+        """Leave a row that no node has as it is: it is written before it is read."""
+
+    def rows_of(self, source: str, key: str) -> Iterable[int]:
+        """Concern no row: pods on nodes are in the node table's own log."""
+        return ()
+
+    def is_below(self, priority: int, rows: RowArray) -> BoolArray:
+        """Find the rows that have a pod of lower priority."""
+        self.refresh()
+        below: BoolArray = self._lowest.array[rows] < priority
+        return below
