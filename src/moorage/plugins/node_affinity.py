@@ -79,6 +79,8 @@ PREFERENCES: Final = StateKey[tuple[Preference, ...]]("NodeAffinity: what the po
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes that the pod or the profile does not want, and add up the weights of the wishes others fulfil."""
 
+    looks_at_pods = False
+
     Args = NodeAffinityArgs
 
     def __init__(self, *, args: NodeAffinityArgs | None = None) -> None:

@@ -23,6 +23,8 @@ MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Turn down nodes that do not declare a feature the pod's spec makes use of."""
 
+    looks_at_pods = False
+
     def sign(self, pod: Pod) -> Hashable:
         return required_features(pod)
 
