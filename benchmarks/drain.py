@@ -1,4 +1,4 @@
-"""One measurement: a cluster, a queue full of pods, and the engine alone, on one core, with bindings that succeed at once."""
+"""One measurement: a cluster, a queue full of pods, and the engine alone; bindings succeed at once."""
 
 import asyncio
 import gc

@@ -8,6 +8,7 @@ from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAnti
 from moorage.api.meta import KubeObject
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.api.pod import Pod
+from moorage.api.quantity import Quantity
 from moorage.api.selectors import LabelSelector
 from moorage.testing import make_node, make_pod
 
@@ -27,7 +28,7 @@ class Workload:
 
 def plain_nodes(count: int) -> Iterator[KubeObject]:
     """Make nodes of 32 CPUs and 256Gi in ten zones."""
-    shape = {"cpu": 32, "memory": "256Gi", "pods": 250}
+    shape: dict[str, Quantity] = {"cpu": 32, "memory": "256Gi", "pods": 250}
     for number in range(count):
         yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}", allocatable=shape)
 

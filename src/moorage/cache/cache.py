@@ -107,8 +107,10 @@ class Cache:
         if known is not None:
             if pod.uid not in self._assumed:
                 raise CacheError(f"pod {pod.uid}({pod.key}) was already in added state")
-            self._displace(known)
-        self._place(pod)
+            self._assumed.discard(pod.uid)
+            self._replace(known, pod)
+        else:
+            self._place(pod)
 
     def update_pod(self, pod: Pod) -> None:
         """Take in a change of a pod on a node."""
@@ -117,8 +119,7 @@ class Cache:
             raise CacheError(f"pod {pod.uid}({pod.key}) is not added to the cache, so cannot be updated")
         if known.node_name != pod.node_name:
             raise CacheError(f"pod {pod.key} moved from {known.node_name} to {pod.node_name}, which no pod can")
-        self._displace(known)
-        self._place(pod)
+        self._replace(known, pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """Take out a pod that is gone, confirmed or not."""
@@ -183,6 +184,15 @@ class Cache:
         self.pods.add(pod, info.row)
         self.claims.add(pod)
 
+    def _replace(self, known: Pod, pod: Pod) -> None:
+        """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
+        info = self.nodes.find(pod.node_name)
+        if info is not None and _weighs_the_same(known, pod):
+            self._pods[pod.uid] = info.pods[pod.uid] = pod
+        else:
+            self._displace(known)
+            self._place(pod)
+
     def _displace(self, pod: Pod) -> None:
         del self._pods[pod.uid]
         self._assumed.discard(pod.uid)
@@ -197,3 +207,17 @@ class Cache:
         self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)
+
+
+def _weighs_the_same(known: Pod, pod: Pod) -> bool:
+    """Tell whether two versions of a pod differ in nothing that counts for placing others.
+
+    Pods with volumes are not looked at so closely: the claim index keeps the pods themselves.
+    """
+    return (
+        known.metadata.labels == pod.metadata.labels
+        and known.is_terminating == pod.is_terminating
+        and not pod.spec.volumes
+        and known.spec == pod.spec
+        and known.requests_on_node == pod.requests_on_node
+    )

@@ -122,6 +122,14 @@ class Growing:
             self.array = grown
             self._view = None
 
+    def put(self, row: int, value: Any) -> None:
+        """Write one row, making room for it if need be."""
+        try:
+            self.array[row] = value
+        except IndexError:
+            self.reserve(row + 1)
+            self.array[row] = value
+
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
         if self._view is None or len(self._view) != rows:

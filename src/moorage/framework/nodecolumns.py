@@ -140,20 +140,14 @@ class NodeColumns:
 
     def write_pods(self, info: NodeInfo, *, ports_changed: bool) -> None:
         """Bring a row in line with the pods on its node."""
-        row = info.row
-        for name in info.requested:
-            if name not in self.requested:
-                self.requested[name] = Growing(np.int64)
+        row, requested = info.row, info.requested
+        if not requested.keys() <= self.requested.keys():
+            self.requested |= {name: Growing(np.int64) for name in requested if name not in self.requested}
         for name, column in self.requested.items():
-            column.reserve(row + 1)
-            column.array[row] = info.requested.get(name, 0)
-        for column, amount in (
-            (self.nonzero["cpu"], info.nonzero_cpu),
-            (self.nonzero["memory"], info.nonzero_memory),
-            (self.pod_count, len(info.pods)),
-        ):
-            column.reserve(row + 1)
-            column.array[row] = amount
+            column.put(row, requested.get(name, 0))
+        self.nonzero["cpu"].put(row, info.nonzero_cpu)
+        self.nonzero["memory"].put(row, info.nonzero_memory)
+        self.pod_count.put(row, len(info.pods))
         if ports_changed:
             self.host_ports.write(row, info)
             if self.host_ports.is_bloated(len(self.infos)):
