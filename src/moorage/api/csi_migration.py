@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -36,8 +36,7 @@ class Migration:
     zone_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CSIName:
+class CSIName(NamedTuple):
     """A volume as CSI knows it."""
 
     driver: str

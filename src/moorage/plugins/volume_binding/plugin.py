@@ -1,0 +1,222 @@
+"""The VolumeBinding plugin: its extension points."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from moorage.api.claims import SELECTED_NODE, claim_uses, exact_request
+from moorage.api.pod import Pod
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.config.args import VolumeBindingArgs, complete_args
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.framework.handle import Handle
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import (
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.plugins.volume_binding import hints
+from moorage.plugins.volume_binding.assume import AssumeCache, OutOfSyncError
+from moorage.plugins.volume_binding.binding import BindingError, Reservation, VolumeBinder
+from moorage.plugins.volume_binding.bound import (
+    BoundVolume,
+    MigratedPlugins,
+    TranslationError,
+    judge_bound,
+    judge_bound_nodes,
+)
+from moorage.plugins.volume_binding.claims import ClaimSorter, PodClaims
+from moorage.plugins.volume_binding.matching import StaticVolumes, attributes_agree, attributes_forbidden
+from moorage.plugins.volume_binding.provisioning import Provisioners
+from moorage.plugins.volume_binding.scoring import scorer
+from moorage.plugins.volume_binding.wanted import Offer, WantedVolumes
+
+NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+WANTED = StateKey[WantedVolumes]("VolumeBinding")
+RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
+NO_CLAIMS: Final = WantedVolumes()
+"""What pods without claims want; they all share it, so it must never be changed."""
+
+
+class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """Place pods where their bound volumes can be reached and their other claims can be satisfied, and see to that."""
+
+    Args = VolumeBindingArgs
+    allows_parallel = True
+
+    def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:
+        completed: VolumeBindingArgs = complete_args(args or VolumeBindingArgs(), handle.features)
+        volumes = handle.lister(PersistentVolume)
+        attributes = attributes_agree if handle.features.enabled("VolumeAttributesClass") else attributes_forbidden
+        self._handle = handle
+        self._timeout = completed.bind_timeout_seconds
+        self._volumes = AssumeCache(volumes, "persistentvolumes")
+        self._claims = AssumeCache(handle.lister(PersistentVolumeClaim), "persistentvolumeclaims")
+        self._sorter = ClaimSorter(handle, self._claims)
+        self._static = StaticVolumes(volumes, self._volumes, attributes=attributes)
+        self._provisioners = Provisioners(handle)
+        self._migrated = MigratedPlugins(handle)
+        self._binder = VolumeBinder(handle, self._volumes, self._claims, self._migrated)
+        self._score = scorer(completed.shape) if handle.features.enabled("StorageCapacityScoring") else None
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        """Share answers among pods without claims."""
+        return None if claim_uses(pod) else ()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Sort the pod's claims, and collect what could satisfy those that wait."""
+        if not claim_uses(pod):
+            cycle[WANTED] = NO_CLAIMS
+            return Status.skip()
+        claims = self._sorter.sort(pod)
+        if isinstance(claims, Status):
+            return claims
+        cycle[WANTED] = self._wanted(claims)
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Judge one node; all reasons that apply are given, in upstream's order."""
+        wanted = cycle[WANTED]
+        try:
+            reached, found = judge_bound(wanted.bound, node, self._migrated.on_node(node.name))
+        except TranslationError as error:
+            return Status.error(str(error))
+        offer = wanted.offer_of(node.name, node.labels)
+        if offer.problem:
+            return Status.error(offer.problem)
+        judged = (
+            (reached, NODE_CONFLICT),
+            (offer.has_volumes, BIND_CONFLICT),
+            (offer.has_space, NO_SPACE),
+            (found, VOLUME_MISSING),
+        )
+        reasons = tuple(reason for holds, reason in judged if not holds)
+        return Status.unresolvable(*reasons) if reasons else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Judge all nodes, once per distinct topology; errors are left to the per-node form."""
+        wanted = cycle[WANTED]
+        if not nodes.is_window_of(self._handle.nodes):
+            return super().filter_nodes(cycle, pod, nodes)
+        try:
+            unreached, missing = judge_bound_nodes(wanted.bound, nodes, self._migrated)
+        except TranslationError:
+            return super().filter_nodes(cycle, pod, nodes)
+        lacking = self._lacking(wanted, nodes)
+        if lacking is None:
+            return super().filter_nodes(cycle, pod, nodes)
+        judged = ((unreached, NODE_CONFLICT), *lacking, (missing, VOLUME_MISSING))
+        rejections = tuple((where, Status.unresolvable(reason)) for where, reason in judged if where is not None)
+        return Verdict(len(nodes), rejections)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Leave scoring out only if the gate StorageCapacityScoring is off."""
+        return Status.skip() if self._score is None else None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Rate one node by the storage that the pod would leave free there."""
+        return self._rate(cycle[WANTED].offer_of(node.name, node.labels))
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        """Rate all nodes, once per distinct topology."""
+        wanted = cycle[WANTED]
+        if not wanted.waits:
+            return np.zeros(len(nodes), dtype=np.int64)
+        offers, groups = wanted.offers(nodes)
+        scores = np.fromiter((self._rate(offer) for offer in offers), dtype=np.int64, count=len(offers))
+        return scores[groups]
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Assume what the node offers; nothing is to be done if all claims are bound."""
+        wanted = cycle[WANTED]
+        if not wanted.waits:
+            return None
+        node = self._handle.nodes.find(node_name)
+        assert node is not None, "a pod is only given a node that is there"
+        try:
+            cycle[RESERVED] = self._binder.reserve(wanted.offer_of(node_name, node.labels), node_name)
+        except OutOfSyncError as error:
+            return Status.error(str(error))
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Take the assumptions back."""
+        reservation = cycle.get(RESERVED)
+        if reservation is not None:
+            self._binder.release(reservation)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Skip binding if nothing was reserved."""
+        return None if RESERVED in cycle else Status.skip()
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Write the bindings and wait until the PV controller has completed them."""
+        reservation = cycle.get(RESERVED)
+        if reservation is None:
+            return None
+        await self._binder.write(reservation)
+        try:
+            await self._binder.wait(pod, node_name, reservation, self._timeout)
+        except BindingError as error:
+            return Status.error(f"binding volumes: {error}")
+        return None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Wait for anything that decides where volumes are or can be made."""
+        changed = Action.ADD | Action.UPDATE
+        return (
+            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), hints.after_class_changed),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), hints.after_claim_changed),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, changed), hints.after_csi_node_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), hints.after_driver_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), hints.after_capacity_changed),
+        )
+
+    def _wanted(self, claims: PodClaims) -> WantedVolumes:
+        bound = tuple(self._bound_volume(claim) for claim in claims.bound)
+        if not claims.delayed:
+            return WantedVolumes(bound)
+        chosen = [claim for claim in claims.delayed if SELECTED_NODE in claim.annotations]
+        others = sorted(
+            (claim for claim in claims.delayed if SELECTED_NODE not in claim.annotations), key=exact_request
+        )
+        to_match = [(self._static.candidates(claim), self._provisioners.for_claim(claim)) for claim in others]
+        to_provision = [self._provisioners.for_claim(claim) for claim in chosen]
+        keys = frozenset[str]().union(
+            *(candidates.keys | otherwise.keys for candidates, otherwise in to_match),
+            *(provisioning.keys for provisioning in to_provision),
+        )
+        selected = frozenset(claim.annotations[SELECTED_NODE] for claim in chosen)
+        return WantedVolumes(bound, selected, to_match, to_provision, tuple(sorted(keys)))
+
+    def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
+        volume = self._volumes.get(claim.spec.volume_name)
+        return None if volume is None else BoundVolume.of(volume)
+
+    def _lacking(self, wanted: WantedVolumes, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
+        """Find the nodes without volumes and without space for the claims that wait; ``None`` if that is an error."""
+        if not wanted.waits:
+            return []
+        offers, groups = wanted.offers(nodes)
+        if any(offer.problem for offer in offers):
+            return None
+        without_volumes = np.array([not offer.has_volumes for offer in offers], dtype=np.bool_)
+        without_space = np.array([not offer.has_space for offer in offers], dtype=np.bool_)
+        return [(without_volumes[groups], BIND_CONFLICT), (without_space[groups], NO_SPACE)]
+
+    def _rate(self, offer: Offer) -> int:
+        return 0 if self._score is None else self._score(offer)
