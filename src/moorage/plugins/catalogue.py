@@ -14,9 +14,13 @@ from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources.fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
+from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.volume_restrictions import VolumeRestrictions
+from moorage.plugins.volume_zone import VolumeZone
 
 IN_TREE: Final[tuple[type[Plugin], ...]] = (
     SchedulingGates,
@@ -28,6 +32,10 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     NodePorts,
     DeferredPodScheduling,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
