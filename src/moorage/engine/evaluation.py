@@ -62,7 +62,7 @@ def apply_filter(
     except Exception as error:
         raise PluginError(plugin.name, f'running "{plugin.name}" filter plugin: {error}') from error
     for rejected, number in rejection_numbers(
-        checked_verdict(plugin, verdict, len(nodes)), plugin.name, alive.copy(), statuses
+        checked_verdict(plugin, verdict, alive), plugin.name, alive.copy(), statuses
     ):
         numbers[rejected] = number
         alive &= ~rejected

@@ -45,8 +45,12 @@ class Statuses:
         return copy
 
 
-def checked_verdict(plugin: Plugin, verdict: object, size: int) -> Verdict:
-    """Refuse a verdict that is not one, with the reason; an Error in it fails the attempt."""
+def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
+    """Refuse a verdict that is not one, with the reason; an Error within ``rows`` fails the attempt.
+
+    A row that an earlier plugin turned down never comes to this one, so an Error there is none.
+    """
+    size = len(rows)
     if not isinstance(verdict, Verdict):
         raise failure("filter", plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
     for mask, status in verdict.rejections:
@@ -55,7 +59,7 @@ def checked_verdict(plugin: Plugin, verdict: object, size: int) -> Verdict:
             raise failure("filter", plugin.name, f"a mask must be an array of bool, not of {kind}")
         if mask.shape != (size,):
             raise failure("filter", plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
-        if not status.is_rejection and mask.any():
+        if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
                 raise filter_error(plugin.name, status)
             raise failure("filter", plugin.name, f"{status.code.label} is not an answer of Filter")
