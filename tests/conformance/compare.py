@@ -1,0 +1,68 @@
+"""Decisions of both sides, field by field."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+Decision = dict[str, Any]
+
+#: Texts of CEL errors come from different libraries: they are compared up to here.
+_CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error")
+_ABSENT: Final = "(absent)"
+
+
+class Difference(NamedTuple):
+    """One field that is not the same; ``kind`` is the field without the names in it."""
+
+    pod: str
+    path: str
+    kind: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        return f"{self.pod}: {self.path}\n    ours:   {self.ours!r}\n    theirs: {self.theirs!r}"
+
+
+def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference]:
+    """List every field that differs, pod by pod; another order of pods is a difference of its own."""
+    own_order, their_order = [item["pod"] for item in ours], [item["pod"] for item in theirs]
+    if own_order != their_order:
+        return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
+    return [found for own, their in zip(ours, theirs, strict=True) for found in _decision(own, their)]
+
+
+def _decision(ours: Decision, theirs: Decision) -> Iterator[Difference]:
+    pod = theirs["pod"]
+    for key in sorted({*ours, *theirs} - {"nodes"}):
+        own, their = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+        if _comparable(own) != _comparable(their):
+            yield Difference(pod, key, key, own, their)
+    own_nodes, their_nodes = ours.get("nodes", {}), theirs.get("nodes", {})
+    for node in sorted({*own_nodes, *their_nodes}):
+        yield from _node(pod, node, own_nodes.get(node), their_nodes.get(node))
+
+
+def _node(pod: str, node: str, ours: Decision | None, theirs: Decision | None) -> Iterator[Difference]:
+    if ours is None or theirs is None:
+        yield Difference(pod, f"nodes.{node}", "nodes", ours or _ABSENT, theirs or _ABSENT)
+        return
+    for key in sorted({*ours, *theirs} - {"scores"}):
+        own, their = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+        if _comparable(own) != _comparable(their):
+            yield Difference(pod, f"nodes.{node}.{key}", f"nodes.{key}", own, their)
+    own_scores, their_scores = ours.get("scores", {}), theirs.get("scores", {})
+    for plugin in sorted({*own_scores, *their_scores}):
+        own, their = own_scores.get(plugin, _ABSENT), their_scores.get(plugin, _ABSENT)
+        if own != their:
+            yield Difference(pod, f"nodes.{node}.scores.{plugin}", f"scores.{plugin}", own, their)
+
+
+def _comparable(content: Any) -> Any:
+    if isinstance(content, str):
+        for mark in _CEL_ERRORS:
+            content = content.partition(mark)[0] + (mark if mark in content else "")
+    elif isinstance(content, list | tuple):
+        return [_comparable(item) for item in content]
+    elif isinstance(content, dict):
+        return {key: _comparable(item) for key, item in content.items()}
+    return content

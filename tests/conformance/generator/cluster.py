@@ -1,0 +1,74 @@
+"""A whole cluster: the objects, the configuration, and how many nodes are looked at."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.conformance.generator import devices, storage
+from tests.conformance.generator.config import make_config, schedulers_of
+from tests.conformance.generator.dice import Dice
+from tests.conformance.generator.nodes import make_nodes
+from tests.conformance.generator.pods import Surroundings, make_pod, make_running_pod
+from tests.conformance.generator.policy import make_budgets, make_namespaces, make_priority_classes
+from tests.conformance.generator.spread import make_owners
+from tests.conformance.generator.words import Object
+
+#: Features that are switched on by name, on top of what every cluster may have.
+EXTRA_FEATURES: Final = ("volumes", "devices")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to both sides."""
+
+    seed: str
+    objects: list[Object]
+    config: Object | None = None
+    search: str = "all"
+    feature_gates: dict[str, bool] = field(default_factory=dict)
+
+    def request(self, number: int) -> dict[str, Any]:
+        """Put the question as a line of the oracle's stream."""
+        asked: dict[str, Any] = {"id": number, "objects": self.objects, "search": self.search}
+        if self.config is not None:
+            asked["config"] = self.config
+        if self.feature_gates:
+            asked["featureGates"] = self.feature_gates
+        return asked
+
+
+def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str = "all") -> Case:
+    """Make the cluster of a seed; the same for ever, as long as the generator is."""
+    dice = Dice(f"{seed}/{search}/{','.join(sorted(features))}")
+    nodes = make_nodes(dice, _node_count(dice, search))
+    names = [node["metadata"]["name"] for node in nodes]
+    config = make_config(dice, names, search=search)
+    classes = make_priority_classes(dice)
+    owners = make_owners(dice)
+    around = Surroundings(
+        nodes=names,
+        owners=[owner for owner in owners if owner["kind"] != "Service"],
+        schedulers=schedulers_of(config),
+        classes=[item["metadata"]["name"] for item in classes],
+    )
+    running = [make_running_pod(dice, f"r{number}", around) for number in range(_running_count(dice, search))]
+    pending = [make_pod(dice, f"p{number}", around) for number in dice.shuffled(range(_pending_count(dice, search)))]
+    objects = [*classes, *make_namespaces(dice), *owners, *make_budgets(dice, running), *nodes, *running, *pending]
+    if "volumes" in features:
+        objects += storage.equip(dice, nodes, running, pending)
+    if "devices" in features:
+        objects += devices.equip(dice, nodes, running, pending)
+    return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search)
+
+
+def _node_count(dice: Dice, search: str) -> int:
+    if search == "config":
+        return dice.number(100, 300)
+    return 0 if dice.chance(0.01) else dice.number(1, 7)
+
+
+def _running_count(dice: Dice, search: str) -> int:
+    return dice.number(0, 60) if search == "config" else dice.number(0, 10)
+
+
+def _pending_count(dice: Dice, search: str) -> int:
+    return dice.number(1, 12) if search == "config" else dice.number(1, 8)

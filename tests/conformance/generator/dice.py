@@ -1,0 +1,55 @@
+"""Chance, seeded: the same seed gives the same cluster on every machine."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+#: How keen a cluster may be on a topic; many zeros, so that most clusters are about a few things.
+DIALS: Final = (0.0, 0.0, 0.0, 0.1, 0.3, 0.6, 0.95)
+
+
+class Dice:
+    """A source of chance for one cluster.
+
+    Each topic has a dial that is set once per cluster, so that clusters differ in what they are about, and not only in
+    detail: one is all affinity, the next mixes ports with preemption.
+    """
+
+    def __init__(self, seed: int | str, *, only: frozenset[str] = frozenset()) -> None:
+        self._random = Random(seed)
+        self._dials: dict[str, float] = {}
+        self._only = only
+
+    def chance(self, probability: float) -> bool:
+        """Say yes this often."""
+        return self._random.random() < probability
+
+    def wants(self, topic: str, share: float = 1.0) -> bool:
+        """Say yes as often as this cluster is keen on the topic, times a share."""
+        return self.chance(self.dial(topic) * share)
+
+    def dial(self, topic: str) -> float:
+        """Tell how keen this cluster is on a topic."""
+        if topic not in self._dials:
+            drawn = self.pick(DIALS)
+            self._dials[topic] = drawn if not self._only or topic in self._only else 0.0
+        return self._dials[topic]
+
+    def number(self, least: int, most: int) -> int:
+        """Pick a whole number, both ends included."""
+        return self._random.randint(least, most)
+
+    def pick(self, items: Sequence[T]) -> T:
+        """Pick one."""
+        return items[self._random.randrange(len(items))]
+
+    def some(self, items: Sequence[T], least: int = 0, most: int | None = None) -> list[T]:
+        """Pick several different ones, in random order."""
+        top = len(items) if most is None else min(most, len(items))
+        return self._random.sample(list(items), self.number(min(least, top), top))
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """Return all of them in random order."""
+        return self.some(items, len(items))

@@ -1,0 +1,66 @@
+"""The other side: kube-scheduler's own framework in a process of its own, a question a line."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.conformance.generator import Case
+
+CONTROL_PLANE: Final = Path(__file__).parents[2] / "conformance" / "control-plane"
+
+
+class OracleError(Exception):
+    """The oracle could not decide: the cluster is not one an API server would hold, or the oracle is broken."""
+
+
+class Oracle:
+    """A running oracle. Ask, do something else meanwhile, then fetch the answer; one question at a time."""
+
+    def __init__(self, binary: str | None = None) -> None:
+        self._process = subprocess.Popen(
+            [binary or find_binary(), "--stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def ask(self, case: Case) -> None:
+        """Put a question; it is worked on while the caller goes on."""
+        assert self._process.stdin is not None
+        self._asked += 1
+        self._process.stdin.write(json.dumps(case.request(self._asked)).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> list[dict[str, Any]]:
+        """Wait for the decisions on the last question."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the oracle has gone, with exit code {self._process.wait()}")
+        answered = json.loads(line)
+        if answered.get("error"):
+            raise OracleError(answered["error"])
+        decisions: list[dict[str, Any]] = answered.get("decisions", [])
+        return decisions
+
+    def decide(self, case: Case) -> list[dict[str, Any]]:
+        """Ask and wait."""
+        self.ask(case)
+        return self.answer()
+
+
+def find_binary() -> str:
+    """Find the oracle where it is built to; build it if it is not there."""
+    subprocess.run([str(CONTROL_PLANE), "oracle"], check=True, stdout=subprocess.DEVNULL)
+    folder = subprocess.run([str(CONTROL_PLANE), "--print"], check=True, capture_output=True, text=True).stdout.strip()
+    return str(Path(folder) / "oracle")
