@@ -95,6 +95,7 @@ _ALL: Final = (
     _stable("UserNamespacesSupport"),
     _alpha("UserNamespacesHostNetworkSupport", "UserNamespacesSupport", "NodeDeclaredFeatures"),
     _alpha("TaintTolerationComparisonOperators"),
+    _alpha("VolumeBindMountOptions"),
     # The scheduler itself
     _beta("OpportunisticBatching"),
     _beta("SchedulerAsyncPreemption"),

@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import logging
 import sys
 from pathlib import Path
 
+import structlog
 from rich.console import Console
 
 from tests.conformance import goldens
-from tests.conformance.fuzz import Options, fuzz
+from tests.conformance.fuzz import Fuzzer, Options
 from tests.conformance.generator import generate
 from tests.conformance.generator.cluster import EXTRA_FEATURES
 from tests.conformance.oracle import Oracle, OracleError
@@ -28,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser("fuzz", help="compare both sides on random clusters")
     _add_choice_of_clusters(compare)
     compare.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")
+    compare.add_argument("--without", default="", help="plugins that are switched off on both sides, comma-separated")
     compare.add_argument("--show", type=int, default=3, help="how many differing clusters to shrink and print")
     compare.add_argument("--no-shrink", action="store_true", help="print them as they are")
     compare.add_argument("--save", type=Path, help="a folder for the shrunk clusters")
@@ -65,14 +68,17 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         count=arguments.n,
         features=_features(arguments),
         search=arguments.search,
+        without=tuple(filter(None, arguments.without.split(","))),
         first=arguments.first,
         show=arguments.show,
         shrinks=not arguments.no_shrink,
         save=arguments.save,
     )
+    # What plugins log while they decide is not what is compared.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console = Console(soft_wrap=True)
     with Oracle() as oracle:
-        outcome = fuzz(options, oracle, decide, console)
+        outcome = Fuzzer(options, oracle, decide, console).run()
     if arguments.stats:
         console.print(outcome.coverage.table())
     for seed in outcome.refused[:5]:
@@ -81,6 +87,8 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         console.print(
             "also differing:", *(case.seed for case in outcome.clusters[options.show :][:20]), highlight=False
         )
+    for kinds, count in outcome.kinds.most_common(20):
+        console.print(f"{count} clusters differ in: {kinds}", highlight=False)
     console.print(str(outcome), highlight=False)
     return 1 if outcome.differing else 0
 

@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ class Options:
     count: int
     features: frozenset[str] = frozenset()
     search: str = "all"
+    without: tuple[str, ...] = ()
     first: int = 0
     show: int = 3
     shrinks: bool = True
@@ -41,6 +43,7 @@ class Outcome:
     differing: int = 0
     clusters: list[Case] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         seen = self.coverage
@@ -49,43 +52,68 @@ class Outcome:
         )
 
 
-def fuzz(options: Options, oracle: Oracle, ours: Decide, console: Console) -> Outcome:
-    """Compare as many clusters as asked for."""
-    outcome = Outcome()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("comparing", total=options.count)
-        for number in range(options.first, options.first + options.count):
-            case = generate(f"{options.seed}/{number}", features=options.features, search=options.search)
-            _compare(case, options, oracle, ours, outcome, bar.console)
-            bar.advance(task)
-    return outcome
+class Fuzzer:
+    """Both sides, and where to tell what they disagree on."""
 
+    def __init__(self, options: Options, oracle: Oracle, ours: Decide, console: Console) -> None:
+        self._options = options
+        self._oracle = oracle
+        self._ours = ours
+        self._console = console
+        self.outcome = Outcome()
 
-def _compare(case: Case, options: Options, oracle: Oracle, ours: Decide, outcome: Outcome, console: Console) -> None:  # noqa: PLR0913, PLR0917
-    found, theirs = _ask_both(case, oracle, ours)
-    if theirs is None:
-        outcome.refused.append(case.seed)
-        return
-    outcome.coverage.add(theirs)
-    if not found:
-        return
-    outcome.differing += len({item.pod for item in found})
-    outcome.clusters.append(case)
-    if len(outcome.clusters) <= options.show:
-        _show(case, found, options, oracle, ours, console)
+    def run(self) -> Outcome:
+        """Compare as many clusters as asked for."""
+        chosen = self._options
+        with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
+            task = bar.add_task("comparing", total=chosen.count)
+            for number in range(chosen.first, chosen.first + chosen.count):
+                self._compare(generate(f"{chosen.seed}/{number}", features=chosen.features, search=chosen.search))
+                bar.advance(task)
+        return self.outcome
 
+    def _compare(self, case: Case) -> None:
+        found, theirs = self._ask_both(case)
+        if theirs is None:
+            self.outcome.refused.append(case.seed)
+            return
+        self.outcome.coverage.add(theirs)
+        if not found:
+            return
+        self.outcome.differing += len({item.pod for item in found})
+        self.outcome.clusters.append(case)
+        self.outcome.kinds[", ".join(sorted({item.kind for item in found}))] += 1
+        if len(self.outcome.clusters) <= self._options.show:
+            self._show(case, found)
 
-def _ask_both(case: Case, oracle: Oracle, ours: Decide) -> tuple[list[Difference], list[dict[str, Any]] | None]:
-    """Let both sides decide at the same time; no decisions of theirs when they refuse the cluster."""
-    oracle.ask(case)
-    own, crash = _guarded(ours, case)
-    try:
-        theirs = oracle.answer()
-    except OracleError:
-        return [], None
-    if crash is not None:
-        return [crash], theirs
-    return differences(own, theirs), theirs
+    def _ask_both(self, case: Case) -> tuple[list[Difference], list[dict[str, Any]] | None]:
+        """Let both sides decide at the same time; no decisions of theirs when they refuse the cluster."""
+        case = case.without(self._options.without)
+        self._oracle.ask(case)
+        own, crash = _guarded(self._ours, case)
+        try:
+            theirs = self._oracle.answer()
+        except OracleError:
+            return [], None
+        return [crash] if crash is not None else differences(own, theirs), theirs
+
+    def _show(self, case: Case, found: list[Difference]) -> None:
+        kinds = {item.kind for item in found}
+
+        def still_differs(smaller: Case) -> bool:
+            now, _ = self._ask_both(smaller)
+            return bool(kinds & {item.kind for item in now})
+
+        if self._options.shrinks:
+            case = shrink(case, still_differs)
+            found, _ = self._ask_both(case)
+        self._console.rule(f"seed {case.seed}")
+        for thing in (*case.objects, *([case.config] if case.config else ())):
+            self._console.print(json.dumps(thing), markup=False, highlight=False)
+        for item in found[:12]:
+            self._console.print(str(item), markup=False, highlight=False)
+        if self._options.save is not None:
+            _save(case, self._options.save)
 
 
 def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
@@ -98,24 +126,7 @@ def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference
         return [], Difference("*", "raised", f"raised {type(error).__name__} {place}", text, "decisions")
 
 
-def _show(
-    case: Case, found: list[Difference], options: Options, oracle: Oracle, ours: Decide, console: Console
-) -> None:  # noqa: PLR0913, PLR0917
-    kinds = {item.kind for item in found}
-
-    def still_differs(smaller: Case) -> bool:
-        now, _ = _ask_both(smaller, oracle, ours)
-        return bool(kinds & {item.kind for item in now})
-
-    if options.shrinks:
-        case = shrink(case, still_differs)
-        found, _ = _ask_both(case, oracle, ours)
-    console.rule(f"seed {case.seed}")
-    for thing in (*case.objects, *([case.config] if case.config else ())):
-        console.print_json(json.dumps(thing), indent=None, highlight=False)
-    for item in found[:12]:
-        console.print(str(item), markup=False, highlight=False)
-    if options.save is not None:
-        options.save.mkdir(parents=True, exist_ok=True)
-        path = options.save / f"{case.seed.replace('/', '-')}.json"
-        path.write_text(json.dumps({"seed": case.seed, **case.request(0)}, indent=1))
+def _save(case: Case, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{case.seed.replace('/', '-')}.json"
+    path.write_text(json.dumps({"seed": case.seed, **case.request(0)}, indent=1))

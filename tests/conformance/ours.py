@@ -1,25 +1,29 @@
 """Our side: Moorage decides in this process."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from moorage.config import SchedulerConfiguration, default_config, load_config
 from moorage.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.decisions import to_builtins
 from moorage.simulator.loading import cluster_from
-from moorage.simulator.one_pass import run_one_pass
+from moorage.simulator.one_pass import OnePass
 from tests.conformance.generator import Case
 
 #: What the oracle has off as well: victims are known at once, and every pod is scored for itself.
-BASE_GATES = {"SchedulerAsyncPreemption": False, "OpportunisticBatching": False}
+BASE_GATES: Final = {"SchedulerAsyncPreemption": False, "OpportunisticBatching": False}
+REGISTRY: Final = Registry(IN_TREE)
 
 
 def decide(case: Case) -> list[dict[str, Any]]:
     """Try every pending pod of a case once; return the decisions as they would be written."""
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
-    decisions = run_one_pass(cluster, _config(case, gates), features=gates, search_all=case.search == "all")
-    written: list[dict[str, Any]] = to_builtins(decisions)["decisions"]
+    config = _config(case, gates)
+    world = OnePass(cluster, config, REGISTRY, features=gates, search_all=case.search == "all", cross_check=True)
+    written: list[dict[str, Any]] = to_builtins(world.run())["decisions"]
     return written
 
 

@@ -95,12 +95,10 @@ def _paths(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 def _has(content: Any, path: tuple[Any, ...]) -> bool:
     for key in path:
-        if isinstance(content, dict) and key in content:
-            content = content[key]
-        elif isinstance(content, list) and isinstance(key, int) and key < len(content):
-            content = content[key]
-        else:
+        present = key in content if isinstance(content, dict) else isinstance(content, list) and key < len(content)
+        if not present:
             return False
+        content = content[key]
     return True
 
 

@@ -1,7 +1,8 @@
 """What an API server does to a pod when it is created, beyond filling in defaults.
 
-Its priority comes from a class, the labels named by matchLabelKeys go into selectors, and pod-level requests follow
-from limits and containers. A pod that has been through it already comes out as it went in.
+Its priority comes from a class, the labels named by matchLabelKeys go into selectors, pod-level requests follow from
+limits and containers, and fields of features that are off are dropped. A pod that has been through it already comes out
+as it went in.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -83,6 +84,12 @@ def _steps(features: FeatureGates) -> Iterable[Callable[[Pod], Pod]]:
     if features.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge"):
         yield merge_spread_label_keys
     yield default_pod_level if features.enabled("PodLevelResources") else _without_pod_level
+    if not features.enabled("VolumeBindMountOptions"):
+        yield _without_mount_options
+    if not features.enabled("ContainerRestartRules"):
+        yield _without_restart_rules
+    if not features.enabled("GenericWorkload"):
+        yield _without_group
 
 
 def merge_affinity_label_keys(pod: Pod) -> Pod:
@@ -155,6 +162,37 @@ def default_pod_level(pod: Pod) -> Pod:
 
 def _without_pod_level(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, resources=None)) if pod.spec.resources is not None else pod
+
+
+def _without_mount_options(pod: Pod) -> Pod:
+    def plain(container: Container) -> Container:
+        mounts = tuple(replace(mount, bind_mount_options=()) for mount in container.volume_mounts)
+        return replace(container, volume_mounts=mounts)
+
+    used = any(mount.bind_mount_options for container in _all_containers(pod) for mount in container.volume_mounts)
+    return _with_each_container(pod, plain) if used else pod
+
+
+def _without_restart_rules(pod: Pod) -> Pod:
+    used = any(container.restart_policy_rules for container in _all_containers(pod))
+    return _with_each_container(pod, lambda container: replace(container, restart_policy_rules=())) if used else pod
+
+
+def _without_group(pod: Pod) -> Pod:
+    return replace(pod, spec=replace(pod.spec, scheduling_group=None)) if pod.spec.scheduling_group else pod
+
+
+def _all_containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _with_each_container(pod: Pod, change: Callable[[Container], Container]) -> Pod:
+    changed = replace(
+        pod.spec,
+        containers=tuple(map(change, pod.spec.containers)),
+        init_containers=tuple(map(change, pod.spec.init_containers)),
+    )
+    return replace(pod, spec=changed)
 
 
 def _huge_page_limits(pod: Pod, level: ResourceRequirements) -> ResourceList:

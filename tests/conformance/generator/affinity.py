@@ -72,7 +72,7 @@ def _node_requirement(dice: Dice) -> Object:
         return {
             "key": dice.pick(("gen", "gen", "gen", "disk")),
             "operator": operator,
-            "values": [dice.pick(("0", "2", "6", "-5"))],
+            "values": [dice.pick(("0", "2", "6", "007"))],
         }
     key = dice.pick((*words.NODE_LABELS, words.ZONE, words.HOSTNAME, "absent"))
     if operator in ("Exists", "DoesNotExist"):

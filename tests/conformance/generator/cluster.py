@@ -1,10 +1,12 @@
 """A whole cluster: the objects, the configuration, and how many nodes are looked at."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tests.conformance.generator import devices, storage
-from tests.conformance.generator.config import make_config, schedulers_of
+from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
 from tests.conformance.generator.pods import Surroundings, make_pod, make_running_pod
@@ -25,6 +27,19 @@ class Case:
     config: Object | None = None
     search: str = "all"
     feature_gates: dict[str, bool] = field(default_factory=dict)
+
+    def without(self, plugins: Iterable[str]) -> "Case":
+        """Ask the same with some plugins switched off in every profile."""
+        off = [{"name": name} for name in plugins]
+        if not off:
+            return self
+        config = deepcopy(self.config or BARE_CONFIG)
+        for profile in config["profiles"]:
+            multi_point = profile.setdefault("plugins", {}).setdefault("multiPoint", {})
+            multi_point["disabled"] = [*multi_point.get("disabled", ()), *off]
+            for point in profile["plugins"].values():
+                point["enabled"] = [item for item in point.get("enabled", ()) if {"name": item["name"]} not in off]
+        return replace(self, config=config)
 
     def request(self, number: int) -> dict[str, Any]:
         """Put the question as a line of the oracle's stream."""

@@ -25,6 +25,11 @@ OPTIONAL = (
     "SchedulingGates",
     "NodeDeclaredFeatures",
 )
+BARE_CONFIG: Object = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": words.SCHEDULERS[0]}],
+}
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi")
 
 
@@ -33,8 +38,7 @@ def make_config(dice: Dice, nodes: list[str], *, search: str) -> Object | None:
     if search == "all" and not dice.wants("config"):
         return None
     config: Object = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
+        **BARE_CONFIG,
         "profiles": [_profile(dice, name, nodes) for name in words.SCHEDULERS[: dice.pick((1, 1, 2))]],
     }
     if search == "config" or dice.chance(0.1):

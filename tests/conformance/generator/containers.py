@@ -56,15 +56,15 @@ def _resources(dice: Dice) -> Object:
     if dice.chance(0.06):
         requests[dice.pick(("cpu", "memory"))] = 0
     if dice.chance(0.15):
-        limits[dice.pick(("cpu", "memory"))] = "2Gi"
+        limits["memory"] = "2Gi"
     if dice.chance(0.1):
-        limits["cpu"] = dice.pick(("1", "2500m", "20"))
-    if dice.wants("disk"):
+        limits["cpu"] = dice.pick(("1", "2500m", "9"))
+    if dice.wants("disk", 0.6):
         requests["ephemeral-storage"] = dice.pick(("100Mi", "1G", "6Gi"))
     if dice.wants("extended", 0.6):
-        limits |= {resource: str(dice.number(0, 3)) for resource in dice.some(words.EXTENDED, 1, 3)}
+        limits |= {resource: str(dice.pick((0, 1, 1, 2))) for resource in dice.some(words.EXTENDED, 1, 2)}
     if dice.wants("hugepages", 0.6):
-        limits["hugepages-2Mi"] = dice.pick(("2Mi", "4Mi", "20Mi"))
+        limits["hugepages-2Mi"] = dice.pick(("2Mi", "4Mi", "4Mi", "20Mi"))
     return {key: amounts for key, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
 

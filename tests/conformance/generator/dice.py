@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 #: How keen a cluster may be on a topic; many zeros, so that most clusters are about a few things.
-DIALS: Final = (0.0, 0.0, 0.0, 0.1, 0.3, 0.6, 0.95)
+DIALS: Final = (0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.8)
 
 
 class Dice:

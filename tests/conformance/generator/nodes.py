@@ -18,9 +18,8 @@ def _node(dice: Dice, name: str) -> Object:
     if dice.wants("images"):
         status["images"] = _images(dice)
     if dice.wants("features"):
-        status["declaredFeatures"] = dice.some(
-            ("RestartAllContainersOnContainerExits", "VolumeBindMountOptions", "Unheard")
-        )
+        known = ("RestartAllContainersOnContainerExits", "VolumeBindMountOptions", "Unheard")
+        status["declaredFeatures"] = sorted(dice.some(known))
     if dice.chance(0.03):
         status["capacity"] = status.pop("allocatable")
     return words.thing("Node", name, metadata={"labels": _labels(dice, name)}, spec=_spec(dice), status=status)
@@ -43,9 +42,9 @@ def _labels(dice: Dice, name: str) -> dict[str, str]:
 
 def _spec(dice: Dice) -> Object:
     spec: Object = {}
-    if dice.wants("taints", 0.7):
+    if dice.wants("taints", 0.5):
         spec["taints"] = [_taint(dice) for _ in range(dice.number(1, 3))]
-    if dice.wants("cordons", 0.5):
+    if dice.wants("cordons", 0.3):
         spec["unschedulable"] = True
     return spec
 
@@ -57,21 +56,23 @@ def _taint(dice: Dice) -> Object:
 
 
 def _allocatable(dice: Dice) -> Object:
-    allocatable: dict[str, Any] = {
-        "cpu": dice.pick(("1", "2", "4", "3900m", "8", 16)),
-        "memory": dice.pick(("1Gi", "2Gi", "4G", "8Gi", "3000000k")),
-        "pods": dice.pick(("2", "3", "5", "110", 110)),
-    }
-    if dice.chance(0.06):
+    allocatable: dict[str, Any] = {"cpu": dice.pick(("8", 16, "31900m")), "memory": "32Gi", "pods": 110}
+    if dice.wants("tight"):
+        allocatable = {
+            "cpu": dice.pick(("1", "2", "4", "3900m")),
+            "memory": dice.pick(("1Gi", "2Gi", "4G", "3000000k")),
+            "pods": dice.pick(("2", "3", "5", "110")),
+        }
+    if dice.chance(0.04):
         allocatable[dice.pick(("cpu", "memory", "pods"))] = 0
     if dice.chance(0.04):
         del allocatable[dice.pick(("cpu", "memory", "pods"))]
-    if dice.wants("disk"):
-        allocatable["ephemeral-storage"] = dice.pick(("1Gi", "10Gi", "5000M"))
-    if dice.wants("extended"):
-        allocatable |= {name: str(dice.number(0, 4)) for name in dice.some(words.EXTENDED)}
-    if dice.wants("hugepages"):
-        allocatable["hugepages-2Mi"] = dice.pick(("4Mi", "16Mi", "0"))
+    if dice.dial("disk") and dice.chance(0.9):
+        allocatable["ephemeral-storage"] = dice.pick(("1Gi", "10Gi", "50000M"))
+    if dice.dial("extended") and dice.chance(0.9):
+        allocatable |= {name: str(dice.number(0, 8)) for name in dice.some(words.EXTENDED, 2)}
+    if dice.dial("hugepages") and dice.chance(0.9):
+        allocatable["hugepages-2Mi"] = dice.pick(("16Mi", "64Mi", "0"))
     return allocatable
 
 

@@ -62,13 +62,13 @@ def _metadata(dice: Dice, around: Surroundings) -> Object:
 def _placement(dice: Dice, around: Surroundings) -> Object:
     """Say where the pod wants to be."""
     spec: Object = {}
-    if dice.wants("nodeSelector", 0.5):
+    if dice.wants("nodeSelector", 0.3):
         spec["nodeSelector"] = make_node_selector(dice)
     if affinity := make_affinity(dice, around.nodes):
         spec["affinity"] = affinity
     if dice.wants("spread", 0.8):
         spec["topologySpreadConstraints"] = make_constraints(dice)
-    if dice.wants("taints") or dice.wants("cordons", 0.5):
+    if dice.chance(dice.dial("taints") ** 0.5) or dice.wants("cordons", 0.5):
         spec["tolerations"] = [_toleration(dice) for _ in range(dice.number(1, 3))]
     return spec
 
@@ -100,7 +100,7 @@ def _standing(dice: Dice, around: Surroundings) -> Object:
         spec["priority"] = dice.number(-1, 12)
         if dice.chance(0.3):
             spec["preemptionPolicy"] = dice.pick(("Never", "PreemptLowerPriority"))
-    if dice.wants("gates", 0.3):
+    if dice.wants("gates", 0.15):
         spec["schedulingGates"] = [{"name": f"example.com/{name}"} for name in dice.some(("quota", "dns"), 1)]
     return spec
 

@@ -10,7 +10,7 @@ BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 LABELS: Final = {"app": ("web", "db", "cache"), "tier": ("front", "back"), "rev": ("1", "2")}
-NODE_LABELS: Final = {"disk": ("ssd", "hdd", ""), "gen": ("1", "3", "7", "-2", "old"), "rack": ("r1", "r2", "r3")}
+NODE_LABELS: Final = {"disk": ("ssd", "hdd", ""), "gen": ("1", "3", "7", "007", "old"), "rack": ("r1", "r2", "r3")}
 TOPOLOGY_KEYS: Final = (ZONE, HOSTNAME, "rack", REGION, "absent")
 NAMESPACES: Final = ("default", "team-a", "team-b")
 NAMESPACE_LABELS: Final = {"env": ("prod", "dev"), "team": ("a", "b")}

@@ -12,7 +12,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.storage import CSIDriver, PersistentVolume, StorageClass
 from moorage.errors import InputError
-from moorage.features import FeatureGates
+from moorage.features import GATES, FeatureGates
 from moorage.simulator.loading import ClusterInput, cluster_from, load_cluster
 
 
@@ -143,12 +143,22 @@ class TestDefaults:
         assert found.spec.resources.requests == {"cpu": 6}
 
     def test_without_the_gate_there_is_no_pod_level(self) -> None:
+        gate = "PodLevelResources"
+        dependants = [name for name, known in GATES.items() if gate in known.needs]
         found = admitted(
             pod(resources={"limits": {"cpu": "2"}}),
-            features=FeatureGates({"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False}),
+            features=FeatureGates(dict.fromkeys((gate, *dependants), False)),
         )
 
         assert found.spec.resources is None
+
+    @pytest.mark.parametrize(("on", "want"), [(True, ("noexec",)), (False, ())])
+    def test_fields_of_features_that_are_off_are_dropped(self, on: bool, want: tuple[str, ...]) -> None:
+        mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
+        gates = FeatureGates({"VolumeBindMountOptions": on})
+        found = admitted(pod(containers=[{"name": "c", "volumeMounts": [mount]}]), features=gates)
+
+        assert found.spec.containers[0].volume_mounts[0].bind_mount_options == want
 
     def test_on_the_hosts_network_ports_are_the_hosts(self) -> None:
         container = {

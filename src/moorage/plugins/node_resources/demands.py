@@ -37,8 +37,8 @@ class DemandReader:
     def read(self, pod: Pod) -> tuple[Demand, ...]:
         """List what must be left on a node; the number of pods is not among it, since every pod needs a place."""
         amounts = pod.requests
-        # CPU, memory and storage are named first; the rest has no order upstream, here it is the pod's.
-        names = (*NATIVE, *(name for name in amounts if name not in NATIVE and name != PODS))
+        # CPU, memory and storage are named first; the rest comes in random order upstream, here by name.
+        names = (*NATIVE, *sorted(name for name in amounts if name not in NATIVE and name != PODS))
         return tuple(
             Demand(name, amounts[name], *_insufficient(name), self.is_delegable(name))
             for name in names
