@@ -64,7 +64,12 @@ func (r *recorder) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState
 func (r *recorder) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	status := r.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
 	isFirst := len(r.attempt.filtered) == 0
-	r.attempt.tookNominatedNode = isFirst && status.IsSuccess() && info.Node().Name == pod.Status.NominatedNodeName
+	isNominated := isFirst && info.Node().Name == pod.Status.NominatedNodeName
+	r.attempt.tookNominatedNode = isNominated && status.IsSuccess()
+	if isNominated && r.attempt.narrowed != nil && status.IsRejected() {
+		// Upstream names the plugin that refused the nominated node among those that narrowed the search.
+		r.attempt.narrowedBy = sets.List(sets.New(r.attempt.narrowedBy...).Insert(status.Plugin()))
+	}
 	if status.IsSuccess() {
 		r.attempt.filtered[info.Node().Name] = nil
 	} else {

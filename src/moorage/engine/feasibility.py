@@ -101,7 +101,9 @@ class Search:
             found.is_narrowed = True
             examined = self._rows_named(pre.names)
             found.feasible = found.feasible & examined
-            absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(pre.narrowing))}]")
+            # Upstream names the plugin that refused the promised node among those that narrowed the search.
+            named = sorted({*pre.narrowing, *(status.plugin for status in promise.values())})
+            absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(named)}]")
         if refused or examined is not None:
             found.count = int(np.count_nonzero(found.feasible))
         examined = self._limit(found, examined)

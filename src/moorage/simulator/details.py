@@ -3,6 +3,7 @@
 import numpy as np
 
 from moorage.cache.cache import Cache
+from moorage.engine.diagnosis import NOT_EXAMINED
 from moorage.engine.evaluation import rate_nodes
 from moorage.engine.feasibility import Found
 from moorage.engine.placement import Placement
@@ -13,7 +14,7 @@ from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
 
 
 def node_entries(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
-    """Describe every node of the cluster, in visiting order."""
+    """Describe every node of the cluster, in visiting order; one that the search did not come to is left out."""
     if found.promised is not None:
         return {found.promised.name: NodeEntry()}
     scored = _scores(placement, cache, found)
@@ -21,7 +22,10 @@ def node_entries(placement: Placement, cache: Cache, found: Found) -> dict[str, 
     entries: dict[str, NodeEntry] = {}
     for row in cache.order:
         name = cache.nodes[int(row)].name
-        entries[name] = scored[name] if name in scored else _rejected(statuses[name])
+        if name in scored:
+            entries[name] = scored[name]
+        elif (status := statuses[name]) is not NOT_EXAMINED:
+            entries[name] = _rejected(status)
     return entries
 
 
