@@ -1,5 +1,26 @@
-"""For plugin authors: builders, random clusters, and check_plugin."""
+"""For plugin authors: builders, random clusters, and check_plugin.
+
+The random ones need hypothesis (``pip install moorage[testing]``), which is imported when one of them is first used.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from moorage.testing.builders import make_node, make_pod
 
-__all__ = ["make_node", "make_pod"]
+if TYPE_CHECKING:
+    from moorage.testing.checks import check_plugin
+    from moorage.testing.strategies import clusters, nodes, pods
+
+__all__ = ["check_plugin", "clusters", "make_node", "make_pod", "nodes", "pods"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "check_plugin":
+        from moorage.testing.checks import check_plugin
+
+        return check_plugin
+    if name in ("clusters", "nodes", "pods"):
+        from moorage.testing import strategies
+
+        return getattr(strategies, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,214 @@
+"""check_plugin: what every plugin promises, tried out on random clusters.
+
+>>> from moorage.framework.functions import filter_function
+>>> @filter_function("node(s) were not spot capacity")
+... def spot_only(pod, node):
+...     return node.labels.get("capacity") == "spot"
+>>> check_plugin(spot_only, examples=5)
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.features import FeatureGates
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import (
+    FilterPlugin,
+    NodeNames,
+    Plugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from moorage.framework.status import MAX_NODE_SCORE, Code, IntArray, Status, Verdict
+from moorage.testing import strategies
+from moorage.testing.rig import Rig
+
+PluginFactory = Callable[[Handle], Plugin]
+_REJECTING = (Code.ERROR, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+def check_plugin(
+    *plugins: type[Plugin] | PluginFactory,
+    objects: Sequence[KubeObject] = (),
+    features: FeatureGates | None = None,
+    clusters: st.SearchStrategy[tuple[KubeObject, ...]] | None = None,
+    pods: st.SearchStrategy[Pod] | None = None,
+    examples: int = 100,
+) -> None:
+    """Try plugins on random clusters and pods, and raise AssertionError at the first broken promise.
+
+    The promises: both forms agree; what is said of a row does not depend on the window it is seen through; columns and
+    nodes are left as they were; a what-if leaves the attempt it was cloned from alone; statuses and scores are
+    well-formed; equal pods have equal signatures.
+
+    A plugin is given as its class, or as a function that builds it from a handle, which is how to give it arguments.
+    Several are tried on the same clusters, since drawing those takes longest. ``objects`` are in every cluster.
+    """
+    random_clusters = strategies.clusters() if clusters is None else clusters
+    random_pods = strategies.pods("incoming") if pods is None else pods
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(cluster=random_clusters, pod=random_pods, data=st.data())
+    def try_out(cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject) -> None:
+        rig = Rig(*objects, *cluster, features=features)
+        rows = data.draw(st.permutations(range(len(rig.nodes))), label="order of rows")
+        window = np.array(rows[: data.draw(st.integers(0, len(rows)), label="rows in the window")], dtype=np.int64)
+        for plugin in plugins:
+            _Trial(_build(plugin, rig), rig, pod, window).run()
+
+    try_out()
+
+
+def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
+    if not isinstance(plugin, type):
+        return plugin(rig)
+    offered: dict[str, Any] = {"args": None, "handle": rig}
+    build: Callable[..., Plugin] = plugin
+    return build(**{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered})
+
+
+class _Trial:
+    """One plugin, one pod, one cluster, and a window on some of its rows."""
+
+    def __init__(self, plugin: Plugin, rig: Rig, pod: Pod, window: IntArray) -> None:
+        self.plugin = plugin
+        self.rig = rig
+        self.pod = pod
+        self.window = window
+
+    def run(self) -> None:
+        """Check everything the plugin takes part in."""
+        before = _picture(self.rig.nodes)
+        self._check_signature()
+        if isinstance(self.plugin, FilterPlugin):
+            self._check_filter(self.plugin)
+        if isinstance(self.plugin, ScorePlugin):
+            self._check_score(self.plugin)
+        assert _picture(self.rig.nodes) == before, f"{self.plugin.name} changed nodes or columns it may only read"
+
+    def _check_signature(self) -> None:
+        signature = self.plugin.sign(self.pod)
+        hash(signature)
+        twin = replace(self.pod, metadata=replace(self.pod.metadata))
+        assert self.plugin.sign(twin) == signature, f"{self.plugin.name} signs two equal pods differently"
+        hash(self.plugin.epoch())
+
+    def _check_filter(self, plugin: FilterPlugin) -> None:
+        cycle, nodes = CycleState(), self.rig.nodes
+        if isinstance(plugin, PreFilterPlugin):
+            answer = plugin.pre_filter(cycle, self.pod, nodes)
+            assert answer is None or isinstance(answer, NodeNames | Status), f"{plugin.name}.pre_filter gave {answer!r}"
+            if isinstance(answer, Status):
+                assert answer.code in (*_REJECTING, Code.SKIP, Code.PENDING), f"{plugin.name}.pre_filter gave {answer}"
+                return
+        whole = self._verdict(plugin, cycle, nodes)
+        one_by_one = [plugin.filter(cycle, self.pod, node) for node in nodes]
+        self._agree("filter", "filter_nodes", one_by_one, whole)
+        self._agree(
+            "filter of a copied node", "filter", [plugin.filter(cycle, self.pod, n.copy()) for n in nodes], whole
+        )
+        seen = self._verdict(plugin, cycle, nodes.take(self.window))
+        self._agree("filter_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
+        self._check_candidates(plugin, cycle, whole)
+        if isinstance(plugin, PreFilterExtensions):
+            self._check_what_if(plugin, plugin, cycle, whole)
+
+    def _check_candidates(self, plugin: FilterPlugin, cycle: CycleState, whole: list[Status | None]) -> None:
+        running = np.zeros(len(whole), dtype=np.bool_)
+        running[self.window] = True
+        narrowed = self._verdict(plugin, cycle, self.rig.nodes.among(running))
+        for row in self.window:
+            self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [whole[row]])
+
+    def _check_what_if(
+        self, plugin: PreFilterExtensions, judge: FilterPlugin, cycle: CycleState, whole: list[Status | None]
+    ) -> None:
+        what_if = cycle.clone()
+        for node in self.rig.nodes:
+            copy = node.copy()
+            for pod in list(copy.pods.values()):
+                copy.remove_pod(pod)
+                plugin.remove_pod(what_if, self.pod, pod, copy)
+        again = [judge.filter(cycle, self.pod, node) for node in self.rig.nodes]
+        self._agree("filter after a what-if on a clone", "before it", again, whole)
+
+    def _verdict(self, plugin: FilterPlugin, cycle: CycleState, nodes: NodeTable) -> list[Status | None]:
+        verdict = plugin.filter_nodes(cycle, self.pod, nodes)
+        _check_verdict(plugin.name, verdict, len(nodes))
+        return [verdict.status_at(row) for row in range(len(nodes))]
+
+    def _check_score(self, plugin: ScorePlugin) -> None:
+        cycle, nodes = CycleState(), self.rig.nodes
+        if isinstance(plugin, PreFilterPlugin):
+            plugin.pre_filter(cycle, self.pod, nodes)
+        if isinstance(plugin, PreScorePlugin):
+            status = plugin.pre_score(cycle, self.pod, nodes)
+            if status is not None:
+                assert status.code in (Code.SKIP, Code.ERROR), f"{plugin.name}.pre_score gave {status}"
+                return
+        whole = self._scores(plugin, cycle, nodes)
+        self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], whole)
+        seen = self._scores(plugin, cycle, nodes.take(self.window))
+        self._agree("score_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
+        # So many rows that no shortcut for few of them is taken.
+        often = np.tile(np.arange(len(nodes)), 16)
+        self._agree("score_nodes of many rows", "the whole", self._scores(plugin, cycle, nodes.take(often)), whole * 16)
+        raw = np.array(whole, dtype=np.int64)
+        _check_normalized(plugin.name, plugin.normalize_scores(cycle, self.pod, nodes, raw), len(nodes))
+
+    def _scores(self, plugin: ScorePlugin, cycle: CycleState, nodes: NodeTable) -> list[int]:
+        scores = plugin.score_nodes(cycle, self.pod, nodes)
+        assert isinstance(scores, np.ndarray), f"{plugin.name}.score_nodes gave {type(scores).__name__}, not an array"
+        assert scores.dtype == np.int64, f"{plugin.name}.score_nodes gave {scores.dtype}, not int64"
+        assert scores.shape == (len(nodes),), f"{plugin.name}.score_nodes gave {scores.shape} for {len(nodes)} nodes"
+        plain: list[int] = scores.tolist()
+        return plain
+
+    def _agree(self, left: str, right: str, found: Sequence[object], wanted: Sequence[object]) -> None:
+        for row, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            assert one == other, f"{self.plugin.name}, row {row}: {left} says {one}, {right} says {other}"
+
+
+def _check_verdict(name: str, verdict: Verdict, size: int) -> None:
+    assert isinstance(verdict, Verdict), f"{name}.filter_nodes gave {type(verdict).__name__}, not a Verdict"
+    assert verdict.size == size, f"{name}.filter_nodes judged {verdict.size} of {size} nodes"
+    for mask, status in verdict.rejections:
+        assert mask.dtype == np.bool_, f"{name}.filter_nodes gave a mask of {mask.dtype}"
+        assert mask.shape == (size,), f"{name}.filter_nodes gave a mask of {mask.shape} for {size} nodes"
+        assert status.code in _REJECTING, f"{name}.filter_nodes turned nodes down with {status.code.label}"
+        assert all(status.reasons), f"{name}.filter_nodes gave an empty reason"
+        assert status.reasons, f"{name}.filter_nodes turned nodes down without a reason"
+
+
+def _check_normalized(name: str, scores: IntArray, size: int) -> None:
+    assert scores.shape == (size,), f"{name}.normalize_scores gave {scores.shape} for {size} nodes"
+    assert np.issubdtype(scores.dtype, np.integer), f"{name}.normalize_scores gave {scores.dtype}, not integers"
+    inside = (scores >= 0) & (scores <= MAX_NODE_SCORE)
+    assert inside.all(), f"{name} scored {scores.tolist()}, which is not between 0 and {MAX_NODE_SCORE}"
+
+
+def _picture(nodes: NodeTable) -> list[object]:
+    """Take down everything a plugin could have changed by mistake."""
+    columns = [nodes.pod_count, nodes.unschedulable, *(c.codes for c in (nodes.taints, nodes.host_ports))]
+    for group in (nodes.allocatable, nodes.requested, nodes.nonzero_requested):
+        columns += [group[resource] for resource in group]
+    rows = [(dict(node.requested), list(node.pods), set(node.used_ports), node.nonzero_cpu) for node in nodes]
+    return [column.tolist() for column in columns] + [rows]

@@ -1,0 +1,131 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from moorage.api.affinity import NodeAffinity as Wishes
+from moorage.api.affinity import PreferredSchedulingTerm
+from moorage.api.devices import DeviceClass, DeviceClassSpec
+from moorage.api.meta import ObjectMeta
+from moorage.api.pod import Pod
+from moorage.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.config.args import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    RequestedToCapacityRatio,
+    ResourceSpec,
+    ScoringStrategy,
+    UtilizationShapePoint,
+)
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin, Plugin, ScorePlugin
+from moorage.framework.status import IntArray, Status, Verdict
+from moorage.plugins.catalogue import IN_TREE
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.testing import check_plugin, clusters, make_pod
+from moorage.testing.checks import PluginFactory
+from moorage.testing.strategies import GPU
+
+JUDGES_AND_RATERS = [plugin for plugin in IN_TREE if issubclass(plugin, FilterPlugin | ScorePlugin)]
+
+
+RESOURCES = (ResourceSpec("cpu", 3), ResourceSpec("memory", 1), ResourceSpec(GPU, 5), ResourceSpec("ephemeral-storage"))
+SHAPE = RequestedToCapacityRatio(
+    (UtilizationShapePoint(10, 10), UtilizationShapePoint(40, 3), UtilizationShapePoint(90, 7))
+)
+SSD = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement("disk", "In", ("ssd",)),))
+
+
+def fit(**args: Any) -> PluginFactory:
+    return lambda handle: NodeResourcesFit(args=NodeResourcesFitArgs(**args), handle=handle)
+
+
+CONFIGURED: list[PluginFactory] = [
+    fit(scoring_strategy=ScoringStrategy(MOST_ALLOCATED, RESOURCES)),
+    fit(scoring_strategy=ScoringStrategy(REQUESTED_TO_CAPACITY_RATIO, RESOURCES, SHAPE), ignored_resources=(GPU,)),
+    fit(scoring_strategy=ScoringStrategy(LEAST_ALLOCATED, RESOURCES), ignored_resource_groups=("example.com",)),
+    lambda _: NodeResourcesBalancedAllocation(args=NodeResourcesBalancedAllocationArgs(resources=RESOURCES)),
+    lambda _: NodeAffinity(
+        args=NodeAffinityArgs(Wishes(required=NodeSelector((SSD,)), preferred=(PreferredSchedulingTerm(7, SSD),)))
+    ),
+]
+
+
+def test_in_tree_plugins_keep_their_promises() -> None:
+    check_plugin(*JUDGES_AND_RATERS, *CONFIGURED, examples=150)
+
+
+def test_fit_keeps_its_promises_where_devices_serve_a_resource() -> None:
+    gpus = DeviceClass(metadata=ObjectMeta(name="gpu"), spec=DeviceClassSpec(extended_resource_name=GPU))
+    check_plugin(NodeResourcesFit, objects=[gpus], examples=50)
+
+
+class Forked(FilterPlugin):
+    """Says one thing of a node and another of all of them."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no") if node.taints else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        return Verdict.accept(len(nodes))
+
+
+class Nearsighted(FilterPlugin):
+    """Judges a node by the window it is seen through."""
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        return Verdict.reject(where=np.full(len(nodes), len(nodes) > 1), because=Status.unschedulable("crowd"))
+
+
+class Wordless(FilterPlugin):
+    """Turns nodes down without saying why."""
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        return Verdict.reject(where=nodes.unschedulable.copy(), because=Status.unschedulable())
+
+
+class Meddler(FilterPlugin):
+    """Changes the nodes it looks at."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        node.requested["cpu"] = node.requested.get("cpu", 0) + 1
+        return None
+
+
+class Enthusiast(ScorePlugin):
+    """Gives more than 100."""
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return 101
+
+
+class Fractions(ScorePlugin):
+    """Scores in floats."""
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        return np.full(len(nodes), 0.5)
+
+
+BROKEN = {
+    "forms that differ": (Forked, "filter says .* filter_nodes says None"),
+    "an answer that depends on the window": (Nearsighted, "crowd"),
+    "no reason": (Wordless, "without a reason"),
+    "a changed node": (Meddler, "may only read"),
+    "a score above 100": (Enthusiast, "not between 0 and 100"),
+    "a score that is no integer": (Fractions, "float64, not int64"),
+}
+
+
+@pytest.mark.parametrize(("plugin", "complaint"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_promise_is_found(plugin: type[Plugin], complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check_plugin(plugin, clusters=clusters(max_pods=0), pods=st.just(make_pod()), examples=200)
