@@ -99,16 +99,14 @@ class TermIndex:
         return {key: dict(group.rows) for key, group in self._groups.items()}
 
 
-def total_by_key(
-    groups: Iterable[TermGroup], rows: int, weights: Mapping[TermGroup, int] | None = None
-) -> dict[str, IntArray]:
-    """Add up groups per topology key, so that each key costs one pass over the nodes however many terms it has."""
+def total_by_key(groups: Iterable[tuple[TermGroup, int]], rows: int) -> dict[str, IntArray]:
+    """Add up weighted groups per topology key, so that a key costs one pass over the nodes whatever its terms."""
     totals: dict[str, IntArray] = {}
-    for group in groups:
+    for group, weight in groups:
         total = totals.get(group.term.topology_key)
         if total is None:
             total = totals[group.term.topology_key] = np.zeros(rows, dtype=np.int64)
-        group.add_to(total, 1 if weights is None else weights[group])
+        group.add_to(total, weight)
     return totals
 
 

@@ -206,13 +206,13 @@ def test_equal_terms_of_different_pods_are_one_group() -> None:
     assert {group.weight for group in index.preferred.about("default", {"app": "web"}, {})} == {5, 7, -3}
 
     (group,) = index.affinity.about("default", {"app": "web"}, {})
-    assert total_by_key([group], 100)["zone"].tolist() == [1] * 100
+    assert total_by_key([(group, 1)], 100)["zone"].tolist() == [1] * 100
     for row in range(50):
         index.remove(pods[row], row)
-    assert total_by_key([group], 100, {group: 4})["zone"].tolist() == [0] * 50 + [4] * 50
+    assert total_by_key([(group, 4)], 100)["zone"].tolist() == [0] * 50 + [4] * 50
     for row in range(50, 98):
         index.remove(pods[row], row)
-    assert np.flatnonzero(total_by_key([group], 100)["zone"]).tolist() == [98, 99]
+    assert np.flatnonzero(total_by_key([(group, 1)], 100)["zone"]).tolist() == [98, 99]
 
 
 def test_a_list_with_a_selector_that_cannot_be_read_counts_as_empty() -> None:

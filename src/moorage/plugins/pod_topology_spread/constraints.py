@@ -1,0 +1,146 @@
+"""Which spread constraints a pod has: its own, or default ones with a selector deduced for it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from moorage.api.affinity import TopologySpreadConstraint
+from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.api.pod import Pod
+from moorage.api.selectors import LabelMatcher, label_matcher
+from moorage.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
+from moorage.framework.handle import Handle
+from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
+
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+HONOR: Final = "Honor"
+MOST_KNOWN: Final = 4096
+
+SYSTEM_DEFAULTS: Final = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
+)
+
+Labels = tuple[tuple[str, str], ...]
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(tuple[TopologySpreadConstraint, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint, ready to be counted."""
+
+    topology_key: str
+    max_skew: int
+    matcher: LabelMatcher
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+    def counts(self, other: Pod, namespace: str) -> bool:
+        """Tell whether a pod on a node counts; an empty selector counts no pod, as upstream."""
+        return (
+            other.namespace == namespace
+            and not other.is_terminating
+            and not self.matcher.is_everything
+            and self.matcher.matches(other.labels)
+        )
+
+
+Constraints = tuple[Constraint, ...]
+NO_CONSTRAINTS: Final[Constraints] = ()
+
+
+class _Defaults(NamedTuple):
+    selector: LabelMatcher
+    hard: Constraints
+    soft: Constraints
+
+
+class ConstraintSource:
+    """Knows the constraints of every pod, as one profile is configured."""
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        self._is_system_defaulted = args.defaulting_type == SYSTEM_DEFAULTING
+        written = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
+        self._default_hard = _parse(_encoder.encode(written), HARD, ())
+        self._default_soft = _parse(_encoder.encode(written), SOFT, ())
+        # Asking for a kind makes the scheduler watch it, so nothing is asked for without need.
+        self._selectors = DefaultSelectors(handle) if written else None
+        self._known: dict[LabelMatcher, _Defaults] = {}
+        narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
+        self._narrowing = _labels_to_match if narrows else _no_labels
+
+    def hard(self, pod: Pod) -> Constraints:
+        """Return the constraints that keep the pod off nodes."""
+        if pod.spec.topology_spread_constraints:
+            return self._written(pod, HARD)
+        return self._defaults(pod).hard if self._default_hard else NO_CONSTRAINTS
+
+    def soft(self, pod: Pod) -> Constraints:
+        """Return the constraints that make the pod like nodes more or less."""
+        if pod.spec.topology_spread_constraints:
+            return self._written(pod, SOFT)
+        return self._defaults(pod).soft if self._default_soft else NO_CONSTRAINTS
+
+    def needs_all_keys(self, pod: Pod) -> bool:
+        """Tell whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
+        return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
+
+    def _written(self, pod: Pod, action: str) -> Constraints:
+        written = pod.spec.topology_spread_constraints
+        return _parse(_encoder.encode(written), action, self._narrowing(written, pod.labels))
+
+    def _defaults(self, pod: Pod) -> _Defaults:
+        assert self._selectors is not None
+        selector = self._selectors.of(pod)
+        known = self._known.get(selector)
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[selector] = self._with_selector(selector)
+        return known
+
+    def _with_selector(self, selector: LabelMatcher) -> _Defaults:
+        if selector.is_everything:
+            return _Defaults(selector, NO_CONSTRAINTS, NO_CONSTRAINTS)
+        return _Defaults(
+            selector,
+            tuple(replace(constraint, matcher=selector) for constraint in self._default_hard),
+            tuple(replace(constraint, matcher=selector) for constraint in self._default_soft),
+        )
+
+
+@lru_cache(maxsize=8192)
+def _parse(encoded: bytes, action: str, narrowing: Labels) -> Constraints:
+    """Parse the constraints of one kind; pods made from the same template share the work."""
+    return tuple(
+        _constraint(written, dict(narrowing))
+        for written in _decoder.decode(encoded)
+        if written.when_unsatisfiable == action
+    )
+
+
+def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+    narrowing = {key: labels[key] for key in written.match_label_keys if key in labels}
+    return Constraint(
+        topology_key=written.topology_key,
+        max_skew=written.max_skew,
+        matcher=label_matcher(written.label_selector).also(narrowing),
+        min_domains=1 if written.min_domains is None else written.min_domains,
+        honors_affinity=written.node_affinity_policy in (None, HONOR),
+        honors_taints=written.node_taints_policy == HONOR,
+    )
+
+
+def _labels_to_match(written: Iterable[TopologySpreadConstraint], labels: Mapping[str, str]) -> Labels:
+    return tuple([(key, labels[key]) for item in written for key in item.match_label_keys if key in labels])
+
+
+def _no_labels(written: Iterable[TopologySpreadConstraint], labels: Mapping[str, str]) -> Labels:
+    return ()

@@ -1,0 +1,186 @@
+"""Hard constraints: how uneven the domains may become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from moorage.api.pod import Pod
+from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
+from moorage.framework.masks import all_of, any_of, but_not
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.pod_index import PodIndex
+from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from moorage.plugins.pod_topology_spread.inclusion import Inclusion
+
+TOO_UNEVEN: Final = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+LABEL_MISSING: Final = Status.unresolvable(
+    "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+MORE_THAN_ANY: Final = 2**31 - 1
+
+
+class CriticalPaths:
+    """The two emptiest domains, which is what keeps the minimum right while a what-if changes one of them."""
+
+    __slots__ = ("emptiest", "next")
+
+    def __init__(self, emptiest: tuple[str, int], following: tuple[str, int]) -> None:
+        self.emptiest = emptiest
+        self.next = following
+
+    def update(self, value: str, count: int) -> None:
+        """Follow the count of a domain, by upstream's rule: domains that are neither of the two are not ranked."""
+        if value == self.emptiest[0]:
+            self.emptiest = (value, count)
+        elif value == self.next[0]:
+            self.next = (value, count)
+        elif count < self.emptiest[1]:
+            self.emptiest, self.next = (value, count), self.emptiest
+        elif count < self.next[1]:
+            self.next = (value, count)
+        if self.emptiest[1] > self.next[1]:
+            self.emptiest, self.next = self.next, self.emptiest
+
+
+class Spread:
+    """One constraint and the pods in each of its domains."""
+
+    __slots__ = ("_domains", "_eligible", "_lowest", "_paths", "_values", "constraint", "counts", "own")
+
+    def __init__(
+        self, constraint: Constraint, pod: Pod, column: Labels, pods: IntArray, where: BoolArray | None
+    ) -> None:
+        self.constraint = constraint
+        self.own = int(constraint.matcher.matches(pod.labels))
+        codes = column.codes if where is None else column.codes[where]
+        eligible = np.bincount(codes, minlength=len(column.values)) > 0
+        nowhere = column.values.find(None)
+        if nowhere is not None:
+            eligible[nowhere] = False
+        self.counts = DomainCounts.sum_of(column, pods if where is None else pods * where)
+        self._values = column.values
+        self._eligible = eligible
+        self._domains = int(np.count_nonzero(eligible))
+        table = self.counts.table(column.values)
+        self._lowest = int(table.min(where=eligible, initial=MORE_THAN_ANY))
+        self._paths: CriticalPaths | None = None
+
+    @property
+    def minimum(self) -> int:
+        """The number of pods in the emptiest domain; 0 when there are fewer domains than there have to be."""
+        if self._domains < self.constraint.min_domains:
+            return 0
+        return self._lowest if self._paths is None else self._paths.emptiest[1]
+
+    def change(self, value: str, by: int) -> None:
+        """Follow a pod that came to a domain or left it."""
+        if self._paths is None:
+            self._paths = self._two_emptiest()
+        code = self._values.find(value)
+        if (code is None or not self._eligible[code]) and not self.counts.is_changed(value):
+            self._domains += 1
+        self.counts.change(value, by)
+        self._paths.update(value, self.counts[value])
+
+    def is_too_many(self, value: str) -> bool:
+        """Tell whether the pod would make a domain too full."""
+        return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
+
+    def too_many_at(self, column: Labels) -> BoolArray | None:
+        """Find the nodes whose domain the pod would make too full; ``None`` if there are none."""
+        limit = self.constraint.max_skew - self.own + self.minimum
+        full: BoolArray = np.greater(self.counts.table(column.values), limit)
+        return full.take(column.codes) if full.any() else None
+
+    def clone(self) -> "Spread":
+        """Return a copy for a what-if."""
+        copy = Spread.__new__(Spread)
+        copy.constraint, copy.own, copy.counts = self.constraint, self.own, self.counts.clone()
+        copy._values, copy._eligible = self._values, self._eligible
+        copy._domains, copy._lowest = self._domains, self._lowest
+        copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
+        return copy
+
+    def _two_emptiest(self) -> CriticalPaths:
+        ranked = np.where(self._eligible, self.counts.table(self._values), MORE_THAN_ANY)
+        paths = CriticalPaths(("", MORE_THAN_ANY), ("", MORE_THAN_ANY))
+        for code in np.argsort(ranked, kind="stable")[:2]:
+            value = self._values[int(code)]
+            if value is not None and self._eligible[code]:
+                paths.update(value, int(ranked[code]))
+        return paths
+
+
+@dataclass(slots=True)
+class SpreadState:
+    """Every hard constraint of a pod with its counts."""
+
+    inclusion: Inclusion
+    spreads: Sequence[Spread]
+
+    def clone(self) -> "SpreadState":
+        """Return a copy for a what-if."""
+        return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads])
+
+    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """Follow a what-if in which another pod is put on a node or taken off it.
+
+        Neither a terminating pod nor an empty selector is special here, unlike in the count: upstream's quirk.
+        """
+        if other.namespace != incoming.namespace:
+            return
+        if any(spread.constraint.topology_key not in node.labels for spread in self.spreads):
+            return
+        for spread in self.spreads:
+            constraint = spread.constraint
+            if constraint.matcher.matches(other.labels) and self.inclusion.includes(constraint, node):
+                spread.change(node.labels[constraint.topology_key], by)
+
+    def judge(self, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        for spread in self.spreads:
+            value = node.labels.get(spread.constraint.topology_key)
+            if value is None:
+                return LABEL_MISSING
+            if spread.is_too_many(value):
+                return TOO_UNEVEN
+        return None
+
+    def judge_nodes(self, nodes: NodeTable) -> Verdict:
+        """Judge every node of a window; each gets the reason of the first constraint it breaks."""
+        rejections: list[tuple[BoolArray, Status]] = []
+        decided: BoolArray | None = None
+        for spread in self.spreads:
+            column = nodes.label(spread.constraint.topology_key)
+            for found, status in (
+                (nodes_lacking(column), LABEL_MISSING),
+                (spread.too_many_at(column), TOO_UNEVEN),
+            ):
+                if found is not None:
+                    rejections.append((but_not(found, decided), status))
+                    decided = any_of((decided, found))
+        return Verdict(len(nodes), tuple(rejections))
+
+
+def count_spread(constraints: Constraints, pod: Pod, pods: PodIndex, nodes: NodeTable) -> SpreadState:
+    """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
+    columns = [nodes.label(constraint.topology_key) for constraint in constraints]
+    lacking = any_of(nodes_lacking(column) for column in columns)
+    labelled = None if lacking is None else ~lacking
+    inclusion = Inclusion(pod)
+    spreads = []
+    for constraint, column in zip(constraints, columns, strict=True):
+        where = all_of((labelled, inclusion.included(constraint, nodes)))
+        spreads.append(Spread(constraint, pod, column, matching_pods(constraint, pod, pods), where))
+    return SpreadState(inclusion, spreads)
+
+
+def matching_pods(constraint: Constraint, pod: Pod, pods: PodIndex) -> IntArray:
+    """Count per row the pods a constraint is about: not terminating ones, and none for an empty selector."""
+    if constraint.matcher.is_everything:
+        return np.zeros(pods.rows, dtype=np.int64)
+    return pods.counts(frozenset((pod.namespace,)), constraint.matcher, terminating=False)
