@@ -355,13 +355,13 @@ def rated(plugin, rig: Rig, pod: Pod, feasible: list[int]) -> list[int] | None: 
     return scores
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=pods())
 def test_affinity_verdicts(rig: Rig, pod: Pod) -> None:
     assert judged(InterPodAffinity(handle=rig), rig, pod) == expected_affinity(World(rig), pod)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=pods())
 def test_affinity_scores(rig: Rig, pod: Pod) -> None:
     plugin, cycle = InterPodAffinity(handle=rig), CycleState()
@@ -372,13 +372,13 @@ def test_affinity_scores(rig: Rig, pod: Pod) -> None:
         assert [plugin.score(cycle, pod, node) for node in rig.nodes] == want
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=spread_pods())
 def test_spread_verdicts(rig: Rig, pod: Pod) -> None:
     assert judged(PodTopologySpread(handle=rig), rig, pod) == expected_spread(World(rig), pod)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=spread_pods(), data=st.data())
 def test_spread_scores(rig: Rig, pod: Pod, data: st.DataObject) -> None:
     rows = range(len(rig.nodes))
@@ -387,7 +387,7 @@ def test_spread_scores(rig: Rig, pod: Pod, data: st.DataObject) -> None:
     assert rated(PodTopologySpread(handle=rig), rig, pod, feasible) == want
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=pods(), data=st.data())
 def test_affinity_after_a_what_if_equals_affinity_in_that_world(rig: Rig, pod: Pod, data: st.DataObject) -> None:
     """The clone answers as a cluster so changed would, and the original as before."""
