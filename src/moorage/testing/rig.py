@@ -15,6 +15,7 @@ from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import (
@@ -41,6 +42,21 @@ class NoNominations:
     def nodes_with_nominations(self) -> Collection[str]:
         """Return no nodes."""
         return ()
+
+
+class Promises:
+    """A nominator that has promised nodes to pods, those in their status."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self._pods = pods
+
+    def nominated_pods(self, node_name: str) -> Collection[Pod]:
+        """Return the pods that were promised a node."""
+        return [pod for pod in self._pods if pod.nominated_node_name == node_name]
+
+    def nodes_with_nominations(self) -> Collection[str]:
+        """Return the nodes that are promised to some pod."""
+        return {pod.nominated_node_name for pod in self._pods}
 
 
 class Rig:
@@ -237,3 +253,16 @@ def rate(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | Non
     scores = np.array(form(plugin, cycle, pod, nodes), dtype=np.int64)
     normalized: list[int] = plugin.normalize_scores(cycle, pod, nodes, scores).tolist()
     return normalized
+
+
+def attempt(rig: Rig, pod: Pod) -> tuple[CycleState, NodeStatuses]:
+    """Run the rig's filters for a pod as the engine does; return what a post-filter would be given."""
+    cycle = CycleState()
+    for plugin in rig.filters:
+        answer = plugin.pre_filter(cycle, pod, rig.nodes) if isinstance(plugin, PreFilterPlugin) else None
+        if isinstance(answer, Status):
+            assert answer.code == Code.SKIP, f"{plugin.name} answered {answer}"
+            cycle.skipped_filters.add(plugin.name)
+    found = {node.name: rig.run_filters(cycle, pod, node) for node in rig.nodes}
+    explicit = {name: status for name, status in found.items() if status is not None}
+    return cycle, NodeStatuses(explicit, Status.unresolvable())
