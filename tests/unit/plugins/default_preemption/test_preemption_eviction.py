@@ -1,0 +1,342 @@
+"""Carrying a preemption out, beside the cycles or within one, against an API in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moorage.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.api.pod import Pod, PodStatus
+from moorage.engine.waiting import HeldPod
+from moorage.errors import ApiError, Conflict
+from moorage.features import FeatureGates
+from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.framework.plugin import PostFilterResult
+from moorage.framework.status import Code, Status
+from moorage.plugins.default_preemption.eviction import disruption_patch
+from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
+from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.simulator.loop import run_virtual
+from moorage.simulator.world import World
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import Promises, Rig, attempt
+
+BIG = make_pod("big", priority=10, requests={"cpu": 4}, uid="uid-of-big")
+INLINE = {"SchedulerAsyncPreemption": False}
+
+
+def low(name: str, **fields: Any) -> Pod:
+    started = PodStatus(start_time=f"2025-12-31T12:00:0{fields.pop('second', 0)}Z")
+    return make_pod(name, node="n", priority=1, requests={"cpu": 2}, **{"status": started, **fields})
+
+
+class Scene:
+    """A full node, a pod that wants it, and an API that notes every write, and fails some."""
+
+    def __init__(self, *pods: Pod, fails: str = "", inline: bool = False) -> None:
+        self.rig = Rig(make_node("n"), *pods, BIG, features=FeatureGates(INLINE if inline else {}))
+        self.rig.filters = [NodeResourcesFit(handle=self.rig)]
+        self.world = World(self.rig.clock, fault=self._write)
+        self.world.add(*pods, BIG)
+        self.rig.cluster = self.world
+        self.plugin = DefaultPreemption(handle=self.rig)
+        self.writes: list[str] = []
+        self._fails = fails
+
+    def _write(self, verb: str, thing: KubeObject) -> ApiError | None:
+        self.writes.append(f"{verb} {thing.name}")
+        return Conflict("changed meanwhile") if self._fails == self.writes[-1] else None
+
+    async def start(self) -> PostFilterResult:
+        """Let the plugin decide; what it hands to the background waits for :meth:`finish`."""
+        return await self.plugin.post_filter(*self._attempt())
+
+    def _attempt(self) -> Any:
+        cycle, statuses = attempt(self.rig, BIG)
+        return cycle, BIG, statuses
+
+    async def finish(self) -> None:
+        for work in self.rig.background:
+            await work
+
+    def play(self, meanwhile: Callable[[], None] = lambda: None) -> PostFilterResult:
+        """Preempt and evict to the end, with something happening in between."""
+
+        async def act() -> PostFilterResult:
+            result = await self.start()
+            meanwhile()
+            await self.finish()
+            return result
+
+        return run_virtual(act(), self.rig.clock)
+
+    def notes(self) -> list[tuple[str, str]]:
+        return [(event.regarding.name, event.note) for event in self.world.events]
+
+
+def test_victims_are_marked_then_deleted_and_the_last_one_after_all_others() -> None:
+    scene = Scene(low("b", second=1), low("a"))
+    assert scene.play().nominated_node == "n"
+    assert scene.writes == ["patch a", "delete a", "patch b", "delete b"]
+
+
+def test_nothing_is_written_before_the_background_begins() -> None:
+    scene = Scene(low("a"), low("b"))
+    scene.play(lambda: _assert_equal(scene.writes, []))
+
+
+def test_what_is_said_on_a_victim_and_about_it() -> None:
+    scene = Scene(low("a", second=0), low("b", second=1))
+    scene.play()
+    stored = scene.world.store.get(Pod, "a", "default")
+    assert stored is not None
+    assert stored.is_terminating
+    condition = stored.condition("DisruptionTarget")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+    assert condition.message == "default-scheduler: preempting to accommodate a higher priority pod"
+    event = scene.world.events[0]
+    assert (event.reason, event.action, event.is_warning) == ("Preempted", "Preempting", False)
+    assert (event.related, event.controller) == (BIG, "default-scheduler")
+    assert scene.notes() == [(name, "Preempted by pod uid-of-big on node n") for name in ("a", "b")]
+    assert scene.rig.activated == {}, "the deletions will wake the preemptor up"
+
+
+def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
+    scene = Scene(low("a", terminating=True), low("b"))
+    scene.play()
+    assert scene.writes == ["patch b", "delete b"]
+
+
+def test_when_all_victims_are_leaving_already_nothing_runs() -> None:
+    scene = Scene(low("a", terminating=True), low("b", terminating=True))
+    result = scene.play()
+    assert (result.nominated_node, result.victims) == ("n", ())
+    assert scene.rig.background == []
+    assert scene.plugin.pre_enqueue(BIG) is None
+
+
+def test_a_victim_that_is_gone_is_no_problem_and_no_event() -> None:
+    scene = Scene(low("a"), low("b", second=1))
+    scene.play(lambda: scene.world.store.remove(scene.world.store.get(Pod, "a", "default") or BIG))
+    assert [name for name, _ in scene.notes()] == ["b"]
+    assert scene.rig.activated == {}
+
+
+def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
+    scene = Scene(low("a"), low("b", second=1))
+
+    async def act() -> Status | None:
+        result = await scene.start()
+        held = HeldPod(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        scene.rig.waiting[result.victims[0].uid] = held
+        await scene.finish()
+        return await held.decision()
+
+    assert run_virtual(act(), scene.rig.clock) == Status(Code.ERROR, ("preempted",), "DefaultPreemption")
+    assert scene.writes == ["patch b", "delete b"]
+    assert ("a", "Preempted by pod uid-of-big on node n (in kube-scheduler memory).") in scene.notes()
+    assert scene.rig.activated == {}, "the deletion of b will wake the preemptor up"
+
+
+def test_a_victim_that_was_let_go_meanwhile_is_deleted_after_all() -> None:
+    scene = Scene(low("a"), low("b", second=1))
+
+    async def act() -> None:
+        result = await scene.start()
+        held = HeldPod(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        held.allow("Gate")
+        scene.rig.waiting[result.victims[0].uid] = held
+        await scene.finish()
+
+    run_virtual(act(), scene.rig.clock)
+    assert "delete a" in scene.writes
+
+
+def test_a_victim_in_pre_bind_is_cancelled_and_the_preemptor_woken_up_if_it_was_the_last() -> None:
+    last = low("b", second=1)
+    scene = Scene(low("a"), last)
+    scene.rig.in_pre_bind[last.uid] = ""
+    scene.play()
+    assert scene.rig.in_pre_bind == {last.uid: "preempted by DefaultPreemption"}
+    assert scene.writes == ["patch a", "delete a"]
+    assert scene.rig.activated == {"default/big": BIG}
+
+
+FAILURES = {
+    "a victim that cannot be marked": "patch a",
+    "a victim that cannot be deleted": "delete a",
+    "the last victim": "delete b",
+}
+
+
+@pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
+def test_after_a_failure_the_preemptor_is_tried_again(fails: str) -> None:
+    scene = Scene(low("a"), low("b", second=1), fails=fails)
+    with pytest.raises(Conflict):
+        scene.play()
+    assert scene.rig.activated == {"default/big": BIG}
+    assert scene.plugin.pre_enqueue(BIG) is None
+    assert ("delete b" in scene.writes) == (fails == "delete b"), "the last victim is spared if another could not go"
+
+
+def promised(name: str, priority: int, node: str = "n") -> Pod:
+    return make_pod(name, priority=priority, status=PodStatus(nominated_node_name=node))
+
+
+def test_less_important_pods_lose_the_node_they_were_promised() -> None:
+    scene = Scene(low("a"), low("b", second=1))
+    pods = [promised("lower", 9), promised("elsewhere", 9, "m")]
+    scene.world.add(*pods)
+    scene.rig.nominator = Promises(*pods)
+    scene.play()
+    assert scene.writes[0] == "patch lower"
+    stored = scene.world.store.get(Pod, "lower", "default")
+    assert stored is not None
+    assert stored.nominated_node_name == ""
+    assert "patch elsewhere" not in scene.writes
+
+
+def test_equally_important_pods_keep_the_node_they_were_promised() -> None:
+    scene = Scene(low("a"), low("b", second=1))
+    equal = promised("equal", 10)
+    scene.world.add(equal)
+    scene.rig.nominator = Promises(equal)
+    scene.play()
+    assert "patch equal" not in scene.writes
+
+
+def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_eviction_but_wakes_the_preemptor_up() -> None:
+    scene = Scene(low("a"), low("b", second=1), fails="patch lower")
+    lower = promised("lower", 9)
+    scene.world.add(lower)
+    scene.rig.nominator = Promises(lower)
+    scene.play()
+    assert scene.writes[-1] == "delete b"
+    assert scene.rig.activated == {"default/big": BIG}
+
+
+class TestGate:
+    """The preemptor is kept out of the queue until its last victim is on its way out."""
+
+    def test_it_is_closed_from_the_decision_to_the_end(self) -> None:
+        scene = Scene(low("a"), low("b", second=1))
+        scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(BIG), UNDER_WAY))
+        assert scene.plugin.pre_enqueue(BIG) is None
+        assert Status.unresolvable("waiting for the preemption for this pod to be finished") == UNDER_WAY
+
+    def test_it_is_open_for_other_pods(self) -> None:
+        scene = Scene(low("a"), low("b"))
+        scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(low("other")), None))
+
+    def test_it_opens_when_the_last_victim_is_known_to_be_leaving(self) -> None:
+        seen = self._gate_during("delete b", lambda scene: _hear_of_leaving(scene, "b"))
+        assert seen == [UNDER_WAY, None]
+
+    def test_it_opens_when_the_last_victim_is_known_to_be_gone(self) -> None:
+        seen = self._gate_during("delete b", lambda scene: scene.rig.objects[Pod].drop(low("b")))
+        assert seen == [UNDER_WAY, None]
+
+    def test_it_stays_closed_when_another_victim_is_leaving(self) -> None:
+        seen = self._gate_during("delete a", lambda scene: scene.rig.objects[Pod].drop(low("a")))
+        assert seen == [UNDER_WAY, UNDER_WAY]
+
+    def test_it_is_open_when_the_work_was_dropped(self) -> None:
+        scene = Scene(low("a"), low("b"))
+        asyncio.run(scene.start())
+        scene.rig.background[0].close()
+        assert scene.plugin.pre_enqueue(BIG) is None
+
+    @staticmethod
+    def _gate_during(write: str, change: Callable[[Scene], object]) -> list[Status | None]:
+        """Ask at some write, before and after the news of a change."""
+        scene = Scene(low("a"), low("b", second=1))
+        seen: list[Status | None] = []
+        note = scene.world.fault
+
+        def ask(verb: str, thing: KubeObject) -> ApiError | None:
+            if f"{verb} {thing.name}" == write:
+                seen.append(scene.plugin.pre_enqueue(BIG))
+                change(scene)
+                seen.append(scene.plugin.pre_enqueue(BIG))
+            return note(verb, thing)
+
+        scene.world.fault = ask
+        scene.play()
+        return seen
+
+
+def _hear_of_leaving(scene: Scene, name: str) -> None:
+    scene.rig.objects[Pod].put(low(name, terminating=True))
+
+
+class TestWithinTheCycle:
+    """With the gate SchedulerAsyncPreemption off."""
+
+    def test_victims_are_gone_when_the_plugin_answers(self) -> None:
+        scene = Scene(low("a"), low("b", second=1), inline=True)
+        lower = promised("lower", 9)
+        scene.world.add(lower)
+        scene.rig.nominator = Promises(lower)
+        assert scene.play().nominated_node == "n"
+        assert scene.rig.background == []
+        assert scene.writes == ["patch a", "delete a", "patch b", "delete b", "patch lower"]
+
+    def test_a_failure_is_an_error_of_the_attempt(self) -> None:
+        scene = Scene(low("a"), low("b", second=1), inline=True, fails="delete a")
+        assert scene.play() == PostFilterResult(Status.error("preemption: changed meanwhile"))
+
+    def test_no_pod_is_ever_kept_out_of_the_queue(self) -> None:
+        plugin = Scene(inline=True).plugin
+        assert plugin.pre_enqueue(BIG) is None
+        assert plugin.events_to_register() == ()
+
+
+def test_a_deletion_makes_the_queue_look_at_gated_pods_but_is_no_reason_by_itself() -> None:
+    (registration,) = Scene().plugin.events_to_register()
+    assert registration.event == ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+    assert registration.hint is not None
+    assert registration.hint(BIG, low("a"), None) == QueueingHint.SKIP
+
+
+MARK = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "message": "default-scheduler: preempting to accommodate a higher priority pod",
+}
+NEW_TIME, OLD_TIME = "2026-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
+
+
+def marked(**changes: str) -> Pod:
+    condition = Condition(**{**MARK, "last_transition_time": OLD_TIME, **changes})  # type: ignore[arg-type]
+    return Pod(metadata=ObjectMeta(name="a", generation=3), status=PodStatus(conditions=(condition,)))
+
+
+PATCHES = {
+    "a pod without the condition gets it": (Pod(), {**MARK, "lastTransitionTime": NEW_TIME}),
+    "it says for which generation": (
+        Pod(metadata=ObjectMeta(generation=3)),
+        {**MARK, "lastTransitionTime": NEW_TIME, "observedGeneration": 3},
+    ),
+    "one that has it is left alone": (marked(), None),
+    "another reason is replaced, since when stays": (
+        marked(reason="Other"),
+        {**MARK, "lastTransitionTime": OLD_TIME, "observedGeneration": 3},
+    ),
+    "a condition that did not hold begins to": (
+        marked(status="False"),
+        {**MARK, "lastTransitionTime": NEW_TIME, "observedGeneration": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize(("victim", "want"), PATCHES.values(), ids=PATCHES)
+def test_the_condition_on_a_victim(victim: Pod, want: dict[str, Any] | None) -> None:
+    patch = disruption_patch(victim, BIG, 1_767_225_600.0)
+    assert patch == (None if want is None else {"conditions": [want]})
+
+
+def _assert_equal(found: object, wanted: object) -> None:
+    assert found == wanted
