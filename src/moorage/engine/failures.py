@@ -9,6 +9,7 @@ from moorage.api.pod import Pod
 from moorage.cache.objects import Shelf
 from moorage.engine.outcome import Failed, Parked
 from moorage.engine.services import Services
+from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.scheduling_queue import SchedulingQueue
@@ -54,8 +55,14 @@ class FailureHandler:
         )
         patch = status_patch(pod, reason, outcome.message, nominated)
         if patch:
-            work = self._services.cluster.patch_status(pod, patch)
-            self._services.background.start(work, name=f"status of {pod.key}")
+            self._services.background.start(self._patch(pod, patch), name=f"status of {pod.key}")
+
+    async def _patch(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """Write the status; a pod that is gone needs none, and what fails is written with the next attempt."""
+        try:
+            await self._services.cluster.patch_status(pod, patch)
+        except ApiError as error:
+            log.warning("status was not written", pod=pod.key, error=str(error))
 
 
 def shortened(note: str) -> str:

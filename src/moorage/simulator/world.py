@@ -1,6 +1,7 @@
 """A cluster that lives in memory and virtual time: the API, its latency and faults, and a kubelet on every node."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,7 @@ class World:
         self._loop: SchedulingLoop | None = None
         self._scheduler: Scheduler | None = None
         self._under_way = 0
+        self._on_the_wire: deque[Change] = deque()
         self.store.subscribe(self._changed)
 
     @property
@@ -136,7 +138,9 @@ class World:
 
     def _changed(self, change: Change) -> None:
         if self._loop is not None:
-            self._later(self.pace.watch, lambda: self._deliver(change))
+            # Timers due at the same moment fire in any order; a watch never reorders what it tells.
+            self._on_the_wire.append(change)
+            self._later(self.pace.watch, self._deliver_next)
         pod = change.after
         if isinstance(pod, Pod) and isinstance(change.before, Pod) and pod.node_name and not change.before.node_name:
             self._later(self.pace.start_container, lambda: self._started(pod))
@@ -158,8 +162,9 @@ class World:
         if self._loop is not None:
             self._loop.deliver(_nothing)
 
-    def _deliver(self, change: Change) -> None:
+    def _deliver_next(self) -> None:
         assert self._loop is not None
+        change = self._on_the_wire.popleft()
         self._loop.deliver(lambda: self.tell(change.before, change.after))
 
     def tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
