@@ -61,12 +61,12 @@ CONFIGURED: list[PluginFactory] = [
 
 
 def test_in_tree_plugins_keep_their_promises() -> None:
-    check_plugin(*JUDGES_AND_RATERS, *CONFIGURED, examples=150)
+    check_plugin(*JUDGES_AND_RATERS, *CONFIGURED, examples=100)
 
 
 def test_fit_keeps_its_promises_where_devices_serve_a_resource() -> None:
     gpus = DeviceClass(metadata=ObjectMeta(name="gpu"), spec=DeviceClassSpec(extended_resource_name=GPU))
-    check_plugin(NodeResourcesFit, objects=[gpus], examples=50)
+    check_plugin(NodeResourcesFit, objects=[gpus], examples=30)
 
 
 class Forked(FilterPlugin):

@@ -1,0 +1,33 @@
+import pytest
+
+from moorage.config import IN_TREE as FACTS
+from moorage.config import default_config
+from moorage.framework.plugin import Plugin
+from moorage.framework.registry import Registry, extension_points
+from moorage.plugins.catalogue import IN_TREE
+from moorage.testing.rig import Rig
+
+# Points of pod groups, which are behind gates that are off; there are no base classes for them.
+POD_GROUP_POINTS = {"placementScore", "placementGenerate", "podGroupPostFilter"}
+
+
+@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+def test_the_configuration_knows_where_a_plugin_is_called(plugin: type[Plugin]) -> None:
+    assert extension_points(plugin) == FACTS[plugin.name].points - POD_GROUP_POINTS
+
+
+@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+def test_the_configuration_knows_a_plugins_arguments(plugin: type[Plugin]) -> None:
+    assert plugin.Args is FACTS[plugin.name].args
+
+
+@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+def test_a_plugin_can_be_built_with_default_arguments(plugin: type[Plugin]) -> None:
+    configured = {item.name: item.args for item in default_config().profiles[0].plugin_config}
+    args = configured.get(plugin.name)
+    assert isinstance(Registry(IN_TREE).build(plugin.name, args=args, handle=Rig()), plugin)
+
+
+def test_plugins_stand_in_the_order_of_the_default_profile() -> None:
+    order = list(FACTS)
+    assert [plugin.name for plugin in IN_TREE] == sorted((plugin.name for plugin in IN_TREE), key=order.index)
