@@ -1,132 +1,89 @@
-"""Ask both sides about many clusters, and show the smallest ones on which they differ."""
+"""`python -m tests.conformance.fuzz --seed 1 --n 500`: compare both sides on random clusters."""
 
-import json
-import traceback
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import argparse
+import logging
+import sys
 from pathlib import Path
-from typing import Any
 
+import structlog
 from rich.console import Console
-from rich.progress import Progress
 
-from tests.conformance.compare import Difference, differences
-from tests.conformance.coverage import Coverage
-from tests.conformance.generator import Case, generate
-from tests.conformance.oracle import Oracle, OracleError
-from tests.conformance.shrink import shrink
-
-Decide = Callable[[Case], list[dict[str, Any]]]
+from tests.conformance.fuzzer import Fuzzer, Options, Outcome
+from tests.conformance.generator.cluster import EXTRA_FEATURES
+from tests.conformance.oracle import Oracle
+from tests.conformance.ours import decide
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to run, and how much of it to show."""
+def main() -> int:
+    """Run what the command line says; 1 when the sides differ."""
+    arguments = _parser().parse_args()
+    options = Options(
+        seed=arguments.seed,
+        count=arguments.n,
+        features=features_of(arguments.features),
+        search=arguments.search,
+        without=tuple(filter(None, arguments.without.split(","))),
+        first=arguments.first,
+        show=arguments.show,
+        shrinks=not arguments.no_shrink,
+        save=arguments.save,
+    )
+    console = Console(soft_wrap=True)
+    with Oracle() as oracle:
+        outcome = compare(options, oracle, console)
+    if arguments.stats:
+        console.print(outcome.coverage.table())
+    report(outcome, options, console)
+    return 1 if outcome.differing else 0
 
-    seed: str
-    count: int
-    features: frozenset[str] = frozenset()
-    search: str = "all"
-    without: tuple[str, ...] = ()
-    first: int = 0
-    show: int = 3
-    shrinks: bool = True
-    save: Path | None = None
+
+def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
+    """Run the fuzzer with Moorage on our side."""
+    # What plugins log while they decide is not what is compared.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    return Fuzzer(options, oracle, decide, console).run()
 
 
-@dataclass
-class Outcome:
-    """What came of a run."""
-
-    coverage: Coverage = field(default_factory=Coverage)
-    differing: int = 0
-    clusters: list[Case] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        seen = self.coverage
-        return (
-            f"{seen.clusters} clusters, {seen.pods} pods, {seen.verdicts} node verdicts, {self.differing} differences"
+def report(outcome: Outcome, options: Options, console: Console) -> None:
+    """Say what was found, and last, in one line, how much was compared."""
+    for seed in outcome.refused[:5]:
+        console.print(f"the oracle refused the cluster of seed {seed}", highlight=False)
+    if len(outcome.clusters) > options.show:
+        console.print(
+            "also differing:", *(case.seed for case in outcome.clusters[options.show :][:20]), highlight=False
         )
+    for kinds, count in outcome.kinds.most_common(20):
+        console.print(f"{count} clusters differ in: {kinds}", highlight=False)
+    console.print(str(outcome), highlight=False)
 
 
-class Fuzzer:
-    """Both sides, and where to tell what they disagree on."""
-
-    def __init__(self, options: Options, oracle: Oracle, ours: Decide, console: Console) -> None:
-        self._options = options
-        self._oracle = oracle
-        self._ours = ours
-        self._console = console
-        self.outcome = Outcome()
-
-    def run(self) -> Outcome:
-        """Compare as many clusters as asked for."""
-        chosen = self._options
-        with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
-            task = bar.add_task("comparing", total=chosen.count)
-            for number in range(chosen.first, chosen.first + chosen.count):
-                self._compare(generate(f"{chosen.seed}/{number}", features=chosen.features, search=chosen.search))
-                bar.advance(task)
-        return self.outcome
-
-    def _compare(self, case: Case) -> None:
-        found, theirs = self._ask_both(case)
-        if theirs is None:
-            self.outcome.refused.append(case.seed)
-            return
-        self.outcome.coverage.add(theirs)
-        if not found:
-            return
-        self.outcome.differing += len({item.pod for item in found})
-        self.outcome.clusters.append(case)
-        self.outcome.kinds[", ".join(sorted({item.kind for item in found}))] += 1
-        if len(self.outcome.clusters) <= self._options.show:
-            self._show(case, found)
-
-    def _ask_both(self, case: Case) -> tuple[list[Difference], list[dict[str, Any]] | None]:
-        """Let both sides decide at the same time; no decisions of theirs when they refuse the cluster."""
-        case = case.without(self._options.without)
-        self._oracle.ask(case)
-        own, crash = _guarded(self._ours, case)
-        try:
-            theirs = self._oracle.answer()
-        except OracleError:
-            return [], None
-        return [crash] if crash is not None else differences(own, theirs), theirs
-
-    def _show(self, case: Case, found: list[Difference]) -> None:
-        kinds = {item.kind for item in found}
-
-        def still_differs(smaller: Case) -> bool:
-            now, _ = self._ask_both(smaller)
-            return bool(kinds & {item.kind for item in now})
-
-        if self._options.shrinks:
-            case = shrink(case, still_differs)
-            found, _ = self._ask_both(case)
-        self._console.rule(f"seed {case.seed}")
-        for thing in (*case.objects, *([case.config] if case.config else ())):
-            self._console.print(json.dumps(thing), markup=False, highlight=False)
-        for item in found[:12]:
-            self._console.print(str(item), markup=False, highlight=False)
-        if self._options.save is not None:
-            _save(case, self._options.save)
+def features_of(text: str) -> frozenset[str]:
+    """Read a comma-separated list of features; ``all`` stands for every one."""
+    names = frozenset(filter(None, text.split(",")))
+    if unknown := names - {*EXTRA_FEATURES, "all"}:
+        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(EXTRA_FEATURES)}")
+    return frozenset(EXTRA_FEATURES) if "all" in names else names
 
 
-def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
-    try:
-        return ours(case), None
-    except Exception as error:  # whatever we raise where kube-scheduler decides is a difference
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}:{where.lineno}"
-        text = f"{type(error).__name__}: {error} ({place})"
-        return [], Difference("*", "raised", f"raised {type(error).__name__} {place}", text, "decisions")
+def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which clusters are meant."""
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--n", type=int, default=200, help="how many clusters")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")
+    parser.add_argument("--features", default="", help=f"comma-separated, of {', '.join(EXTRA_FEATURES)}; or all")
+    parser.add_argument("--search", choices=("all", "config"), default="all")
 
 
-def _save(case: Case, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{case.seed.replace('/', '-')}.json"
-    path.write_text(json.dumps({"seed": case.seed, **case.request(0)}, indent=1))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.fuzz", description=__doc__)
+    add_choice_of_clusters(parser)
+    parser.add_argument("--without", default="", help="plugins that are switched off on both sides, comma-separated")
+    parser.add_argument("--show", type=int, default=3, help="how many differing clusters to shrink and print")
+    parser.add_argument("--no-shrink", action="store_true", help="print them as they are")
+    parser.add_argument("--save", type=Path, help="a folder for the shrunk clusters")
+    parser.add_argument("--stats", action="store_true", help="print which plugins and reasons occurred")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

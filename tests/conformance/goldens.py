@@ -1,12 +1,20 @@
-"""Cases with kube-scheduler's answers, kept so that the fast suite checks parity without Go."""
+"""Cases with kube-scheduler's answers, kept so that the fast suite checks parity without Go.
 
+python -m tests.conformance.goldens record --n 100 --into basics     record random clusters
+python -m tests.conformance.goldens keep case.json ...               add clusters that `fuzz --save` wrote
+"""
+
+import argparse
 import gzip
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.conformance.generator import Case
+from tests.conformance.fuzz import add_choice_of_clusters, features_of
+from tests.conformance.generator import Case, generate
+from tests.conformance.oracle import Oracle, OracleError
 
 FOLDER: Final = Path(__file__).parents[1] / "parity" / "decisions"
 
@@ -48,3 +56,47 @@ def _line(golden: Golden) -> dict[str, Any]:
     asked = golden.case.request(0)
     del asked["id"]
     return {"seed": golden.case.seed, **asked, "decisions": golden.decisions}
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.goldens")
+    commands = parser.add_subparsers(required=True)
+    recording = commands.add_parser("record", help="record random clusters with kube-scheduler's answers")
+    add_choice_of_clusters(recording)
+    recording.add_argument("--into", required=True, help="the name of the file in tests/parity/decisions")
+    recording.set_defaults(run=_record)
+    keeping = commands.add_parser("keep", help="add clusters that `fuzz --save` wrote")
+    keeping.add_argument("files", nargs="+", type=Path)
+    keeping.add_argument("--into", default="found")
+    keeping.set_defaults(run=_keep)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+def _record(arguments: argparse.Namespace) -> None:
+    kept = []
+    with Oracle() as oracle:
+        for number in range(arguments.first, arguments.first + arguments.n):
+            seed, features = f"{arguments.seed}/{number}", features_of(arguments.features)
+            case = generate(seed, features=features, search=arguments.search)
+            try:
+                kept.append(Golden(case, oracle.decide(case)))
+            except OracleError as error:
+                sys.stderr.write(f"left out {case.seed}: {error}\n")
+    write(FOLDER / f"{arguments.into}.jsonl.gz", kept)
+
+
+def _keep(arguments: argparse.Namespace) -> None:
+    path = FOLDER / f"{arguments.into}.jsonl.gz"
+    kept = list(read(path)) if path.exists() else []
+    with Oracle() as oracle:
+        for file in arguments.files:
+            case = case_of(json.loads(file.read_text()))
+            if all(golden.case != case for golden in kept):
+                kept.append(Golden(case, oracle.decide(case)))
+    write(path, kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from tests.conformance.generator import Case
 StillDiffers = Callable[[Case], bool]
 
 
-def shrink(case: Case, still_differs: StillDiffers, *, budget: int = 1500) -> Case:
+def shrink(case: Case, still_differs: StillDiffers, *, budget: int = 1000) -> Case:
     """Take away objects, then fields, for as long as the difference stays, within a budget of questions."""
     tries = _Tries(still_differs, budget)
     while True:

@@ -1,7 +1,6 @@
 """Finding the nodes a pod fits on: pre-filters, filters, promised nodes, and where the search ends."""
 
 from dataclasses import dataclass
-from math import isqrt
 from typing import Final
 
 import numpy as np
@@ -231,11 +230,9 @@ class Search:
         order = self.cache.order if narrowed is None else self.cache.order[narrowed[self.cache.order]]
         visited = np.roll(order, -(self.rotation.start % size))
         places = np.flatnonzero(found.feasible[visited])
-        # The surplus node ends the search, but the piece of work it belongs to is finished.
-        piece = max(1, isqrt(size))
-        end = min(size, (int(places[wanted]) // piece + 1) * piece)
+        # The first node too many ends the search and counts for nothing, but those turned down before it do.
         looked_at = np.zeros(len(found.feasible), dtype=np.bool_)
-        looked_at[visited[:end]] = True
+        looked_at[visited[: int(places[wanted])]] = True
         found.feasible = np.zeros_like(found.feasible)
         found.feasible[visited[places[:wanted]]] = True
         found.count = wanted

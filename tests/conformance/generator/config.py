@@ -67,16 +67,17 @@ def _profile(dice: Dice, name: str, nodes: list[str]) -> Object:
 
 
 def _plugins(dice: Dice) -> Object:
-    plugins: Object = {}
+    """Switch plugins off, and move, reweigh or single out others; one without its pre-filter would only fail."""
+    off = dice.some(OPTIONAL, 1, 3) if dice.chance(0.5) else []
+    plugins: Object = {"multiPoint": {"disabled": [{"name": name} for name in off]}} if off else {}
+    scoring = [name for name in SCORING if name not in off]
     if dice.chance(0.5):
-        plugins["multiPoint"] = {"disabled": [{"name": name} for name in dice.some(OPTIONAL, 1, 3)]}
-    if dice.chance(0.5):
-        enabled = [{"name": name, "weight": dice.number(1, 10)} for name in dice.some(SCORING, 1, 3)]
-        plugins["score"] = {"enabled": enabled}
-    if dice.chance(0.2):
-        plugins["filter"] = {
-            "enabled": [{"name": name} for name in dice.some(("NodePorts", "NodeResourcesFit", "NodeName"), 1, 2)]
+        plugins["score"] = {
+            "enabled": [{"name": name, "weight": dice.number(1, 10)} for name in dice.some(scoring, 1, 3)]
         }
+    filtering = [name for name in ("NodePorts", "NodeResourcesFit", "NodeName") if name not in off]
+    if filtering and dice.chance(0.2):
+        plugins["filter"] = {"enabled": [{"name": name} for name in dice.some(filtering, 1, 2)]}
     if dice.chance(0.1):
         plugins["score"] = {"disabled": [{"name": "*"}]}
     if dice.chance(0.1):

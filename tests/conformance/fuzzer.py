@@ -1,0 +1,135 @@
+"""Ask both sides about many clusters, and show the smallest ones on which they differ."""
+
+import json
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.conformance.compare import Difference, differences
+from tests.conformance.coverage import Coverage
+from tests.conformance.generator import Case, generate
+from tests.conformance.oracle import Oracle, OracleError
+from tests.conformance.shrink import shrink
+
+MOST_OBJECTS: Final = 30
+Decide = Callable[[Case], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run, and how much of it to show."""
+
+    seed: str
+    count: int
+    features: frozenset[str] = frozenset()
+    search: str = "all"
+    without: tuple[str, ...] = ()
+    first: int = 0
+    show: int = 3
+    shrinks: bool = True
+    save: Path | None = None
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    coverage: Coverage = field(default_factory=Coverage)
+    differing: int = 0
+    clusters: list[Case] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        seen = self.coverage
+        return (
+            f"{seen.clusters} clusters, {seen.pods} pods, {seen.verdicts} node verdicts, {self.differing} differences"
+        )
+
+
+class Fuzzer:
+    """Both sides, and where to tell what they disagree on."""
+
+    def __init__(self, options: Options, oracle: Oracle, ours: Decide, console: Console) -> None:
+        self._options = options
+        self._oracle = oracle
+        self._ours = ours
+        self._console = console
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Compare as many clusters as asked for."""
+        chosen = self._options
+        with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
+            task = bar.add_task("comparing", total=chosen.count)
+            for number in range(chosen.first, chosen.first + chosen.count):
+                self._compare(generate(f"{chosen.seed}/{number}", features=chosen.features, search=chosen.search))
+                bar.advance(task)
+        return self.outcome
+
+    def _compare(self, case: Case) -> None:
+        found, theirs = self._ask_both(case)
+        if theirs is None:
+            self.outcome.refused.append(case.seed)
+            return
+        self.outcome.coverage.add(theirs)
+        if not found:
+            return
+        self.outcome.differing += len({item.pod for item in found})
+        self.outcome.clusters.append(case)
+        self.outcome.kinds[", ".join(sorted({item.kind for item in found}))] += 1
+        if len(self.outcome.clusters) <= self._options.show:
+            self._show(case, found)
+
+    def _ask_both(self, case: Case) -> tuple[list[Difference], list[dict[str, Any]] | None]:
+        """Let both sides decide at the same time; no decisions of theirs when they refuse the cluster."""
+        case = case.without(self._options.without)
+        self._oracle.ask(case)
+        own, crash = _guarded(self._ours, case)
+        try:
+            theirs = self._oracle.answer()
+        except OracleError:
+            return [], None
+        return [crash] if crash is not None else differences(own, theirs), theirs
+
+    def _show(self, case: Case, found: list[Difference]) -> None:
+        kinds = {item.kind for item in found}
+
+        def still_differs(smaller: Case) -> bool:
+            now, _ = self._ask_both(smaller)
+            return bool(kinds & {item.kind for item in now})
+
+        if self._options.shrinks:
+            case = shrink(case, still_differs)
+            found, _ = self._ask_both(case)
+        self._console.rule(f"seed {case.seed}")
+        for thing in (*([case.config] if case.config else ()), *case.objects[:MOST_OBJECTS]):
+            self._console.print(json.dumps(thing), markup=False, highlight=False)
+        if len(case.objects) > MOST_OBJECTS:
+            self._console.print(f"and {len(case.objects) - MOST_OBJECTS} more objects", highlight=False)
+        for item in found[:12]:
+            self._console.print(str(item), markup=False, highlight=False)
+        if self._options.save is not None:
+            _save(case, self._options.save)
+
+
+def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
+    try:
+        return ours(case), None
+    except Exception as error:  # whatever we raise where kube-scheduler decides is a difference
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        text = f"{type(error).__name__}: {error} ({place})"
+        return [], Difference("*", "raised", f"raised {type(error).__name__} {place}", text, "decisions")
+
+
+def _save(case: Case, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{case.seed.replace('/', '-')}.json"
+    path.write_text(json.dumps({"seed": case.seed, **case.request(0)}, indent=1))
