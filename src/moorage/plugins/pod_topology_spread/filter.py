@@ -58,9 +58,6 @@ class Spread:
         self.own = int(constraint.matcher.matches(pod.labels))
         codes = column.codes if where is None else column.codes[where]
         eligible = np.bincount(codes, minlength=len(column.values)) > 0
-        nowhere = column.values.find(None)
-        if nowhere is not None:
-            eligible[nowhere] = False
         self.counts = DomainCounts.sum_of(column, pods if where is None else pods * where)
         self._values = column.values
         self._eligible = eligible
