@@ -1,8 +1,9 @@
 """Standing answers: pods that ask the same share what was found out about every node.
 
-Pods whose signatures are equal get the same verdicts and raw scores from every row-local plugin, so these are kept with
-the position in the change log up to which they are true. The next pod of the kind looks again at the rows that changed
-since, asks the plugins that look at the whole cluster (or have no signature), and picks the winner.
+Each row-local plugin keeps its verdicts and raw scores per signature of its own (:mod:`plugin_answers`); pods whose
+signatures are all equal also share the combination: who is feasible, and the weighted sums. The next pod of the kind
+looks again at the rows that changed since, asks the plugins that look at the whole cluster (or have no signature), and
+picks the winner.
 """
 
 from collections import OrderedDict
@@ -14,192 +15,191 @@ import numpy as np
 
 from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
-from moorage.engine.evaluation import (
-    apply_filter,
-    check_range,
-    judge_node,
-    judge_nodes,
-    normalized_scores,
-    raw_scores,
-    run_pre_score,
-)
+from moorage.engine.evaluation import apply_filter, check_range, normalized_scores
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
-from moorage.engine.prefilter import ask_pre_filter
+from moorage.engine.plugin_answers import PluginAnswer
 from moorage.engine.profile import Profile, normalizes
-from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import Plugin, PreFilterAnswer, PreFilterPlugin, ScorePlugin
-from moorage.framework.status import BoolArray, Code, IntArray, Status
+from moorage.framework.plugin import Plugin, ScorePlugin
+from moorage.framework.status import BoolArray, IntArray
 
-FEW_ROWS: Final = 6
-"""Up to so many changed rows it is cheaper to go node by node than to open a window."""
-
-MEMORY_BUDGET: Final = 96 * 1024 * 1024
-BYTES_PER_ROW: Final = 80
+MEMORY_BUDGET: Final = 64 * 1024 * 1024
+BYTES_PER_ROW: Final = 24
+MOST_ANSWERS: Final = 1024
+MOST_STATUSES: Final = 10_000
 INFEASIBLE_TOTAL: Final = -1
 
 
 @dataclass(slots=True)
-class StandingScore:
-    """What one row-local score plugin said of every row."""
+class Share:
+    """What one row-local score plugin adds to the totals: a column, or one number for all rows."""
 
+    part: PluginAnswer
     plugin: ScorePlugin
     weight: int
-    raw: IntArray
     normalizes: bool
-    normalized: IntArray | None = None
+    column: IntArray | int = 0
+    version: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the column has to be made anew; plain raw scores follow their plugin by themselves."""
+        if self.version == self.part.version:
+            return False
+        return self.normalizes or self.column is not self.part.raw
+
+    def at(self, row: int) -> int:
+        """Return the normalised score of one row."""
+        return self.column if isinstance(self.column, int) else int(self.column[row])
 
 
 class Answer:
     """What is known of every row for pods of one signature."""
 
-    def __init__(self, profile: Profile, fresh: frozenset[str], pod: Pod, nodes: NodeTable) -> None:
+    def __init__(self, profile: Profile, parts: dict[str, PluginAnswer], statuses: Statuses) -> None:
         self.profile = profile
-        self.fresh = fresh
+        self.statuses = statuses
         self.cycle = CycleState()
-        self.pre_filter: dict[str, PreFilterAnswer | PluginError] = {}
-        for plugin in profile.pre_filter:
-            if plugin.name not in fresh:
-                self.pre_filter[plugin.name] = _remember(plugin, self.cycle, pod, nodes)
-        skipped = {name for name, said in self.pre_filter.items() if _is_skip(said)}
-        self.cycle.skipped_filters.update(skipped)
-        self.filters = tuple(p for p in profile.filter if p.name not in fresh and p.name not in skipped)
-        self.fresh_filters = tuple((i, p) for i, p in enumerate(profile.filter) if p.name in fresh)
-        self.statuses = Statuses()
+        for part in parts.values():
+            self.cycle.take_in(part.cycle)
+        self.pre_filter = {
+            plugin.name: parts[plugin.name].pre_filter for plugin in profile.pre_filter if plugin.name in parts
+        }
+        self.fresh = frozenset(plugin.name for plugin in profile.judges if plugin.name not in parts)
+        self.fresh_filters = tuple((i, p) for i, p in enumerate(profile.filter) if p.name in self.fresh)
+        self._filters = [parts[p.name] for p in profile.filter if p.name in parts and not parts[p.name].skips_filter]
+        self._scorers = [(parts[p.name], p) for p in profile.score if p.name in parts]
+        self._shares: list[Share] | None = None
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
-        self.scores: list[StandingScore] | None = None
-        self.totals: IntArray = np.zeros(0, dtype=np.int64)
+        self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._totals_stale = True
-        self.position = 0
-        self.structure = -1
-        self.epoch: Hashable = None
+        self._stale_rows: dict[int, None] = {}
+        self.position = -1
 
-    def judge_all(self, pod: Pod, nodes: NodeTable) -> None:
-        """Ask every row-local filter about every row."""
-        self.statuses = Statuses()
-        self.numbers = judge_nodes(self.filters, self.cycle, pod, nodes, self.statuses)
+    def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
+        """Bring verdicts up to date: on the rows that changed, or on all."""
+        for part in self._filters:
+            part.judge(pod, nodes)
+        if changed is None:
+            self._combine_all(len(nodes))
+        else:
+            for row in dict.fromkeys(changed):
+                self._combine_row(row)
+
+    def _combine_all(self, size: int) -> None:
+        self.numbers = np.zeros(size, dtype=np.int32)
+        for part in self._filters:
+            if part.rejects_any:
+                self.numbers = np.where(self.numbers == FEASIBLE, part.numbers, self.numbers)
         self.feasible = np.equal(self.numbers, FEASIBLE)
         self.feasible_count = int(np.count_nonzero(self.feasible))
-        self.scores = None
         self._totals_stale = True
 
-    def judge_rows(self, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
-        """Ask again about the rows that changed."""
-        if len(rows) <= FEW_ROWS:
-            for row in rows:
-                status = judge_node(self.filters, self.cycle, pod, nodes[row])
-                self._set_number(row, FEASIBLE if status is None else self.statuses.number(status))
-        else:
-            numbers = judge_nodes(self.filters, self.cycle, pod, nodes.take(np.array(rows)), self.statuses)
-            for row, number in zip(rows, numbers.tolist(), strict=True):
-                self._set_number(row, number)
-        if self.scores is not None:
-            self._rate_rows(pod, nodes, rows)
-
-    def _set_number(self, row: int, number: int) -> None:
+    def _combine_row(self, row: int) -> None:
+        number = FEASIBLE
+        for part in self._filters:
+            if part.rejects_any and (number := int(part.numbers[row])) != FEASIBLE:
+                break
         self.numbers[row] = number
+        self._stale_rows[row] = None
         is_feasible = number == FEASIBLE
         if is_feasible != bool(self.feasible[row]):
             self.feasible[row] = is_feasible
             self.feasible_count += 1 if is_feasible else -1
-            if self.scores is not None and any(score.normalizes for score in self.scores):
+            if self._shares is None or any(
+                not isinstance(share.column, int) for share in self._shares if share.normalizes
+            ):
                 self._totals_stale = True
 
-    def rate(self, pod: Pod, nodes: NodeTable) -> list[StandingScore]:
-        """Return the row-local raw scores of every row, asking for them the first time."""
-        if self.scores is None:
-            for plugin in self.profile.pre_score:
-                if plugin.name not in self.fresh:
-                    run_pre_score(plugin, self.cycle, pod, nodes)
-            self.scores = [
-                StandingScore(
-                    scorer,
-                    self.profile.weights[scorer.name],
-                    np.array(raw_scores(scorer, self.cycle, pod, nodes)),
-                    normalizes(scorer),
-                )
-                for scorer in self.profile.score
-                if scorer.name not in self.fresh and scorer.name not in self.cycle.skipped_scores
-            ]
-            for score in self.scores:
-                if not score.normalizes:
-                    check_range(score.plugin.name, score.raw)
+    def shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
+        """Return the row-local score plugins that take part, with raw scores brought up to date."""
+        if self._shares is None:
+            self._shares = []
+            for part, plugin in self._scorers:
+                part.rate(pod, nodes)
+                if not part.skips_score:
+                    share = Share(part, plugin, self.profile.weights[plugin.name], normalizes(plugin))
+                    self._shares.append(share)
             self._totals_stale = True
-        return self.scores
-
-    def _rate_rows(self, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
-        assert self.scores is not None
-        window = nodes.take(np.array(rows)) if len(rows) > FEW_ROWS else None
-        for score in self.scores:
-            if window is not None:
-                raw = raw_scores(score.plugin, self.cycle, pod, window).tolist()
-            else:
-                raw = [score.plugin.score(self.cycle, pod, nodes[row]) for row in rows]
-            for row, value in zip(rows, raw, strict=True):
-                if score.raw[row] != value:
-                    score.raw[row] = value
-                    if score.normalizes:
-                        self._totals_stale = True
-                    else:
-                        check_range(score.plugin.name, score.raw[row : row + 1])
-        if not self._totals_stale:
-            for row in rows:
-                self.totals[row] = self._total_of(row)
-
-    def _total_of(self, row: int) -> int:
-        assert self.scores is not None
-        if not self.feasible[row]:
-            return INFEASIBLE_TOTAL
-        return sum(
-            score.weight * int((score.raw if score.normalized is None else score.normalized)[row])
-            for score in self.scores
-        )
+        else:
+            for share in self._shares:
+                share.part.rate(pod, nodes)
+                self._totals_stale = self._totals_stale or share.is_stale
+        return self._shares
 
     def standing_totals(self, pod: Pod, nodes: NodeTable) -> IntArray:
         """Return the weighted sums over the row-local plugins; rows that are not feasible have less than none."""
-        scores = self.rate(pod, nodes)
+        shares = self.shares(pod, nodes)
         if self._totals_stale:
-            totals = np.zeros(len(nodes), dtype=np.int64)
             rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
-            for score in scores:
-                if score.normalizes:
-                    score.normalized = normalize_standing(score, self.cycle, pod, nodes, rows)
-                totals += score.weight * (score.raw if score.normalized is None else score.normalized)
-            totals[~self.feasible] = INFEASIBLE_TOTAL
-            self.totals = totals
+            for share in shares:
+                share.column = share_column(share, self.cycle, pod, nodes, rows)
+                share.version = share.part.version
+            self._totals = sum_of_shares(shares, len(nodes))
+            self._totals[~self.feasible] = INFEASIBLE_TOTAL
             self._totals_stale = False
-        return self.totals
+        else:
+            for row in self._stale_rows:
+                self._totals[row] = self._total_of(row, shares)
+        self._stale_rows.clear()
+        return self._totals
+
+    def _total_of(self, row: int, shares: list[Share]) -> int:
+        if not self.feasible[row]:
+            return INFEASIBLE_TOTAL
+        total = 0
+        for share in shares:
+            if not share.normalizes:
+                check_range(share.plugin.name, share.part.raw[row : row + 1])
+            total += share.weight * share.at(row)
+        return total
 
     def totals_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
         """Return the same over another set of feasible rows, as a column of the caller's own."""
-        totals = np.zeros(len(nodes), dtype=np.int64)
         rows = None if feasible.all() else np.flatnonzero(feasible)
-        for score in self.rate(pod, nodes):
-            share = normalize_standing(score, cycle, pod, nodes, rows) if score.normalizes else score.raw
-            totals += score.weight * share
+        shares = [
+            Share(
+                share.part, share.plugin, share.weight, share.normalizes, share_column(share, cycle, pod, nodes, rows)
+            )
+            for share in self.shares(pod, nodes)
+        ]
+        totals = sum_of_shares(shares, len(nodes))
         totals[~feasible] = INFEASIBLE_TOTAL
         return totals
 
 
-def normalize_standing(
-    score: StandingScore, cycle: CycleState, pod: Pod, nodes: NodeTable, rows: IntArray | None
-) -> IntArray:
-    """Normalise standing scores over the feasible rows (``None``: all); those of other rows are left at 0."""
-    among = score.raw if rows is None else score.raw[rows]
+def share_column(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, rows: IntArray | None) -> IntArray | int:
+    """Return a plugin's normalised scores over the feasible rows (``None``: all); other rows are left at 0."""
+    part = share.part
+    level = part.constant
+    if not share.normalizes:
+        check_range(share.plugin.name, part.raw if level is None else np.array([level]))
+        return part.raw if level is None else level
+    if level is not None and share.plugin.normalizes_by_value and len(nodes):
+        one = np.array([level], dtype=np.int64)
+        window = nodes.take(np.zeros(1, dtype=np.int64))
+        return int(normalized_scores(share.plugin, cycle, pod, window, one)[0])
+    among = part.raw if rows is None else part.raw[rows]
     window = nodes if rows is None else nodes.take(rows)
-    if score.plugin.normalizes_by_value and len(among) and (low := int(among.min())) == int(among.max()):
-        one = np.array([low], dtype=np.int64)
-        level = normalized_scores(score.plugin, cycle, pod, window.take(np.zeros(1, dtype=np.int64)), one)
-        return np.full(len(score.raw), level[0], dtype=np.int64)
-    normalized = normalized_scores(score.plugin, cycle, pod, window, among.copy())
+    normalized = normalized_scores(share.plugin, cycle, pod, window, among.copy())
     if rows is None:
         return normalized
-    whole = np.zeros(len(score.raw), dtype=np.int64)
+    whole = np.zeros(len(part.raw), dtype=np.int64)
     whole[rows] = normalized
     return whole
+
+
+def sum_of_shares(shares: list[Share], size: int) -> IntArray:
+    """Add up the weighted scores of all plugins."""
+    base = sum(share.weight * share.column for share in shares if isinstance(share.column, int))
+    totals = np.full(size, base, dtype=np.int64)
+    for share in shares:
+        if not isinstance(share.column, int):
+            totals += share.column if share.weight == 1 else share.weight * share.column
+    return totals
 
 
 class Answers:
@@ -208,44 +208,73 @@ class Answers:
     def __init__(self, profile: Profile, cache: Cache) -> None:
         self._profile = profile
         self._cache = cache
-        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
         self._signers = tuple(p for p in profile.judges if not p.looks_at_cluster and _overrides(p, "sign"))
-        self._epochs = tuple(p for p in profile.judges if _overrides(p, "epoch"))
-        self._always_fresh = frozenset(p.name for p in profile.judges) - {p.name for p in self._signers}
+        self._timed = tuple(p for p in self._signers if _overrides(p, "epoch"))
+        self._epoch: Hashable = None
+        self._structure = -1
+        self._reset()
+
+    def _reset(self) -> None:
+        self._statuses = Statuses()
+        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
+        self._parts: OrderedDict[Hashable, PluginAnswer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._answers)
 
     def for_pod(self, pod: Pod) -> Answer:
         """Return what is known of every row for this pod, brought up to date."""
+        self._drop_what_no_longer_holds()
         signature = tuple([plugin.sign(pod) for plugin in self._signers])
-        nodes, columns = self._cache.nodes, self._cache.columns
-        epoch = tuple([plugin.epoch() for plugin in self._epochs])
+        nodes, changes = self._cache.nodes, self._cache.columns.changes
         answer = self._answers.get(signature)
-        if answer is None or answer.structure != self._cache.structure or answer.epoch != epoch:
-            answer = self._new(signature, pod, nodes, epoch)
+        if answer is None:
+            answer = self._new(signature, pod, nodes)
+            changed = None
         else:
             self._answers.move_to_end(signature)
-            changed = columns.changes.since(answer.position)
-            if changed is None or len(changed) > len(nodes):
-                answer.judge_all(pod, nodes)
-            elif changed:
-                rows = list(dict.fromkeys(changed))
-                answer.judge_rows(pod, nodes, rows)
-        answer.position = columns.changes.position
+            changed = changes.since(answer.position)
+            if changed is not None and len(changed) > len(nodes):
+                changed = None
+        if changed is None or changed:
+            answer.judge(pod, nodes, changed)
+        answer.position = changes.position
         return answer
 
-    def _new(self, signature: tuple[Hashable, ...], pod: Pod, nodes: NodeTable, epoch: Hashable) -> Answer:
-        unsigned = (plugin.name for plugin, sign in zip(self._signers, signature, strict=True) if sign is None)
-        answer = Answer(self._profile, self._always_fresh.union(unsigned), pod, nodes)
-        answer.structure, answer.epoch = self._cache.structure, epoch
-        answer.judge_all(pod, nodes)
-        self._answers[signature] = answer
-        self._answers.move_to_end(signature)
-        most = max(4, min(1024, MEMORY_BUDGET // (BYTES_PER_ROW * max(1, len(nodes)))))
+    def _drop_what_no_longer_holds(self) -> None:
+        """Start anew when rows stand for other nodes, or something outside pods and rows has changed."""
+        epoch = tuple([plugin.epoch() for plugin in self._timed])
+        if self._structure != self._cache.structure or len(self._statuses) > MOST_STATUSES:
+            self._reset()
+        elif epoch != self._epoch:
+            old = self._epoch if isinstance(self._epoch, tuple) else ()
+            gone = {p.name for p, was, now in zip(self._timed, old, epoch, strict=False) if was != now}
+            self._answers.clear()
+            self._parts = OrderedDict((key, part) for key, part in self._parts.items() if part.plugin.name not in gone)
+        self._structure, self._epoch = self._cache.structure, epoch
+
+    def _new(self, signature: tuple[Hashable, ...], pod: Pod, nodes: NodeTable) -> Answer:
+        parts = {
+            plugin.name: self._part(plugin, sign, pod, nodes)
+            for plugin, sign in zip(self._signers, signature, strict=True)
+            if sign is not None
+        }
+        answer = self._answers[signature] = Answer(self._profile, parts, self._statuses)
+        most = max(4, min(MOST_ANSWERS, MEMORY_BUDGET // (BYTES_PER_ROW * max(1, len(nodes)))))
         while len(self._answers) > most:
             self._answers.popitem(last=False)
+        while len(self._parts) > most + len(parts):
+            self._parts.popitem(last=False)
         return answer
+
+    def _part(self, plugin: Plugin, sign: Hashable, pod: Pod, nodes: NodeTable) -> PluginAnswer:
+        part = self._parts.get((plugin.name, sign))
+        if part is None:
+            part = self._parts[plugin.name, sign] = PluginAnswer(plugin, self._cache.columns, self._statuses)
+            part.prepare(pod, nodes)
+        else:
+            self._parts.move_to_end((plugin.name, sign))
+        return part
 
 
 def judge_fresh(answer: Answer, cycle: CycleState, pod: Pod, nodes: NodeTable) -> tuple[IdArray, BoolArray, int]:
@@ -254,32 +283,23 @@ def judge_fresh(answer: Answer, cycle: CycleState, pod: Pod, nodes: NodeTable) -
     if not active:
         return answer.numbers, answer.feasible, answer.feasible_count
     numbers = answer.numbers.copy()
-    place = {plugin.name: index for index, plugin in enumerate(answer.profile.filter)}
     for index, plugin in active:
-        alive = _not_rejected_before(answer, numbers, index, place)
+        alive = _not_rejected_before(answer, numbers, index)
         apply_filter(plugin, cycle, pod, nodes, answer.statuses, numbers, alive)
     feasible = np.equal(numbers, FEASIBLE)
     return numbers, feasible, int(np.count_nonzero(feasible))
 
 
-def _not_rejected_before(answer: Answer, numbers: IdArray, index: int, place: dict[str, int]) -> BoolArray:
+def _not_rejected_before(answer: Answer, numbers: IdArray, index: int) -> BoolArray:
     """Find the rows no filter before this one turned down: a later standing rejection gives way to this plugin's."""
+    if not numbers.any():
+        return np.ones(len(numbers), dtype=np.bool_)
+    place = {plugin.name: at for at, plugin in enumerate(answer.profile.filter)}
     later = [True]
     for number in range(1, len(answer.statuses)):
         status = answer.statuses[number]
         later.append(status is not None and place[status.plugin] > index)
     return np.array(later, dtype=np.bool_)[numbers]
-
-
-def _remember(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer | PluginError:
-    try:
-        return ask_pre_filter(plugin, cycle, pod, nodes)
-    except PluginError as error:
-        return error
-
-
-def _is_skip(said: PreFilterAnswer | PluginError) -> bool:
-    return isinstance(said, Status) and said.code == Code.SKIP
 
 
 def _overrides(plugin: Plugin, method: str) -> bool:

@@ -65,6 +65,12 @@ class CycleState:
         copy.pods_to_activate = self.pods_to_activate
         return copy
 
+    def take_in(self, other: "CycleState") -> None:
+        """Add what another state holds; its values are shared and must not be changed."""
+        self._values.update(other._values)
+        self.skipped_filters |= other.skipped_filters
+        self.skipped_scores |= other.skipped_scores
+
     def share(self) -> "CycleState":
         """Return a new attempt's state that starts with this one's values; they must not be changed."""
         copy = CycleState()

@@ -81,6 +81,7 @@ class NodeColumns:
         self.infos: list[NodeInfo] = []
         self.row_of: dict[str, int] = {}
         self.changes = ChangeLog()
+        self.node_changes = ChangeLog()
         self.image_index = ImageIndex()
         self.allocatable: dict[str, Growing] = {}
         self.requested: dict[str, Growing] = {}
@@ -118,6 +119,7 @@ class NodeColumns:
             self.write_node(moved)
         else:
             self.changes.note(row)
+            self.node_changes.note(row)
         return row, last
 
     def write_node(self, info: NodeInfo) -> None:
@@ -136,6 +138,7 @@ class NodeColumns:
             if categorical.is_bloated(len(self.infos)):
                 categorical.fill(self.infos)
         self._write_images(info)
+        self.node_changes.note(row)
         self.write_pods(info, ports_changed=True)
 
     def write_pods(self, info: NodeInfo, *, ports_changed: bool) -> None:

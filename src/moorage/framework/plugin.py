@@ -36,6 +36,8 @@ class Plugin:
     Args: ClassVar[type[Any] | None] = None
     looks_at_cluster: ClassVar[bool] = False
     """Whether answers depend on more than the row and the pod; then they are computed afresh in every cycle."""
+    looks_at_pods: ClassVar[bool] = True
+    """Whether answers depend on the pods on the node; if not, they stand while pods come and go there."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,9 +152,6 @@ class FilterPlugin(Plugin):
     ``filter`` is asked for single nodes and what-ifs (preemption, nominated pods), ``filter_nodes`` for the cluster.
     When both are defined they must agree: ``moorage.testing.check_plugin`` compares them.
     """
-
-    looks_at_pods: ClassVar[bool] = True
-    """Whether the verdict depends on the pods on the node; if not, what-ifs about evicting them ask only once."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

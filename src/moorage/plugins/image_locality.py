@@ -25,6 +25,8 @@ class ImageLocality(ScorePlugin):
     the number of nodes and on what the others hold, which is what :meth:`epoch` tells.
     """
 
+    looks_at_pods = False
+
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
 

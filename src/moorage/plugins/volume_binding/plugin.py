@@ -54,6 +54,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     """Place pods where their bound volumes can be reached and their other claims can be satisfied, and see to that."""
 
     Args = VolumeBindingArgs
+    looks_at_pods = False
     allows_parallel = True
 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:

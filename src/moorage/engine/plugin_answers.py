@@ -1,0 +1,129 @@
+"""What one row-local plugin says of every row, shared by all pods that ask it the same."""
+
+from typing import Final
+
+import numpy as np
+
+from moorage.api.pod import Pod
+from moorage.engine.evaluation import judge_node, judge_nodes, raw_scores, run_pre_score
+from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
+from moorage.engine.prefilter import ask_pre_filter
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodecolumns import ChangeLog, NodeColumns
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import (
+    FilterPlugin,
+    Plugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from moorage.framework.status import Code, IntArray, Status
+
+FEW_ROWS: Final = 6
+"""Up to so many changed rows it is cheaper to go node by node than to open a window."""
+
+
+class PluginAnswer:
+    """The standing answer of one plugin to one signature: what it prepared, its verdicts and its raw scores.
+
+    Verdicts and scores are computed when first asked for, and brought up to date by the rows that changed since. A
+    plugin that does not look at the pods of a node hears of changes of nodes only.
+    """
+
+    def __init__(self, plugin: Plugin, columns: NodeColumns, statuses: Statuses) -> None:
+        self.plugin = plugin
+        self.cycle = CycleState()
+        self.pre_filter: PreFilterAnswer | PluginError = None
+        self.skips_filter = False
+        self.skips_score = False
+        self.numbers: IdArray = np.zeros(0, dtype=np.int32)
+        self.rejects_any = False
+        self.raw: IntArray = np.zeros(0, dtype=np.int64)
+        self.low = self.high = 0
+        self.version = 0
+        """Grows whenever a raw score changes: several answers may share this one."""
+        self._columns = columns
+        self._statuses = statuses
+        self._log: ChangeLog = columns.changes if plugin.looks_at_pods else columns.node_changes
+        self._judged_to: int | None = None
+        self._rated_to: int | None = None
+
+    def prepare(self, pod: Pod, nodes: NodeTable) -> None:
+        """Run the plugin's pre-filter and remember what it said, be it an error."""
+        if not isinstance(self.plugin, PreFilterPlugin):
+            return
+        try:
+            self.pre_filter = ask_pre_filter(self.plugin, self.cycle, pod, nodes)
+        except PluginError as error:
+            self.pre_filter = error
+        self.skips_filter = isinstance(self.pre_filter, Status) and self.pre_filter.code == Code.SKIP
+        if self.skips_filter:
+            self.cycle.skipped_filters.add(self.plugin.name)
+
+    def judge(self, pod: Pod, nodes: NodeTable) -> None:
+        """Bring the verdicts up to date."""
+        plugin = self.plugin
+        assert isinstance(plugin, FilterPlugin)
+        rows = self._changed_since(self._judged_to, len(nodes))
+        self._judged_to = self._log.position
+        if rows is None:
+            self.numbers = judge_nodes((plugin,), self.cycle, pod, nodes, self._statuses)
+            self.rejects_any = bool(self.numbers.any())
+        elif len(rows) <= FEW_ROWS:
+            for row in rows:
+                status = judge_node((plugin,), self.cycle, pod, nodes[row])
+                number = FEASIBLE if status is None else self._statuses.number(status)
+                self.numbers[row] = number
+                self.rejects_any = self.rejects_any or number != FEASIBLE
+        else:
+            window = nodes.take(np.array(rows))
+            self.numbers[rows] = judge_nodes((plugin,), self.cycle, pod, window, self._statuses)
+            self.rejects_any = self.rejects_any or bool(self.numbers[rows].any())
+
+    def rate(self, pod: Pod, nodes: NodeTable) -> None:
+        """Bring the raw scores up to date."""
+        plugin = self.plugin
+        assert isinstance(plugin, ScorePlugin)
+        rows = self._changed_since(self._rated_to, len(nodes))
+        if self._rated_to is None and isinstance(plugin, PreScorePlugin):
+            run_pre_score(plugin, self.cycle, pod, nodes)
+            self.skips_score = plugin.name in self.cycle.skipped_scores
+        self._rated_to = self._log.position
+        if self.skips_score:
+            return
+        if rows is None:
+            self.raw = np.array(raw_scores(plugin, self.cycle, pod, nodes))
+            self.low, self.high = int(self.raw.min()), int(self.raw.max())
+            self.version += 1
+        elif rows:
+            self._rate_rows(plugin, pod, nodes, rows)
+
+    def _rate_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
+        if len(rows) > FEW_ROWS:
+            values = raw_scores(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
+        else:
+            values = [plugin.score(self.cycle, pod, nodes[row]) for row in rows]
+        for row, value in zip(rows, values, strict=True):
+            if self.raw[row] != value:
+                self.raw[row] = value
+                self.low, self.high = min(self.low, value), max(self.high, value)
+                self.version += 1
+
+    @property
+    def constant(self) -> int | None:
+        """The raw score that all rows have, if it is known to be one."""
+        return self.low if self.low == self.high else None
+
+    def _changed_since(self, position: int | None, size: int) -> list[int] | None:
+        """Return the rows to look at again; ``None`` for all of them."""
+        if position is None:
+            return None
+        if position == self._log.position:
+            return []
+        rows = self._log.since(position)
+        if rows is None or len(rows) > size:
+            return None
+        return list(dict.fromkeys(rows))
