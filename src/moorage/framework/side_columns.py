@@ -45,9 +45,12 @@ class SideColumns:
         """Write again what changed since the last time."""
         stale = self._stale_rows()
         self._position = self._nodes.position
+        rows = len(self._nodes)
         if stale is ALL_ROWS:
-            stale = set(range(max(self._known_rows, len(self._nodes))))
-        rows = self._known_rows = len(self._nodes)
+            stale = set(range(rows))
+        # A node that goes leaves its row to the last one; the log names the former, not the latter.
+        stale.update(range(rows, self._known_rows))
+        self._known_rows = rows
         for row in stale:
             if row < rows:
                 self.write(self._nodes[row])

@@ -86,3 +86,12 @@ def test_only_rows_that_changed_are_written_again() -> None:
     columns.refresh()
     columns.refresh()
     assert columns.writes == 5
+
+
+def test_the_last_row_is_cleared_when_another_node_goes() -> None:
+    rig = Rig(make_node("a"), make_node("b"), make_node("c"))
+    columns = DriversAndPods(rig)
+    columns.refresh()
+    rig.cache.remove_node("a")
+    columns.refresh()
+    assert {row: name for row, (name, _, _) in columns.facts.items()} == {0: "c", 1: "b"}

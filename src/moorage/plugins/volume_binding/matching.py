@@ -1,6 +1,6 @@
 """Which volumes that are there already a claim can be bound to, the smallest first."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,8 +20,6 @@ from moorage.plugins.volume_binding.assume import AssumeCache
 from moorage.plugins.volume_binding.topology import ByTopology, requirements_of
 
 FILESYSTEM: Final = "Filesystem"
-AttributesCheck = Callable[[PersistentVolumeClaim], Callable[[PersistentVolume], bool]]
-"""For a claim, tells which volumes have the right VolumeAttributesClass; raises if the claim may not name one."""
 
 
 class MatchingError(Exception):
@@ -56,12 +54,9 @@ class Candidates:
 class StaticVolumes:
     """All volumes by storage class, with what was decided about them."""
 
-    def __init__(
-        self, lister: Lister[PersistentVolume], cache: AssumeCache[PersistentVolume], *, attributes: AttributesCheck
-    ) -> None:
+    def __init__(self, lister: Lister[PersistentVolume], cache: AssumeCache[PersistentVolume]) -> None:
         self._lister = lister
         self._cache = cache
-        self._attributes = attributes
         self._version = -1
         self._class_of: dict[str, str] = {}
         self._names: dict[str, dict[str, None]] = {}
@@ -74,14 +69,13 @@ class StaticVolumes:
             return Candidates(claim, problem=str(error))
 
     def _candidates(self, claim: PersistentVolumeClaim) -> Candidates:
-        suits = self._attributes(claim)
         selects = _selector(claim)
         self._refresh()
         set_aside: list[PersistentVolume] = []
         others: list[PersistentVolume] = []
         for name in self._names.get(class_of_claim(claim), ()):
             volume = self._cache.get(name)
-            if volume is None or not _may_hold(claim, volume) or not suits(volume):
+            if volume is None or not _may_hold(claim, volume):
                 continue
             if volume.spec.claim_ref is not None:
                 set_aside.append(volume)
@@ -117,28 +111,13 @@ class StaticVolumes:
             self._names.setdefault(now, {})[name] = None
 
 
-def attributes_agree(claim: PersistentVolumeClaim) -> Callable[[PersistentVolume], bool]:
-    """Accept volumes that name the same VolumeAttributesClass as the claim, or none if it names none."""
-    wanted = claim.spec.volume_attributes_class_name or ""
-    return lambda volume: (volume.spec.volume_attributes_class_name or "") == wanted
-
-
-def attributes_forbidden(claim: PersistentVolumeClaim) -> Callable[[PersistentVolume], bool]:
-    """Refuse whatever names a VolumeAttributesClass, as upstream does when the gate is off."""
-    if claim.spec.volume_attributes_class_name:
-        raise MatchingError(
-            f"unsupported volumeAttributesClassName is set on claim {claim.key} "
-            "when the feature-gate VolumeAttributesClass is disabled"
-        )
-    return lambda volume: not volume.spec.volume_attributes_class_name
-
-
 def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     if volume.spec.claim_ref is not None and not is_bound_to(volume, claim):
         return False
     return (
         exact_capacity(volume) >= exact_request(claim)
         and (volume.spec.volume_mode or FILESYSTEM) == (claim.spec.volume_mode or FILESYSTEM)
+        and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
         and not volume.is_terminating
     )
 

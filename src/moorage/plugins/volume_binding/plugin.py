@@ -34,7 +34,7 @@ from moorage.plugins.volume_binding.bound import (
     judge_bound_nodes,
 )
 from moorage.plugins.volume_binding.claims import ClaimSorter, PodClaims
-from moorage.plugins.volume_binding.matching import StaticVolumes, attributes_agree, attributes_forbidden
+from moorage.plugins.volume_binding.matching import StaticVolumes
 from moorage.plugins.volume_binding.provisioning import Provisioners
 from moorage.plugins.volume_binding.scoring import scorer
 from moorage.plugins.volume_binding.wanted import Offer, WantedVolumes
@@ -60,13 +60,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:
         completed: VolumeBindingArgs = complete_args(args or VolumeBindingArgs(), handle.features)
         volumes = handle.lister(PersistentVolume)
-        attributes = attributes_agree if handle.features.enabled("VolumeAttributesClass") else attributes_forbidden
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
         self._volumes = AssumeCache(volumes, "persistentvolumes")
         self._claims = AssumeCache(handle.lister(PersistentVolumeClaim), "persistentvolumeclaims")
         self._sorter = ClaimSorter(handle, self._claims)
-        self._static = StaticVolumes(volumes, self._volumes, attributes=attributes)
+        self._static = StaticVolumes(volumes, self._volumes)
         self._provisioners = Provisioners(handle)
         self._migrated = MigratedPlugins(handle)
         self._binder = VolumeBinder(handle, self._volumes, self._claims, self._migrated)
