@@ -78,10 +78,6 @@ class BackoffQueue:
         """Return the entry of a pod, by its name."""
         return self._rejected.get(key) or self._failed.get(key)
 
-    def holds_after_error(self, key: str) -> bool:
-        """Tell whether a pod waits because its attempt ended in an error."""
-        return key in self._failed
-
     def put(self, info: QueuedPodInfo) -> None:
         """Add a pod; one that nobody turned down failed by an error."""
         expiry = self.expiry(info)

@@ -113,6 +113,10 @@ class SchedulingQueue:
         parked = len(self._parked) - gated
         return QueueSizes(len(self._active), len(self._backoff), parked, gated, len(self._in_flight))
 
+    def in_flight(self) -> tuple[str, ...]:
+        """Return the uids of the pods that are being tried, in the order in which they were popped."""
+        return tuple(self._in_flight)
+
     def find(self, pod: Pod) -> QueuedPodInfo | None:
         """Return the waiting pod of this namespace and name."""
         return self._find(pod.key)

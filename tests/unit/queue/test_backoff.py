@@ -1,5 +1,5 @@
 import pytest
-from queue_bench import START, Bench
+from tests.unit.queue.queue_bench import START, Bench
 
 from moorage.queue.backoff import Backoff
 

@@ -1,5 +1,5 @@
 import pytest
-from queue_bench import Bench, ByPriority, ByPriorityLess
+from tests.unit.queue.queue_bench import Bench, ByPriority, ByPriorityLess
 
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.entry import QueuedPodInfo

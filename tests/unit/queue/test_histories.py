@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from queue_bench import CLAIM_ADD, NODE_ADD, NODE_TAINT, POD_ADD, POD_DELETE, Bench
+from tests.unit.queue.queue_bench import CLAIM_ADD, NODE_ADD, NODE_TAINT, POD_ADD, POD_DELETE, Bench
 
 from moorage.api.pod import Pod, PodStatus
 from moorage.framework.events import UNSCHEDULABLE_TIMEOUT, QueueingHint

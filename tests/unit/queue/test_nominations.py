@@ -1,5 +1,5 @@
 import pytest
-from queue_bench import Bench
+from tests.unit.queue.queue_bench import Bench
 
 from moorage.api.pod import Pod, PodStatus
 from moorage.cache.objects import Shelf

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from queue_bench import (
+from tests.unit.queue.queue_bench import (
     CLAIM_ADD,
     NODE_ADD,
     NODE_TAINT,

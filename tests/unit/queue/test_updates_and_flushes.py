@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from queue_bench import LABELS, NODE_ADD, START, Bench, changed, put, ref
+from tests.unit.queue.queue_bench import LABELS, NODE_ADD, START, Bench, changed, put, ref
 
 from moorage.queue.observing import Story
 from moorage.testing import make_pod

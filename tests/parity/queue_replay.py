@@ -1,0 +1,188 @@
+"""Our side of a queue history: the steps of `oracle queue`, carried out by our queue, and the same reports."""
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.config import default_config
+from moorage.engine.handlers import EventHandlers
+from moorage.engine.profile import Profile
+from moorage.features import FeatureGates
+from moorage.framework.events import Action, ClusterEvent
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.hints import ProfileQueueing
+from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.simulator.loading import cluster_from
+from moorage.testing.rig import Rig
+
+Json = dict[str, Any]
+EPOCH = VirtualClock().now()
+
+
+class Nobody:
+    """Nobody waits on permit in a history."""
+
+    def reject_waiting(self, uid: str, message: str) -> bool:
+        return False
+
+
+class Replay:
+    """A history under way: queue, cache and handlers as in the scheduler, with the default profile's plugins."""
+
+    def __init__(self, gates: dict[str, bool]) -> None:
+        features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
+        self.rig = Rig(features=features)
+        profile = Profile(default_config().profiles[0], Registry(IN_TREE), self.rig)
+        self.queue = SchedulingQueue(
+            clock=self.rig.clock,
+            sort=profile.queue_sort[0],
+            profiles={profile.name: ProfileQueueing(profile.pre_enqueue, profile.registrations())},
+            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            pods=self.rig.objects[Pod],
+        )
+        self.rig.nominator = self.queue.nominator
+        self.handlers = EventHandlers(
+            cache=self.rig.cache,
+            objects=self.rig.objects,
+            queue=self.queue,
+            profiles=[profile.name],
+            waiting=Nobody(),
+        )
+        self.millis = 0
+        self.version = 0
+        self.popped: dict[str, QueuedPodInfo] = {}
+
+    def do(self, step: Json) -> Json:
+        """Carry out a step and report where it left every pod."""
+        told = getattr(self, f"_do_{step['do']}")(step) or {}
+        self.queue.check_invariants()
+        return self.report() | told
+
+    def _do_apply(self, step: Json) -> None:
+        new = self._decoded(step["object"])
+        old = self.rig.objects[type(new)].get(new.name, new.namespace)
+        handlers = self.handlers
+        match old, new:
+            case Pod(), Pod():
+                handlers.pod_updated(old, new)
+            case None, Pod():
+                handlers.pod_added(new)
+            case Node(), Node():
+                handlers.node_updated(old, new)
+            case None, Node():
+                handlers.node_added(new)
+
+    def _do_delete(self, step: Json) -> None:
+        named = self._decoded(step["object"])
+        known = self.rig.objects[type(named)].get(named.name, named.namespace)
+        match known:
+            case Pod():
+                self.handlers.pod_deleted(known)
+            case Node():
+                self.handlers.node_deleted(known)
+
+    def _do_pop(self, step: Json) -> Json | None:
+        info = self.queue.pop()
+        if info is None:
+            return None
+        self.popped[info.key] = info
+        return {"popped": info.key}
+
+    def _do_fail(self, step: Json) -> None:
+        info = self.popped.pop(step["pod"])
+        info.rejected_by(set(step.get("unschedulablePlugins", ())), set(step.get("pendingPlugins", ())))
+        current = self.rig.objects[Pod].get(info.pod.name, info.pod.namespace)
+        if current is not None and current.uid != info.uid:
+            self.queue.done(info.uid)
+            return
+        if current is None or current.node_name:
+            self.queue.done(info.uid)
+        else:
+            self.queue.add_unschedulable(info, current)
+        self.queue.nominator.add(info.pod, step.get("nominatedNode"))
+
+    def _do_succeed(self, step: Json) -> None:
+        info = self.popped.pop(step["pod"])
+        self.rig.cache.assume(info.pod.on_node(step["node"]))
+        self.queue.nominator.remove(info.pod)
+        self.queue.done(info.uid)
+
+    def _do_advance(self, step: Json) -> None:
+        target = self.millis + round(step["seconds"] * 1000)
+        for millis in [*range(self.millis - self.millis % 1000 + 1000, target + 1, 1000), target]:
+            self.millis = millis
+            self.rig.clock.advance_to(EPOCH + millis / 1000)
+            self.queue.flush(self.rig.clock.now())
+
+    def _do_activate(self, step: Json) -> None:
+        pods = [self.rig.objects[Pod].get(key.partition("/")[2], key.partition("/")[0]) for key in step["pods"]]
+        self.queue.activate([pod for pod in pods if pod is not None])
+
+    def _do_move(self, step: Json) -> None:
+        action = Action(0)
+        for name in step["event"]["actions"]:
+            action |= ACTIONS[name]
+        self.queue.move_all(ClusterEvent(step["event"]["resource"], action))
+
+    def _decoded(self, content: Json) -> KubeObject:
+        self.version += 1
+        thing = cluster_from([content]).objects[0]
+        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
+        return msgspec.structs.replace(thing, metadata=metadata)
+
+    def report(self) -> Json:
+        """Say where every pod is, in the oracle's words."""
+        pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
+        pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
+        nodes = sorted(node.name for node in self.rig.objects[Node].list())
+        nominated = {node: sorted(pod.key for pod in self.queue.nominator.nominated_pods(node)) for node in nodes}
+        told: Json = {"time": self.millis / 1000, "pods": pods}
+        if any(nominated.values()):
+            told["nominated"] = {node: promised for node, promised in nominated.items() if promised}
+        return told
+
+    def _flying(self) -> list[QueuedPodInfo]:
+        flying = set(self.queue.in_flight())
+        return [info for info in self.popped.values() if info.uid in flying]
+
+    def _place(self, info: QueuedPodInfo) -> str:
+        place = self.queue.where(info.pod)
+        assert place is not None
+        return "errorBackoff" if place == "backoff" and not info.rejectors else place
+
+    def _described(self, info: QueuedPodInfo, place: str) -> Json:
+        told: Json = {
+            "queue": place,
+            "attempts": info.attempts,
+            "unschedulableCount": info.unschedulable_count,
+            "consecutiveErrors": info.consecutive_errors,
+            "timestamp": self._since(info.timestamp),
+            "unschedulablePlugins": sorted(info.unschedulable_plugins),
+            "pendingPlugins": sorted(info.pending_plugins),
+            "gatingPlugin": info.gating_plugin,
+            "flushed": info.was_flushed,
+        }
+        told = {key: value for key, value in told.items() if value or key in ("attempts", "timestamp")}
+        if place in ("backoff", "errorBackoff"):
+            assert info.backoff_expiration is not None
+            told["backoffExpiration"] = self._since(info.backoff_expiration)
+        return told
+
+    @staticmethod
+    def _since(moment: float) -> float:
+        return round(moment - EPOCH, 3)
+
+
+ACTIONS = {"Add": Action.ADD, "Delete": Action.DELETE, "Update": Action.UPDATE, "All": Action.ALL}
+
+
+def replay(history: Json) -> list[Json]:
+    """Carry out a whole history; return a report for each step."""
+    ours = Replay(history.get("featureGates", {}))
+    return [ours.do(step) for step in history["steps"]]
