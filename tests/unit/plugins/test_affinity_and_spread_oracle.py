@@ -3,7 +3,13 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_oracle import World, expected_affinity, expected_affinity_scores, expected_spread, expected_spread_scores
+from tests.unit.plugins.placement_oracle import (
+    World,
+    expected_affinity,
+    expected_affinity_scores,
+    expected_spread,
+    expected_spread_scores,
+)
 
 from moorage.api.affinity import (
     Affinity,

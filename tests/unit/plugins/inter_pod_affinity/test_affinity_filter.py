@@ -1,5 +1,5 @@
 import pytest
-from affinity_builders import ANY, CLUSTER, namespace, pod, to
+from tests.unit.plugins.inter_pod_affinity.affinity_builders import ANY, CLUSTER, namespace, pod, to
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import HOSTNAME_LABEL

@@ -1,5 +1,5 @@
 import pytest
-from affinity_builders import ANY, pod, to
+from tests.unit.plugins.inter_pod_affinity.affinity_builders import ANY, pod, to
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus

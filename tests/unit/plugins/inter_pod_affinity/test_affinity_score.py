@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from affinity_builders import CLUSTER, namespace, pod, to
+from tests.unit.plugins.inter_pod_affinity.affinity_builders import CLUSTER, namespace, pod, to
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod

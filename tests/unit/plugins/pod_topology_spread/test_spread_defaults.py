@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from spread_builders import SOFT, WEB, on, pod, service, soft, spread, verdict
+from tests.unit.plugins.pod_topology_spread.spread_builders import SOFT, WEB, on, pod, service, soft, spread, verdict
 
 from moorage.api.affinity import TopologySpreadConstraint
 from moorage.api.cluster import (

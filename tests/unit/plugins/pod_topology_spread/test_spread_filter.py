@@ -1,5 +1,5 @@
 import pytest
-from spread_builders import CLUSTER, SOFT, on, pod, spread, verdict
+from tests.unit.plugins.pod_topology_spread.spread_builders import CLUSTER, SOFT, on, pod, spread, verdict
 
 from moorage.api.affinity import Affinity, NodeAffinity
 from moorage.api.node import HOSTNAME_LABEL

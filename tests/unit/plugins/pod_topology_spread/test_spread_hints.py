@@ -1,5 +1,5 @@
 import pytest
-from spread_builders import DEDICATED, on, pod, soft, spread
+from tests.unit.plugins.pod_topology_spread.spread_builders import DEDICATED, on, pod, soft, spread
 
 from moorage.api.affinity import Toleration
 from moorage.api.node import Node

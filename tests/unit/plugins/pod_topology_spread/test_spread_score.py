@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from spread_builders import CLUSTER, on, pod, soft
+from tests.unit.plugins.pod_topology_spread.spread_builders import CLUSTER, on, pod, soft
 
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import Pod
