@@ -26,6 +26,10 @@ class Shelf(Generic[T]):
         """Return one object, or ``None``."""
         return self._by_namespace.get(namespace, {}).get(name)
 
+    def find(self, key: str) -> T | None:
+        """Return the object of this ``namespace/name`` (the name alone for cluster-wide kinds), or ``None``."""
+        return self._objects.get(key)
+
     def changed_since(self, version: int) -> list[str] | None:
         """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
         if version == self.version:

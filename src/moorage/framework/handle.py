@@ -37,6 +37,10 @@ class Lister(Protocol[Object_co]):
         """Return one object, or ``None``."""
         ...
 
+    def find(self, key: str) -> Object_co | None:
+        """Return the object of this ``namespace/name`` (the name alone for cluster-wide kinds), or ``None``."""
+        ...
+
     def list(self, namespace: str | None = None) -> Iterator[Object_co]:
         """Go through all objects, or those of a namespace, in the order in which they appeared."""
         ...
@@ -49,12 +53,16 @@ class Cluster(Protocol):
         """Bind a pod to a node."""
         ...
 
-    async def create(self, thing: KubeObject) -> KubeObject:
+    async def get(self, thing: K) -> K:
+        """Return an object as it is stored now; raise :class:`~moorage.errors.NotFound` if it is gone."""
+        ...
+
+    async def create(self, thing: K) -> K:
         """Create an object and return it as stored."""
         ...
 
-    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
-        """Replace an object of the same resourceVersion and return it as stored."""
+    async def update(self, thing: K, *, subresource: str = "") -> K:
+        """Replace an object and return it as stored; :class:`~moorage.errors.Conflict` if it changed meanwhile."""
         ...
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from moorage.framework.plugin import Plugin
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.plugins.deferred_pod_scheduling import DeferredPodScheduling
+from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.node_affinity import NodeAffinity
@@ -40,6 +41,7 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,

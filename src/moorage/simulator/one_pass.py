@@ -24,6 +24,7 @@ from moorage.simulator.details import node_entries, rejection
 from moorage.simulator.loading import ClusterInput
 
 T = TypeVar("T")
+K = TypeVar("K", bound=KubeObject)
 Progress = Callable[[int, int], None]
 
 
@@ -64,11 +65,15 @@ class NothingCarriedOut:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Leave the pod where it is."""
 
-    async def create(self, thing: KubeObject) -> KubeObject:
+    async def get(self, thing: K) -> K:
+        """Return the object as it is known: nobody changes it."""
+        return thing
+
+    async def create(self, thing: K) -> K:
         """Pretend that the object was created."""
         return thing
 
-    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+    async def update(self, thing: K, *, subresource: str = "") -> K:
         """Pretend that the object was updated."""
         return thing
 

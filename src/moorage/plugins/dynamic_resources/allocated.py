@@ -1,0 +1,91 @@
+"""Which devices are taken: by claims as stored, and by claims of pods that are still on their way to a node."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from moorage.api.devices import AllocationResult, DeviceRequestAllocationResult
+from moorage.api.quantity import nano_value
+from moorage.plugins.dynamic_resources.ids import DeviceId, PoolId
+
+Capacity = dict[str, int]
+_NOTHING: Final[Capacity] = {}
+
+
+class AllocatedDevices:
+    """Counts of what allocations hold; kept by increments, one per claim.
+
+    A device held with admin access is not taken. A device that several claims share is not taken as a whole either:
+    its shares and the capacity they consume are counted instead.
+    """
+
+    def __init__(self, *, shares: bool = True) -> None:
+        self._shares_count = shares
+        self._whole: dict[DeviceId, int] = {}
+        self._shares: dict[DeviceId, int] = {}
+        self._capacity: dict[DeviceId, Capacity] = {}
+
+    def takes_whole(self, device: DeviceId) -> bool:
+        """Tell whether a device is taken as a whole."""
+        return device in self._whole
+
+    def is_shared(self, device: DeviceId) -> bool:
+        """Tell whether somebody holds a share of a device."""
+        return device in self._shares
+
+    def is_taken(self, device: DeviceId) -> bool:
+        """Tell whether a device is in use in any way."""
+        return device in self._whole or device in self._shares
+
+    def consumed(self, device: DeviceId) -> Capacity:
+        """Return how much of a device's capacities its shares consume, in billionths."""
+        return self._capacity.get(device, _NOTHING)
+
+    def add(self, allocation: AllocationResult) -> None:
+        """Count what an allocation holds."""
+        for device, result in _held(allocation):
+            if self._is_share(result):
+                _count(self._shares, device, 1)
+                _consume(self._capacity, device, result, 1)
+            else:
+                _count(self._whole, device, 1)
+
+    def remove(self, allocation: AllocationResult) -> None:
+        """Stop counting what an allocation holds."""
+        for device, result in _held(allocation):
+            if self._is_share(result):
+                _count(self._shares, device, -1)
+                _consume(self._capacity, device, result, -1)
+            else:
+                _count(self._whole, device, -1)
+
+    def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
+        return self._shares_count and result.share_id is not None
+
+
+def pools_of(allocation: AllocationResult) -> set[PoolId]:
+    """Return the pools an allocation takes devices from."""
+    return {PoolId(result.driver, result.pool) for result in allocation.devices.results}
+
+
+def _held(allocation: AllocationResult) -> Iterator[tuple[DeviceId, DeviceRequestAllocationResult]]:
+    for result in allocation.devices.results:
+        if not result.admin_access:
+            yield DeviceId(result.driver, result.pool, result.device), result
+
+
+def _count(counts: dict[DeviceId, int], device: DeviceId, change: int) -> None:
+    count = counts.get(device, 0) + change
+    if count:
+        counts[device] = count
+    else:
+        del counts[device]
+
+
+def _consume(
+    capacity: dict[DeviceId, Capacity], device: DeviceId, result: DeviceRequestAllocationResult, sign: int
+) -> None:
+    held = capacity.setdefault(device, {})
+    for name, quantity in result.consumed_capacity.items():
+        held[name] = held.get(name, 0) + sign * nano_value(quantity)
+    if not any(held.values()):
+        del capacity[device]

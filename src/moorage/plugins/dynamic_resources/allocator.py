@@ -1,0 +1,303 @@
+"""The search for devices: depth first, in a fixed order, and the first complete solution wins.
+
+Claims, requests and devices are taken in their order. Within a request only later devices are tried after a chosen one,
+so that combinations and not permutations are looked at. Drivers and users rely on this order: which device is picked
+is part of the contract.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from moorage.errors import MoorageError
+from moorage.plugins.dynamic_resources.allocated import AllocatedDevices
+from moorage.plugins.dynamic_resources.capacity import CapacityError, consumption, fits
+from moorage.plugins.dynamic_resources.constraints import Constraint, constraint_for
+from moorage.plugins.dynamic_resources.counters import CounterBook
+from moorage.plugins.dynamic_resources.ids import DeviceFeatures, DeviceId
+from moorage.plugins.dynamic_resources.pools import Pool, PooledDevice, Situation
+from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault
+from moorage.plugins.dynamic_resources.taints import repels
+
+MOST_RESULTS: Final = 32
+"""How many devices one claim can be given."""
+
+
+class Expired(MoorageError):
+    """The search took too long."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A device picked for a request, and for a shared device what the share consumes, in billionths."""
+
+    device: PooledDevice
+    alternative: Alternative
+    consumed: dict[str, int] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """Devices for every claim, and which alternative of each request they serve."""
+
+    chosen: tuple[tuple[Chosen, ...], ...]
+    selected: tuple[tuple[Alternative, ...], ...]
+
+
+class _End(Enum):
+    """How a branch of the search ended."""
+
+    FOUND = 1
+    NOTHING = 2
+    TOO_MANY = 3  # a claim would get more devices than a result can hold: other devices will not help
+
+
+@dataclass(slots=True)
+class _Step:
+    """A device that was taken, with what has to be undone to give it back."""
+
+    claim: int
+    request: str
+    chosen: Chosen
+    pool: Pool
+    drew: bool
+
+
+class Search:
+    """One attempt to allocate some claims from the devices of one situation."""
+
+    def __init__(
+        self,
+        asks: Sequence[Ask],
+        situation: Situation,
+        allocated: AllocatedDevices,
+        features: DeviceFeatures,
+        has_expired: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._asks = asks
+        self._situation = situation
+        self._allocated = allocated
+        self._features = features
+        self._has_expired = has_expired
+        self._counters = CounterBook(allocated)
+        self._constraints: list[list[Constraint]] = []
+        self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
+        self._in_use: dict[DeviceId, set[int]] = {}
+        self._shares: dict[DeviceId, list[dict[str, int]]] = {}
+        self._steps: list[_Step] = []
+        self._counts = [0] * len(asks)
+        self._selected: list[list[Alternative]] = [[] for _ in asks]
+
+    def run(self) -> Solution | None:
+        """Find devices for all claims, or none; raise :class:`Fault` or :class:`Expired`."""
+        for claim, ask in enumerate(self._asks):
+            self._prepare(claim, ask)
+        if self._claim(0) is not _End.FOUND:
+            return None
+        chosen = tuple(
+            tuple(step.chosen for step in self._steps if step.claim == claim) for claim in range(len(self._asks))
+        )
+        return Solution(chosen, tuple(tuple(reversed(selected)) for selected in self._selected))
+
+    def _prepare(self, claim: int, ask: Ask) -> None:
+        """Check a claim and count the devices it needs at least."""
+        least = 0
+        for request in ask.requests:
+            if request.problem:
+                raise Fault(request.problem, claim=claim)
+            needed = min(self._needed(claim, alternative) for alternative in request.alternatives)
+            if needed > MOST_RESULTS - least:
+                text = f"adding {needed} devices exceeds the claim limit of {MOST_RESULTS}"
+                raise Fault(f", request {request.name}: {text}, with {least} already accounted for", claim=claim)
+            least += needed
+        constraints = []
+        for number, written in enumerate(ask.spec.devices.constraints):
+            constraint = constraint_for(written)
+            if constraint is None:
+                text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
+                raise Fault(text, claim=claim)
+            constraints.append(constraint)
+        self._constraints.append(constraints)
+
+    def _needed(self, claim: int, alternative: Alternative) -> int:
+        if alternative.problem:
+            raise Fault(alternative.problem, claim=claim)
+        if not alternative.takes_all:
+            return alternative.count
+        found = self._everything[alternative] = []
+        for pool in self._situation.pools:
+            if not pool.is_usable:
+                state = "currently being updated" if pool.is_incomplete else "currently invalid"
+                text = f"asks for all devices, but resource pool {pool.id} is {state}"
+                raise Fault(f", request {alternative.name}: {text}", claim=claim)
+            for device, reached in zip(pool.devices, pool.reached, strict=True):
+                # Only what the device could give at all counts here: one that others use up makes "all" fail later.
+                if self._is_selectable(claim, alternative, device, reached) and self._has_room(
+                    claim, alternative, device, device.device.name, empty=True
+                ):
+                    found.append((device, pool))
+        return len(found)
+
+    def _claim(self, claim: int) -> _End:
+        return _End.FOUND if claim == len(self._asks) else self._request(claim, 0)
+
+    def _request(self, claim: int, number: int) -> _End:
+        requests = self._asks[claim].requests
+        if number == len(requests):
+            end = self._claim(claim + 1)
+            # A limit hit by a later claim says nothing about this one: another choice here may free an alternative.
+            return _End.NOTHING if end is _End.TOO_MANY else end
+        request = requests[number]
+        ends = set()
+        for alternative in request.alternatives:
+            end = self._device(claim, number, alternative, 0, 0)
+            if end is _End.FOUND:
+                self._selected[claim].append(alternative)
+                return end
+            ends.add(end)
+        return _End.TOO_MANY if ends == {_End.TOO_MANY} else _End.NOTHING
+
+    def _device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
+        """Find the nth device of a request among those from a position on, and then all that comes after."""
+        if self._has_expired():
+            raise Expired
+        everything = self._everything.get(alternative)
+        needed = alternative.count if everything is None else len(everything)
+        if needed == 0:
+            return _End.NOTHING
+        if nth >= needed:
+            return self._request(claim, number + 1)
+        if needed - nth > MOST_RESULTS - self._counts[claim]:
+            return _End.TOO_MANY
+        request = self._asks[claim].requests[number].name
+        if everything is not None:
+            device, pool = everything[nth]
+            if not self._take(claim, request, alternative, device, pool):
+                return _End.NOTHING
+            end = self._device(claim, number, alternative, nth + 1, 0)
+            if end is not _End.FOUND:
+                self._give_back()
+            return end
+        return self._any_device(claim, number, alternative, nth, start)
+
+    def _any_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
+        request = self._asks[claim].requests[number].name
+        candidates = self._situation.candidates
+        for place in range(start, len(candidates)):
+            device, pool, reached = candidates[place]
+            if not (
+                self._is_free(claim, alternative, device)
+                and self._is_selectable(claim, alternative, device, reached)
+                and self._has_room(claim, alternative, device, str(device.id))
+                and self._take(claim, request, alternative, device, pool)
+            ):
+                continue
+            end = self._device(claim, number, alternative, nth + 1, place + 1)
+            if end is _End.FOUND:
+                return end
+            self._give_back()
+            if end is _End.TOO_MANY:
+                return end
+        return _End.NOTHING
+
+    def _is_free(self, claim: int, alternative: Alternative, device: PooledDevice) -> bool:
+        users = self._in_use.get(device.id)
+        if alternative.has_admin_access:
+            return not users or claim not in users
+        return not users and not self._allocated.takes_whole(device.id)
+
+    def _is_selectable(self, claim: int, alternative: Alternative, device: PooledDevice, reached: bool) -> bool:
+        if device.device.binding_conditions and not self._features.binding_conditions:
+            return False
+        # The tests come first, as upstream: an expression that fails does so for a device of another node, too.
+        return alternative.selects(device, claim) and reached
+
+    def _has_room(
+        self, claim: int, alternative: Alternative, device: PooledDevice, name: str, *, empty: bool = False
+    ) -> bool:
+        if not self._features.consumable_capacity or not (device.device.capacity or alternative.capacity):
+            return True
+        fractions = self._features.fractional_ranges
+        try:
+            taken = consumption(device.device, alternative.capacity, fractions=fractions)
+        except CapacityError as error:
+            text = f", request {alternative.name}: checking capacity for device {name}: {error}"
+            raise Fault(text, claim=claim) from error
+        if taken is None:
+            return False
+        return fits(device.device, taken, {} if empty else self._consumed(device), fractions=fractions)
+
+    def _consumed(self, device: PooledDevice) -> dict[str, int]:
+        consumed = dict(self._allocated.consumed(device.id))
+        for share in self._shares.get(device.id, ()):
+            for name, amount in share.items():
+                consumed[name] = consumed.get(name, 0) + amount
+        return consumed
+
+    def _take(self, claim: int, request: str, alternative: Alternative, device: PooledDevice, pool: Pool) -> bool:
+        """Take a device if nothing is against it: use, counters, taints, constraints, capacity."""
+        consumes = bool(device.device.consumes_counters)
+        if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
+            return False
+        # A further share of a device in use draws nothing: its first share has drawn for all.
+        draws = consumes and not (device.is_shareable and self._has_shares(device.id))
+        if draws and not self._counters.draw(device, pool):
+            return False
+        if not self._is_acceptable(claim, request, alternative, device):
+            if draws:
+                self._counters.give_back(device, pool)
+            return False
+        consumed = None
+        if device.is_shareable:
+            fractions = self._features.fractional_ranges
+            consumed = consumption(device.device, alternative.capacity, fractions=fractions) or {}
+            self._shares.setdefault(device.id, []).append(consumed)
+        else:
+            self._in_use.setdefault(device.id, set()).add(claim)
+        self._steps.append(_Step(claim, request, Chosen(device, alternative, consumed), pool, draws))
+        self._counts[claim] += 1
+        return True
+
+    def _is_acceptable(self, claim: int, request: str, alternative: Alternative, device: PooledDevice) -> bool:
+        if repels(device.taints, alternative.tolerations):
+            return False
+        if not self._satisfies_constraints(claim, request, alternative, device):
+            return False
+        # A device looked for one by one has shown its room before; one of "all" has only shown that it has some.
+        if alternative.takes_all and not self._has_room(claim, alternative, device, str(device.id)):
+            self._release_constraints(claim, request, alternative)
+            return False
+        return True
+
+    def _has_shares(self, device: DeviceId) -> bool:
+        return self._allocated.is_shared(device) or bool(self._shares.get(device))
+
+    def _satisfies_constraints(self, claim: int, request: str, alternative: Alternative, device: PooledDevice) -> bool:
+        for number, constraint in enumerate(self._constraints[claim]):
+            if constraint.add(device, request, alternative.qualified):
+                continue
+            for earlier in self._constraints[claim][:number]:
+                earlier.remove(request, alternative.qualified)
+            if alternative.takes_all:
+                text = f"cannot add device {device.id} because a claim constraint would not be satisfied"
+                raise Fault(f", request {alternative.name}: {text}", claim=claim)
+            return False
+        return True
+
+    def _give_back(self) -> None:
+        """Undo the last step."""
+        step = self._steps.pop()
+        device, alternative = step.chosen.device, step.chosen.alternative
+        self._counts[step.claim] -= 1
+        if device.is_shareable:
+            self._shares[device.id].pop()
+        else:
+            self._in_use[device.id].discard(step.claim)
+        self._release_constraints(step.claim, step.request, alternative)
+        if step.drew:
+            self._counters.give_back(device, step.pool)
+
+    def _release_constraints(self, claim: int, request: str, alternative: Alternative) -> None:
+        for constraint in self._constraints[claim]:
+            constraint.remove(request, alternative.qualified)

@@ -1,0 +1,172 @@
+"""Standing answers: claims that ask the same get the same, until the devices a node sees change.
+
+An answer belongs to what a node sees, not to the node: the column of situation numbers turns answers into a verdict.
+Only what was touched since, mostly the devices of the last pod's node, is searched again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
+from moorage.framework.handle import Lister
+from moorage.framework.status import IntArray, Status
+from moorage.plugins.dynamic_resources.allocator import Search, Solution
+from moorage.plugins.dynamic_resources.claims import ClaimBook
+from moorage.plugins.dynamic_resources.ids import DeviceFeatures
+from moorage.plugins.dynamic_resources.pools import Situation
+from moorage.plugins.dynamic_resources.requests import Ask, Fault, ask_for
+from moorage.plugins.dynamic_resources.results import check_node_selector, preference
+from moorage.plugins.dynamic_resources.slices import Situations
+
+CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
+INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
+
+UNKNOWN: Final = -1
+ALLOCATED: Final = 0
+MOST_KEPT: Final = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What came of a search: devices, a rejection, or a fault that names a claim by its place."""
+
+    solution: Solution | None = None
+    rejection: Status | None = None
+    fault: Fault | None = None
+    score: int = 0
+
+    def status(self, names: Sequence[str]) -> Status | None:
+        """Return what a node is told."""
+        return self.rejection if self.fault is None else Status.error(self.fault.about(names))
+
+
+class Answers:
+    """What claims of certain specs get in each situation."""
+
+    def __init__(
+        self, asks: tuple[Ask, ...], situations: Situations, claims: ClaimBook, features: DeviceFeatures
+    ) -> None:
+        self.asks = asks
+        self._situations = situations
+        self._claims = claims
+        self._features = features
+        self._generation = -1
+        self._position = 0
+        self._outcomes: dict[int, Outcome] = {}
+        self._codes: IntArray = np.zeros(0, dtype=np.int64)
+        self._scores: IntArray = np.zeros(0, dtype=np.int64)
+        self._kinds: list[Outcome] = []
+
+    def refresh(self) -> None:
+        """Forget the answers for devices that were taken or given back since."""
+        situations = self._situations
+        touched = situations.touched.since(self._position) if self._generation == situations.generation else None
+        if touched is None:
+            self._outcomes.clear()
+            self._kinds = [Outcome()]
+            self._codes = np.full(len(situations.all), UNKNOWN, dtype=np.int64)
+            self._scores = np.zeros(len(situations.all), dtype=np.int64)
+        else:
+            for number in touched:
+                if number < len(self._codes):
+                    self._codes[number] = UNKNOWN
+                self._outcomes.pop(number, None)
+        self._generation, self._position = situations.generation, situations.touched.position
+        missing = len(situations.all) - len(self._codes)
+        if missing > 0:
+            missing += missing // 2 + 64
+            self._codes = np.concatenate([self._codes, np.full(missing, UNKNOWN, dtype=np.int64)])
+            self._scores = np.concatenate([self._scores, np.zeros(missing, dtype=np.int64)])
+
+    def codes(self, numbers: IntArray) -> IntArray:
+        """Return the code of the answer for each of many situations; unknown ones included."""
+        return self._codes[numbers]
+
+    def scores(self, numbers: IntArray) -> IntArray:
+        """Return the score of each of many situations that are known."""
+        return self._scores[numbers]
+
+    def rejections(self) -> Iterable[tuple[int, Outcome]]:
+        """Return the distinct rejections and faults by their codes."""
+        return enumerate(self._kinds[1:], start=1)
+
+    def outcome(self, situation: Situation, has_expired: Callable[[], Callable[[], bool]]) -> Outcome:
+        """Return what the claims get in a situation, searching if need be."""
+        known = self._outcomes.get(situation.number)
+        if known is not None:
+            return known
+        found = self._search(situation, has_expired())
+        if situation.number != UNKNOWN and situation.number < len(self._codes):
+            self._outcomes[situation.number] = found
+            self._codes[situation.number] = self._code(found)
+            self._scores[situation.number] = found.score
+        return found
+
+    def _search(self, situation: Situation, has_expired: Callable[[], bool]) -> Outcome:
+        if situation.problem:
+            return Outcome(fault=Fault(situation.problem))
+        try:
+            search = Search(self.asks, situation, self._claims.allocated, self._features, has_expired)
+            solution = search.run()
+            if solution is None:
+                is_invalid = any(pool.is_invalid for pool in situation.pools)
+                return Outcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
+            for chosen in solution.chosen:
+                check_node_selector(chosen)
+        except Fault as fault:
+            return Outcome(fault=fault)
+        score = sum(preference(ask, selected) for ask, selected in zip(self.asks, solution.selected, strict=True))
+        return Outcome(solution, score=score)
+
+    def _code(self, outcome: Outcome) -> int:
+        if outcome.solution is not None:
+            return ALLOCATED
+        for code, kind in self.rejections():
+            if kind.rejection == outcome.rejection and _text(kind) == _text(outcome):
+                return code
+        self._kinds.append(outcome)
+        return len(self._kinds) - 1
+
+
+def _text(outcome: Outcome) -> tuple[str, int | None] | None:
+    return None if outcome.fault is None else (outcome.fault.text, outcome.fault.claim)
+
+
+class AnswerBook:
+    """Answers by what is asked: the specs of the claims, and the classes as they are now."""
+
+    def __init__(
+        self, situations: Situations, claims: ClaimBook, classes: Lister[DeviceClass], features: DeviceFeatures
+    ) -> None:
+        self._situations = situations
+        self._claims = claims
+        self._classes = classes
+        self._features = features
+        self._kept: OrderedDict[tuple[object, ...], Answers] = OrderedDict()
+
+    def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> Answers:
+        """Return the answers for claims with these specs, up to date."""
+        key = (self._classes.version, *keys)
+        answers = self._kept.get(key)
+        if answers is None:
+            asks = tuple(ask_for(spec, self._classes.get, self._features) for spec in specs)
+            answers = self._kept[key] = Answers(asks, self._situations, self._claims, self._features)
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        answers.refresh()
+        return answers
+
+
+def spec_key(claim: ResourceClaim) -> bytes:
+    """Return what a claim asks for as one hashable value, computed once per claim."""
+    key: bytes | None = claim.__dict__.get("_spec_key")
+    if key is None:
+        key = claim.__dict__["_spec_key"] = msgspec.msgpack.encode(claim.spec)
+    return key

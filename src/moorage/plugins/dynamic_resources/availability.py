@@ -1,0 +1,47 @@
+"""Where the claims of a pod that have their devices already can be used."""
+
+import numpy as np
+
+from moorage.api.selectors import NODE_NAME_FIELD, NodeMatcher, NodeTermMatcher
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import BoolArray
+from moorage.plugins.dynamic_resources.state import DeviceState
+
+
+def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
+    """Return the places of the claims that cannot be used on a node."""
+    away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
+    return away | state.stuck
+
+
+def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:
+    """Return for each claim that matters the nodes on which it cannot be used."""
+    found = {place: np.ones(len(nodes), dtype=np.bool_) for place in state.stuck}
+    for place, matcher in state.matchers.items():
+        if place not in found:
+            found[place] = ~_matching(matcher, nodes)
+    return found
+
+
+def _matching(matcher: NodeMatcher, nodes: NodeTable) -> BoolArray:
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    for term in matcher.terms:
+        if not term.matches_nothing:
+            mask |= _satisfying(term, nodes)
+    return mask
+
+
+def _satisfying(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    for requirement in term.expressions:
+        mask &= nodes.label(requirement.key).where(requirement.accepts)
+    for requirement in term.fields:
+        if requirement.key != NODE_NAME_FIELD:
+            mask &= requirement.accepts(None)
+            continue
+        # A look-up by name: an allocation of local devices names one node of thousands.
+        rows = [info.row for name in requirement.values if (info := nodes.find(name)) is not None]
+        named = np.isin(nodes.rows, rows)
+        mask &= named if requirement.operator == "In" else ~named
+    return mask

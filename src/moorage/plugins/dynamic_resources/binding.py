@@ -1,0 +1,203 @@
+"""What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim, ResourceClaimStatus
+from moorage.api.meta import format_time
+from moorage.api.pod import ExtendedResourceClaimStatus, Pod
+from moorage.errors import ApiError, Conflict, MoorageError, NotFound
+from moorage.framework.handle import Handle
+from moorage.framework.recording import EventNote
+from moorage.framework.status import Status
+from moorage.plugins.dynamic_resources.claims import ClaimBook, is_reserved_for
+from moorage.plugins.dynamic_resources.conditions import DeviceBindingError, has_conditions, is_late, is_ready
+from moorage.plugins.dynamic_resources.extended import CLAIM_IN_MEMORY
+from moorage.plugins.dynamic_resources.state import DeviceState
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
+DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+NO_HELP: Final = Status.unschedulable()
+MOST_ATTEMPTS: Final = 5
+FIRST_PAUSE: Final = 0.01
+POLL_INTERVAL: Final = 5.0
+
+T = TypeVar("T")
+
+
+class BindingProblem(MoorageError):
+    """A claim cannot be bound any more; the pod has to be tried again."""
+
+
+class ClaimBinder:
+    """Writes claims through the cluster; devices may take ``timeout`` to get ready, ``None`` if nobody waits."""
+
+    def __init__(self, handle: Handle, claims: ClaimBook, timeout: float | None) -> None:
+        self._handle = handle
+        self._claims = claims
+        self._timeout = timeout
+
+    async def bind(self, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
+        """Store allocations and reservations of all claims of a pod, and wait until their devices are ready."""
+        try:
+            for place, claim in enumerate(state.claims):
+                if not is_reserved_for(claim, pod):
+                    await self._bind_claim(state, place, pod)
+            if self._timeout is not None and any(has_conditions(claim) for claim in state.claims):
+                await self._devices_ready(state, pod, node_name, self._timeout)
+        except (BindingProblem, DeviceBindingError, ApiError) as error:
+            return Status.error(str(error), cause=error)
+        for uid in state.launched:
+            self._claims.land(uid)
+        state.launched.clear()
+        return None
+
+    def undo(self, state: DeviceState, pod: Pod) -> None:
+        """Give devices back that are not stored yet, and have reservations taken back in the background."""
+        for uid in state.launched:
+            self._claims.land(uid)
+        state.launched.clear()
+        for claim in state.claims:
+            if claim is state.extended:
+                if claim.name != CLAIM_IN_MEMORY:
+                    self._handle.in_background(self._delete(claim), name="delete extended resource claim")
+            elif claim.status.allocation is not None and is_reserved_for(claim, pod):
+                self._handle.in_background(self._unreserve(claim, pod), name="unreserve claim")
+
+    async def help(self, state: DeviceState, pod: Pod) -> Status:
+        """Free a claim whose devices are out of reach, so that others can be looked for."""
+        stale = state.extended if state.extended is not None and state.extended.name != CLAIM_IN_MEMORY else None
+        try:
+            # Upstream picks one at random; the first is as good, and the same every time.
+            for place in sorted(state.unavailable):
+                claim = state.claims[place]
+                if claim is not state.extended and _is_used_by_nobody_but(claim, pod):
+                    await self._handle.cluster.update(
+                        replace(claim, status=ResourceClaimStatus()), subresource="status"
+                    )
+                    return DEALLOCATED
+            if stale is not None:
+                await self._delete(stale)
+                return DELETED
+        except ApiError as error:
+            return Status.error(str(error), cause=error)
+        return NO_HELP
+
+    async def _bind_claim(self, state: DeviceState, place: int, pod: Pod) -> None:
+        claim, allocation = state.claims[place], state.allocations.get(place)
+        is_extended = claim is state.extended
+        if is_extended:
+            if allocation is None and not claim.spec.devices.requests:
+                return  # a device plugin serves the pod's extended resources on this node
+            if claim.name == CLAIM_IN_MEMORY:
+                claim = await self._create(state)
+                state.claims[place] = state.extended = claim
+        stored = await self._retried(claim, lambda latest: self._store(latest, allocation, pod))
+        self._claims.assume(stored)
+        state.claims[place] = stored
+        if is_extended:
+            state.extended = stored
+            await self._report_extended(state, stored, pod)
+
+    async def _create(self, state: DeviceState) -> ResourceClaim:
+        assert state.reserved is not None
+        assert state.reserved.extended_claim is not None
+        template = state.reserved.extended_claim
+        unnamed = replace(template, metadata=replace(template.metadata, name="", uid=""))
+        created = await self._handle.cluster.create(unnamed)
+        self._claims.assume(created)
+        return created
+
+    async def _store(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+        """Write allocation and reservation into a claim as it is now."""
+        if claim.is_terminating:
+            raise BindingProblem(f"claim {claim.key} got deleted in the meantime")
+        held = claim.status.allocation
+        if allocation is not None:
+            if held is not None:
+                raise BindingProblem(f"claim {claim.key} got allocated elsewhere in the meantime")
+            held = allocation
+            if FINALIZER not in claim.metadata.finalizers:
+                # The finalizer is no part of the status: it takes a write of its own, and goes first.
+                finalizers = (*claim.metadata.finalizers, FINALIZER)
+                claim = await self._handle.cluster.update(
+                    replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+                )
+        if self._timeout is not None:
+            if held is None:
+                raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
+            if held.allocation_timestamp is None:
+                held = replace(held, allocation_timestamp=format_time(self._handle.clock.now()))
+        consumer = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+        status = replace(claim.status, allocation=held, reserved_for=(*claim.status.reserved_for, consumer))
+        return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
+
+    async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]]) -> T:
+        """Write, and where the claim changed meanwhile read it again and repeat, a few times."""
+        for attempt in range(1, MOST_ATTEMPTS):
+            try:
+                return await write(claim)
+            except Conflict:
+                await asyncio.sleep(FIRST_PAUSE * attempt)
+                claim = await self._handle.cluster.get(claim)
+        return await write(claim)
+
+    async def _report_extended(self, state: DeviceState, claim: ResourceClaim, pod: Pod) -> None:
+        mappings = state.reserved.mappings if state.reserved is not None else ()
+        if not mappings:
+            text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+            raise BindingProblem(text)
+        status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
+        await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": status})
+
+    async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
+        note = f"waiting for binding conditions for device on node {node_name}"
+        self._handle.cluster.record(EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name))
+        end = self._handle.clock.now() + timeout
+        while not self._are_ready(state, timeout):
+            left = end - self._handle.clock.now()
+            if left <= 0:
+                raise DeviceBindingError("device binding timeout: context deadline exceeded")
+            await asyncio.sleep(min(POLL_INTERVAL, left))
+
+    def _are_ready(self, state: DeviceState, timeout: float) -> bool:
+        for place, known in enumerate(state.claims):
+            claim = self._claims.get(known.name, known.namespace)
+            if claim is None:
+                raise BindingProblem(f'could not find ResourceClaim "{known.key}"')
+            if known is state.extended:
+                state.extended = claim
+            state.claims[place] = claim
+            if not is_ready(claim):
+                if is_late(claim, now=self._handle.clock.now(), timeout=timeout):
+                    raise DeviceBindingError(f"device binding timeout: claim={claim.name}")
+                return False
+        return True
+
+    async def _unreserve(self, claim: ResourceClaim, pod: Pod) -> None:
+        # A strategic merge removes one entry whatever else has changed in the claim.
+        removal = {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}
+        await self._handle.cluster.patch_status(claim, removal)
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that the scheduler made, lifting its protection first."""
+        try:
+            await self._handle.cluster.delete(await self._retried(claim, self._unprotect))
+        except NotFound:
+            return
+
+    async def _unprotect(self, claim: ResourceClaim) -> ResourceClaim:
+        finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
+        return await self._handle.cluster.update(
+            replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+        )
+
+
+def _is_used_by_nobody_but(claim: ResourceClaim, pod: Pod) -> bool:
+    return (
+        all(consumer.uid == pod.uid for consumer in claim.status.reserved_for) and len(claim.status.reserved_for) <= 1
+    )

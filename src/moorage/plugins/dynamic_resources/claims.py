@@ -1,0 +1,173 @@
+"""Claims as the scheduler knows them: as heard of, as it wrote them itself, and as it is about to write them.
+
+What the scheduler wrote is believed over older news. A claim that a pod on its way to a node will be given devices for
+is *in flight*: its devices count as taken, and other pods have to wait for it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from moorage.api.devices import AllocationResult, ResourceClaim
+from moorage.api.pod import Pod, PodResourceClaim
+from moorage.errors import MoorageError
+from moorage.framework.handle import Lister
+from moorage.plugins.dynamic_resources.allocated import AllocatedDevices, pools_of
+from moorage.plugins.dynamic_resources.ids import PoolId
+
+EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+
+
+class ClaimProblem(MoorageError):
+    """A pod's claim cannot be used yet, or never; the pod has to wait for an event."""
+
+
+class ClaimBook:
+    """Every claim, and which devices are taken; ``on_change`` hears of pools whose devices were taken or given back."""
+
+    def __init__(
+        self, claims: Lister[ResourceClaim], *, shares: bool, on_change: Callable[[Iterable[PoolId]], None]
+    ) -> None:
+        self.allocated = AllocatedDevices(shares=shares)
+        self._claims = claims
+        self._on_change = on_change
+        self._seen = -1
+        self._assumed: dict[str, ResourceClaim] = {}
+        self._uids: dict[str, str] = {}
+        self._stored: dict[str, AllocationResult] = {}
+        self._in_flight: dict[str, AllocationResult] = {}
+        self._counted: dict[str, AllocationResult] = {}
+        self._extended: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Take in what was heard since."""
+        if self._seen == self._claims.version:
+            return
+        changed = self._claims.changed_since(self._seen) if self._seen >= 0 else None
+        self._seen = self._claims.version
+        if changed is None:
+            changed = [*self._uids, *(claim.key for claim in self._claims.list())]
+        for key in dict.fromkeys(changed):
+            self._settle(key)
+
+    def get(self, name: str, namespace: str) -> ResourceClaim | None:
+        """Return a claim as it is known."""
+        self.refresh()
+        return self._assumed.get(f"{namespace}/{name}") or self._claims.get(name, namespace)
+
+    def extended_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim that an earlier attempt made for a pod's extended resources."""
+        self.refresh()
+        key = self._extended.get(pod.uid)
+        claim = None if key is None else (self._assumed.get(key) or self._claims.find(key))
+        owner = claim.metadata.controller if claim is not None else None
+        return claim if owner is not None and owner.name == pod.name else None
+
+    def is_in_flight(self, uid: str) -> bool:
+        """Tell whether a claim is about to be given devices for some pod."""
+        return uid in self._in_flight
+
+    def launch(self, uid: str, allocation: AllocationResult) -> None:
+        """Count devices as taken that a claim is about to be given."""
+        self._in_flight[uid] = allocation
+        self._count(uid)
+
+    def land(self, uid: str) -> bool:
+        """Stop treating a claim as in flight, be it stored now or given up; tell whether it was."""
+        if self._in_flight.pop(uid, None) is None:
+            return False
+        self._count(uid)
+        return True
+
+    def assume(self, claim: ResourceClaim) -> None:
+        """Believe what the API returned for a write until it is heard of."""
+        self.refresh()
+        heard = self._claims.find(claim.key)
+        if heard is None or _version(heard) < _version(claim):
+            self._assumed[claim.key] = claim
+            self._take_in(claim.key, claim)
+
+    def _settle(self, key: str) -> None:
+        heard, assumed = self._claims.find(key), self._assumed.get(key)
+        if assumed is not None and heard is not None and _version(heard) < _version(assumed):
+            return
+        self._assumed.pop(key, None)
+        self._take_in(key, heard)
+
+    def _take_in(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self._uids.pop(key, None)
+        if before is not None and (claim is None or claim.uid != before):
+            self._stored.pop(before, None)
+            self._count(before)
+        if claim is None:
+            self._extended = {uid: known for uid, known in self._extended.items() if known != key}
+            return
+        self._uids[key] = claim.uid
+        if claim.annotations.get(EXTENDED_CLAIM_ANNOTATION) == "true" and claim.metadata.controller is not None:
+            self._extended[claim.metadata.controller.uid] = key
+        if claim.status.allocation is None:
+            self._stored.pop(claim.uid, None)
+        else:
+            self._stored[claim.uid] = claim.status.allocation
+        self._count(claim.uid)
+
+    def _count(self, uid: str) -> None:
+        """Bring the count of taken devices in line with what a claim holds or is about to hold."""
+        before, after = self._counted.get(uid), self._in_flight.get(uid) or self._stored.get(uid)
+        if before is after or (before is not None and after is not None and _same_devices(before, after)):
+            return
+        if before is not None:
+            self.allocated.remove(before)
+            del self._counted[uid]
+            self._on_change(pools_of(before))
+        if after is not None:
+            self.allocated.add(after)
+            self._counted[uid] = after
+            self._on_change(pools_of(after))
+
+    def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Go through the claims a pod names; raise :class:`ClaimProblem` for one that cannot be used."""
+        for entry in pod.spec.resource_claims:
+            name = _claim_name(pod, entry)
+            if name is None:
+                continue
+            claim = self.get(name, pod.namespace)
+            if claim is None:
+                raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+            if claim.is_terminating:
+                raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted')
+            if entry.resource_claim_name is None and not _is_made_for(claim, pod):
+                text = f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+                raise ClaimProblem(text)
+            yield claim
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether a pod is among those a claim is reserved for."""
+    return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+
+
+def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of the claim behind an entry; ``None`` if none is needed."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    if entry.resource_claim_template_name is None:
+        text = f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+        raise ClaimProblem(text)
+    for made in pod.status.resource_claim_statuses:
+        if made.name == entry.name:
+            return made.resource_claim_name
+    raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    owner = claim.metadata.controller
+    return owner is not None and owner.uid == pod.uid
+
+
+def _version(claim: ResourceClaim) -> int:
+    version = claim.metadata.resource_version
+    return int(version) if version.isdigit() else 0
+
+
+def _same_devices(left: AllocationResult, right: AllocationResult) -> bool:
+    return left.devices.results == right.devices.results

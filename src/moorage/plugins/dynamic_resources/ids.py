@@ -1,0 +1,58 @@
+"""Names of devices and pools, and the gates that decide which features of the API are honoured."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from moorage.features import FeatureGates
+
+
+class PoolId(NamedTuple):
+    """A pool of a driver."""
+
+    driver: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.name}"
+
+
+class DeviceId(NamedTuple):
+    """A device of a pool."""
+
+    driver: str
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFeatures:
+    """Which optional parts of device allocation are on, read once from the gates."""
+
+    admin_access: bool = True
+    prioritized_list: bool = True
+    partitionable: bool = True
+    taints: bool = True
+    taint_rules: bool = True
+    binding_conditions: bool = True
+    consumable_capacity: bool = True
+    fractional_ranges: bool = True
+    extended_resources: bool = True
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Self:
+        """Read the gates."""
+        return cls(
+            admin_access=gates.enabled("DRAAdminAccess"),
+            prioritized_list=gates.enabled("DRAPrioritizedList"),
+            partitionable=gates.enabled("DRAPartitionableDevices"),
+            taints=gates.enabled("DRADeviceTaints"),
+            taint_rules=gates.enabled("DRADeviceTaintRules"),
+            binding_conditions=gates.enabled("DRADeviceBindingConditions")
+            and gates.enabled("DRAResourceClaimDeviceStatus"),
+            consumable_capacity=gates.enabled("DRAConsumableCapacity"),
+            fractional_ranges=gates.enabled("DRAFractionalCapacityRange"),
+            extended_resources=gates.enabled("DRAExtendedResource"),
+        )

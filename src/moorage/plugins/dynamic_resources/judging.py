@@ -1,0 +1,202 @@
+"""The verdict on nodes: whether the claims of a pod have, or could be given, devices there."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.api.devices import ResourceClaim
+from moorage.api.pod import ContainerExtendedResourceRequest, Pod
+from moorage.clock import Clock
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.plugins.dynamic_resources.allocator import Expired
+from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
+from moorage.plugins.dynamic_resources.availability import unavailable_on, unavailable_on_nodes
+from moorage.plugins.dynamic_resources.extended import requests_for
+from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
+from moorage.plugins.dynamic_resources.world import DeviceWorld
+
+STALE_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
+CANNOT_FIT = Status.unresolvable("cannot fit resource")
+NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
+
+Rejections = list[tuple[BoolArray, Status]]
+
+
+class Judge:
+    """Judges nodes one by one or all at once, from the same answers."""
+
+    def __init__(self, world: DeviceWorld, clock: Clock, timeout: float | None) -> None:
+        self._world = world
+        self._clock = clock
+        self._timeout = timeout
+
+    def judge(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
+        """Judge one node, perhaps of a what-if; note which claims were in the way."""
+        pattern = self.pattern_for(state, pod, info)
+        if isinstance(pattern, Status):
+            return pattern
+        if pattern.is_idle:
+            return None
+        if pattern.answers is not None:
+            try:
+                status = self.outcome(pattern.answers, info).status(pattern.names)
+            except Expired:
+                return _timed_out(info)
+            if status is not None:
+                return status
+        unavailable = unavailable_on(state, info)
+        state.unavailable |= unavailable
+        return NOT_AVAILABLE if unavailable else None
+
+    def judge_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Judge a window; only nodes still in the running are looked at."""
+        rejections: Rejections = []
+        numbers = self._world.situations.numbers(nodes)
+        for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
+            if pattern.is_idle:
+                continue
+            left = mask
+            if pattern.answers is not None:
+                found = self._rejections(pattern, pattern.answers, numbers, mask, nodes)
+                rejections += found
+                for where, _ in found:
+                    left = left & ~where
+            self._add_unavailable(state, nodes, left, rejections)
+        return Verdict(len(nodes), tuple(rejections))
+
+    def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
+        """Score the allocation that was found for a node; without one there is nothing to score."""
+        pattern = self.pattern_for(state, pod, info)
+        if isinstance(pattern, Status) or pattern.answers is None:
+            return 0
+        outcome = self.outcome(pattern.answers, info)
+        return 0 if outcome.solution is None else outcome.score + state.fixed_score
+
+    def score_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> IntArray:
+        """Score the allocations that were found for the nodes of a window."""
+        scores = np.zeros(len(nodes), dtype=np.int64)
+        numbers = self._world.situations.numbers(nodes)
+        for mask, pattern in self._groups(state, pod, nodes, np.ones(len(nodes), dtype=np.bool_), []):
+            if pattern.answers is None:
+                continue
+            expired = self._settle(pattern.answers, numbers, mask)
+            found = mask & (pattern.answers.codes(numbers) == ALLOCATED) & ~expired
+            scores[found] = pattern.answers.scores(numbers)[found] + state.fixed_score
+        return scores
+
+    def outcome(self, answers: Answers, info: NodeInfo) -> Outcome:
+        """Return what a node's devices come to; raise :class:`Expired` if finding out takes too long."""
+        return answers.outcome(self._world.situations.at(info), self._deadline)
+
+    def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
+        """Tell what has to be allocated on a node, or why the node is out of the question."""
+        if state.extended is None:
+            return self._pattern(state, pod, frozenset())
+        if state.extended.spec.devices.requests:
+            return STALE_CLAIM
+        delegated = set()
+        for name in state.extended_resources:
+            if info.allocatable.get(name, 0) == 0 and self._world.extended.find(name) is not None:
+                delegated.add(name)
+            elif name not in info.allocatable:
+                return CANNOT_FIT
+        return self._pattern(state, pod, frozenset(delegated))
+
+    def _groups(
+        self, state: DeviceState, pod: Pod, nodes: NodeTable, mask: BoolArray, rejections: Rejections
+    ) -> Iterator[tuple[BoolArray, Pattern]]:
+        """Split a window by what has to be allocated; what is out of the question becomes a rejection."""
+        if state.extended is None:
+            yield mask, self._pattern(state, pod, frozenset())
+            return
+        if state.extended.spec.devices.requests:
+            rejections.append((mask, STALE_CLAIM))
+            return
+        backed = [name for name in state.extended_resources if self._world.extended.find(name) is not None]
+        for name in state.extended_resources:
+            if name not in backed:
+                lacking = mask & (nodes.allocatable[name] == 0)
+                for place in np.flatnonzero(lacking):
+                    lacking[place] = name not in nodes[int(place)].allocatable
+                if lacking.any():
+                    rejections.append((lacking, CANNOT_FIT))
+                    mask = mask & ~lacking
+        kinds = sum(((nodes.allocatable[name] == 0).astype(np.int64) << bit for bit, name in enumerate(backed)))
+        for kind in np.unique(kinds[mask]):
+            delegated = frozenset(name for bit, name in enumerate(backed) if int(kind) >> bit & 1)
+            yield mask & (kinds == kind), self._pattern(state, pod, delegated)
+
+    def _pattern(self, state: DeviceState, pod: Pod, delegated: frozenset[str]) -> Pattern:
+        pattern = state.patterns.get(delegated)
+        if pattern is None:
+            pattern = state.patterns[delegated] = self._new_pattern(state, pod, delegated)
+        return pattern
+
+    def _new_pattern(self, state: DeviceState, pod: Pod, delegated: frozenset[str]) -> Pattern:
+        if state.extended is not None and not delegated and state.named_count == 0:
+            return Pattern(is_idle=True)
+        claims: list[ResourceClaim] = [state.claims[place] for place in state.to_allocate]
+        if not claims:
+            return Pattern()
+        extended: ResourceClaim | None = None
+        mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+        if state.extended is not None:
+            made = requests_for(pod, delegated, self._world.extended)
+            spec = replace(state.extended.spec, devices=replace(state.extended.spec.devices, requests=made.requests))
+            extended, mappings = replace(state.extended, spec=spec), made.mappings
+            claims[-1] = extended
+        answers = self._world.answers.answers_for([claim.spec for claim in claims], [spec_key(c) for c in claims])
+        return Pattern(answers, tuple(claim.key for claim in claims), extended, mappings)
+
+    def _rejections(
+        self, pattern: Pattern, answers: Answers, numbers: IntArray, mask: BoolArray, nodes: NodeTable
+    ) -> Rejections:
+        expired = self._settle(answers, numbers, mask)
+        found = [
+            (expired & (nodes.rows == nodes.rows[place]), _timed_out(nodes[int(place)]))
+            for place in np.flatnonzero(expired)
+        ]
+        codes = answers.codes(numbers)
+        for code, outcome in answers.rejections():
+            where = mask & (codes == code)
+            status = outcome.status(pattern.names)
+            if status is not None and where.any():
+                found.append((where, status))
+        return found
+
+    def _settle(self, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
+        """Search where nothing is known yet; return the nodes for which there was not enough time."""
+        unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
+        if not unknown.any():
+            return unknown
+        for number in np.unique(numbers[unknown]):
+            try:
+                answers.outcome(self._world.situations.all[int(number)], self._deadline)
+            except Expired:
+                continue
+        late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
+        return late
+
+    def _add_unavailable(self, state: DeviceState, nodes: NodeTable, left: BoolArray, rejections: Rejections) -> None:
+        anywhere = np.zeros(len(nodes), dtype=np.bool_)
+        for place, unavailable in unavailable_on_nodes(state, nodes).items():
+            here = left & unavailable
+            if here.any():
+                state.unavailable.add(place)
+                anywhere |= here
+        if anywhere.any():
+            rejections.append((anywhere, NOT_AVAILABLE))
+
+    def _deadline(self) -> Callable[[], bool]:
+        """Start the time a search on one node may take."""
+        if not self._timeout:
+            return lambda: False
+        end = self._clock.now() + self._timeout
+        return lambda: self._clock.now() > end
+
+
+def _timed_out(info: NodeInfo) -> Status:
+    return Status.error(f"node {info.name}: timed out trying to allocate devices")

@@ -1,0 +1,238 @@
+"""DynamicResources: gives pods the devices their claims ask for."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from moorage.api.devices import ResourceClaim
+from moorage.api.pod import Pod
+from moorage.config.args import DynamicResourcesArgs, complete_args
+from moorage.errors import SelectorError
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import EventRegistration
+from moorage.framework.handle import Handle
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import (
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from moorage.framework.status import IntArray, Status, Verdict
+from moorage.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
+from moorage.plugins.dynamic_resources.claims import ClaimProblem
+from moorage.plugins.dynamic_resources.conditions import is_stuck
+from moorage.plugins.dynamic_resources.extended import asks_for_devices, claim_for, may_be_backed
+from moorage.plugins.dynamic_resources.hints import DeviceHints
+from moorage.plugins.dynamic_resources.judging import Judge
+from moorage.plugins.dynamic_resources.pools import strict_matcher
+from moorage.plugins.dynamic_resources.results import allocation, preference_of_stored
+from moorage.plugins.dynamic_resources.state import KEY, DeviceState
+from moorage.plugins.dynamic_resources.world import device_world
+
+NOT_PREPARED: Final = Status.error("not found")
+NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
+_NOTHING: Final = DeviceState()
+
+
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+):
+    """Allocates devices to the claims of a pod, and to its extended resources that device classes offer.
+
+    A claim that has its devices restricts the pod to the nodes where they can be used. For claims without, each node is
+    searched for devices; what is found there is set aside when the node is chosen, and stored before the pod is bound.
+    """
+
+    Args = DynamicResourcesArgs
+    allows_parallel = True
+
+    def __init__(self, *, args: DynamicResourcesArgs | None = None, handle: Handle) -> None:
+        timeouts: DynamicResourcesArgs = complete_args(args or DynamicResourcesArgs(), handle.features)
+        self._world = device_world(handle)
+        self._features = self._world.features
+        self._clock = handle.clock
+        self._nodes = handle.nodes
+        self._binding_timeout = (
+            timeouts.binding_timeout.seconds
+            if timeouts.binding_timeout is not None and self._features.binding_conditions
+            else None
+        )
+        limit = timeouts.filter_timeout
+        self._judge = Judge(self._world, handle.clock, limit.seconds if limit is not None else None)
+        self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
+        self._hints = DeviceHints(self._world.claims)
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
+        return None if pod.spec.resource_claims or self._asks_for_devices(pod) else ()
+
+    def epoch(self) -> Hashable:
+        return self._world.extended.version
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return self._hints.registrations()
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        try:
+            for _ in self._world.claims.claims_of(pod):
+                pass
+        except ClaimProblem as problem:
+            return Status.unresolvable(str(problem))
+        return None
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        # Also for a pod without claims: post-filter must be able to tell that this one has run.
+        cycle[KEY] = _NOTHING
+        if not pod.spec.resource_claims and not self._asks_for_devices(pod):
+            return Status.skip()
+        try:
+            claims = list(self._world.claims.claims_of(pod))
+        except ClaimProblem as problem:
+            return Status.unresolvable(str(problem))
+        state = DeviceState(claims)
+        if self._asks_for_devices(pod):
+            self._add_extended(state, pod)
+        if state.is_empty:
+            return Status.skip()
+        status = self._prepare(state)
+        if status is not None:
+            return status
+        self._world.refresh()
+        cycle[KEY] = state
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        state = cycle[KEY]
+        return None if state.is_empty else self._judge.judge(state, pod, node)
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        state = cycle[KEY]
+        if state.is_empty:
+            return Verdict.accept(len(nodes))
+        if not nodes.is_part_of(self._nodes):
+            return super().filter_nodes(cycle, pod, nodes)
+        return self._judge.judge_nodes(state, pod, nodes)
+
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        state = cycle.get(KEY)
+        if state is None:
+            return PostFilterResult(NOT_PREPARED)
+        return PostFilterResult(NO_HELP if state.is_empty else await self._binder.help(state, pod))
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        state = cycle[KEY]
+        return 0 if state.is_empty else self._judge.score(state, pod, node)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        state = cycle[KEY]
+        if state.is_empty or not nodes.is_part_of(self._nodes):
+            return super().score_nodes(cycle, pod, nodes)
+        return self._judge.score_nodes(state, pod, nodes)
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return default_normalize(scores)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        state = cycle[KEY]
+        places = state.to_allocate
+        if not places:
+            return None
+        info = self._nodes.find(node_name)
+        pattern = self._judge.pattern_for(state, pod, info) if info is not None else None
+        if info is None or pattern is None or isinstance(pattern, Status):
+            return NO_ALLOCATION
+        if pattern.answers is None:
+            return None
+        solution = self._judge.outcome(pattern.answers, info).solution
+        if solution is None:
+            return NO_ALLOCATION
+        state.reserved = pattern
+        for place, ask, chosen, selected in zip(
+            places, pattern.answers.asks, solution.chosen, solution.selected, strict=True
+        ):
+            found = allocation(ask, chosen, selected, node_name=node_name, conditions=self._features.binding_conditions)
+            state.allocations[place] = found
+            state.launched.append(state.claims[place].uid)
+            self._world.claims.launch(state.claims[place].uid, found)
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        state = cycle.get(KEY)
+        if state is not None and not state.is_empty:
+            self._binder.undo(state, pod)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return Status.skip() if cycle[KEY].is_empty else None
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        state = cycle[KEY]
+        return None if state.is_empty else await self._binder.bind(state, pod, node_name)
+
+    def _asks_for_devices(self, pod: Pod) -> bool:
+        return self._features.extended_resources and asks_for_devices(pod, self._world.extended)
+
+    def _add_extended(self, state: DeviceState, pod: Pod) -> None:
+        state.extended = self._world.claims.extended_claim_of(pod) or claim_for(pod)
+        state.claims.append(state.extended)
+        state.extended_resources = {
+            name: amount for name, amount in pod.requests.items() if amount and may_be_backed(name)
+        }
+
+    def _prepare(self, state: DeviceState) -> Status | None:
+        """Look at each claim: where its devices can be used, or whether devices can be looked for."""
+        stuck = set()
+        for place, claim in enumerate(state.claims):
+            held = claim.status.allocation
+            if held is None:
+                status = self._refusal(claim, is_extended=claim is state.extended)
+                if status is not None:
+                    return status
+                continue
+            if held.node_selector is not None:
+                try:
+                    state.matchers[place] = strict_matcher(held.node_selector)
+                except SelectorError as error:
+                    return Status.error(str(error), cause=error)
+            state.fixed_score += preference_of_stored(claim)
+            if self._binding_timeout is not None and is_stuck(
+                claim, now=self._clock.now(), timeout=self._binding_timeout
+            ):
+                stuck.add(place)
+        state.stuck = frozenset(stuck)
+        return None
+
+    def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
+        """Tell why no devices can be looked for, whatever the node."""
+        if self._world.claims.is_in_flight(claim.uid):
+            return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+        for request in () if is_extended else claim.spec.devices.requests:
+            if request.exactly is None and not request.first_available:
+                text = f"resource claim {claim.key}, request {request.name}: unknown request type"
+                return Status.unresolvable(text)
+            if request.exactly is None and not self._features.prioritized_list:
+                text = "has subrequests, but the DRAPrioritizedList feature is disabled"
+                return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {text}")
+            wanted = (
+                [(request.name, request.exactly.device_class_name)]
+                if request.exactly is not None
+                else [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+            )
+            for name, device_class in wanted:
+                if not device_class:
+                    return Status.error(f"request {name}: unsupported request type")
+                if self._world.classes.get(device_class) is None:
+                    return Status.unresolvable(f"request {name}: device class {device_class} does not exist")
+        return None

@@ -1,0 +1,59 @@
+"""What DynamicResources remembers of a pod during an attempt."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage.api.devices import AllocationResult, ResourceClaim
+from moorage.api.pod import ContainerExtendedResourceRequest
+from moorage.api.selectors import NodeMatcher
+from moorage.framework.cycle import StateKey
+from moorage.plugins.dynamic_resources.answers import Answers
+
+
+@dataclass(slots=True)
+class Pattern:
+    """What is to be allocated on nodes of one kind; they differ where a device plugin serves an extended resource.
+
+    ``answers`` is ``None`` where nothing has to be allocated; ``is_idle`` where claims play no part at all.
+    """
+
+    answers: Answers | None = None
+    names: tuple[str, ...] = ()
+    extended_claim: ResourceClaim | None = None
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    is_idle: bool = False
+
+
+@dataclass(slots=True)
+class DeviceState:
+    """The claims of a pod: those it names, then the one for its extended resources if it has any."""
+
+    claims: list[ResourceClaim] = field(default_factory=list)
+    extended: ResourceClaim | None = None
+    extended_resources: dict[str, int] = field(default_factory=dict)
+    matchers: dict[int, NodeMatcher] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
+    unavailable: set[int] = field(default_factory=set)
+    patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
+    allocations: dict[int, AllocationResult] = field(default_factory=dict)
+    launched: list[str] = field(default_factory=list)
+    reserved: Pattern | None = None
+    fixed_score: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pod has nothing to do with devices."""
+        return not self.claims
+
+    @property
+    def named_count(self) -> int:
+        """How many claims the pod names itself."""
+        return len(self.claims) - (self.extended is not None)
+
+    @property
+    def to_allocate(self) -> list[int]:
+        """The places of the claims that have no devices yet."""
+        return [place for place, claim in enumerate(self.claims) if claim.status.allocation is None]
+
+
+KEY: Final = StateKey[DeviceState]("DynamicResources")

@@ -1,0 +1,43 @@
+"""What all profiles share: claims, classes, slices, and the answers that follow from them."""
+
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.framework.handle import Handle, Lister
+from moorage.plugins.dynamic_resources.answers import AnswerBook
+from moorage.plugins.dynamic_resources.claims import ClaimBook
+from moorage.plugins.dynamic_resources.ids import DeviceFeatures
+from moorage.plugins.dynamic_resources.slices import Situations
+from moorage.plugins.extended_resources import ExtendedResourceClasses
+
+
+class DeviceWorld:
+    """Devices and claims of one cluster. A device given to a pod of one profile is taken for the pods of all."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.features = DeviceFeatures.of(handle.features)
+        self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
+        self.extended = ExtendedResourceClasses(self.classes)
+        self.situations = Situations(handle, self.features)
+        self.claims = ClaimBook(
+            handle.lister(ResourceClaim), shares=self.features.consumable_capacity, on_change=self.situations.touch
+        )
+        self.answers = AnswerBook(self.situations, self.claims, self.classes, self.features)
+
+    def refresh(self) -> None:
+        """Take in what was heard since the last cycle: slices and nodes first, so that claims find their pools."""
+        self.situations.refresh()
+        self.claims.refresh()
+
+
+_WORLDS: Final["WeakKeyDictionary[Lister[ResourceClaim], DeviceWorld]"] = WeakKeyDictionary()
+
+
+def device_world(handle: Handle) -> DeviceWorld:
+    """Return the one world of the cluster behind a handle, for plugins of all its profiles."""
+    claims = handle.lister(ResourceClaim)
+    world = _WORLDS.get(claims)
+    if world is None:
+        world = _WORLDS[claims] = DeviceWorld(handle)
+    return world
