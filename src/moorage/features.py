@@ -58,7 +58,8 @@ _ALL: Final = (
     _stable("DRADeviceTaintRules", "DRADeviceTaints", locked=False),
     _beta("DRAPartitionableDevices", "DynamicResourceAllocation"),
     _beta("DRAConsumableCapacity", "DynamicResourceAllocation"),
-    _beta("DRAFractionalCapacityRange", "DRAConsumableCapacity"),
+    # On only with --min-compatibility-version=1.37; kube-scheduler's default is one release lower.
+    _beta("DRAFractionalCapacityRange", "DRAConsumableCapacity", default=False),
     _beta("DRADeviceBindingConditions", "DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
     _stable("DRAResourceClaimDeviceStatus"),
     _beta("DRASchedulerFilterTimeout", "DynamicResourceAllocation"),

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from moorage.api.codec import convert
+from moorage.api.devices import ResourceClaim
 from moorage.api.meta import Condition, KubeObject, format_time
 from moorage.api.pod import Pod, PodStatus
 from moorage.clock import Clock
@@ -67,9 +68,11 @@ class Store:
 
     def create(self, thing: T) -> T:
         """Store a new object; it gets a uid and a creation time if it has none."""
+        number = self.version + 1
+        if not thing.name and thing.metadata.generate_name:
+            thing = replace(thing, metadata=replace(thing.metadata, name=f"{thing.metadata.generate_name}{number}"))
         if self.get(type(thing), thing.name, thing.namespace) is not None:
             raise AlreadyExists(f'{type(thing).__name__.lower()}s "{thing.name}" already exists')
-        number = self.version + 1
         meta = replace(
             thing.metadata,
             uid=thing.uid or f"uid-of-{number}",
@@ -90,6 +93,13 @@ class Store:
         before = self.current(pod)
         status = merged_status(before.status, patch, format_time(self._clock.now()))
         return before if status == before.status else self._write(before, replace(before, status=status))
+
+    def patch_claim_status(self, claim: ResourceClaim, patch: Mapping[str, Any]) -> ResourceClaim:
+        """Take consumers out of a claim's reservations, by strategic merge, whatever its version."""
+        before = self.current(claim)
+        gone = {entry["uid"] for entry in patch["reservedFor"] if entry.get("$patch") == "delete"}
+        kept = tuple(consumer for consumer in before.status.reserved_for if consumer.uid not in gone)
+        return self._write(before, replace(before, status=replace(before.status, reserved_for=kept)))
 
     def bind(self, pod: Pod, node_name: str) -> Pod:
         """Give a pod its node, once; that it is scheduled is noted in its status."""
@@ -140,5 +150,6 @@ def merged_status(status: PodStatus, patch: Mapping[str, Any], now: str) -> PodS
     plain = {key: value for key, value in patch.items() if key != "conditions"}
     fields = convert(PodStatus, plain)
     names = {"nominatedNodeName": "nominated_node_name", "phase": "phase", "startTime": "start_time"}
+    names["extendedResourceClaimStatus"] = "extended_resource_claim_status"
     changed = {names[key]: getattr(fields, names[key]) for key in plain}
     return replace(status, conditions=tuple(conditions.values()), **changed)

@@ -4,10 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
+from moorage.api.devices import ResourceClaim
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -19,6 +20,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, NotFound
 from moorage.framework.recording import EventNote
 
+K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
 """Asked before each write with its verb and object; an error it returns is what the writer gets."""
 
@@ -82,21 +84,29 @@ class World:
         self.store.bind(pod, node_name)
         self.bindings[pod.uid] = node_name
 
-    async def create(self, thing: KubeObject) -> KubeObject:
+    async def get(self, thing: K) -> K:
+        """Return an object as it is now."""
+        await asyncio.sleep(self.pace.write)
+        return self.store.current(thing)
+
+    async def create(self, thing: K) -> K:
         """Create an object."""
         await self._write("create", thing, self.pace.write)
         return self.store.create(thing)
 
-    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+    async def update(self, thing: K, *, subresource: str = "") -> K:
         """Replace an object of the same resourceVersion."""
         await self._write("update", thing, self.pace.write)
         return self.store.update(thing)
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into a pod's status; a pod that is gone needs none."""
+        """Merge something into the status of a pod or a claim; what is gone needs none."""
         await self._write("patch", thing, self.pace.write)
-        assert isinstance(thing, Pod), "only the status of pods is patched"
-        self.store.patch_pod_status(thing, patch)
+        if isinstance(thing, ResourceClaim):
+            self.store.patch_claim_status(thing, patch)
+        else:
+            assert isinstance(thing, Pod), "only the status of pods and claims is patched"
+            self.store.patch_pod_status(thing, patch)
 
     async def delete(self, thing: KubeObject) -> None:
         """Ask for an object to be deleted; a running pod gets the time it needs to stop."""

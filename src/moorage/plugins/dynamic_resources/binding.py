@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim, ResourceClaimStatus
@@ -152,7 +153,7 @@ class ClaimBinder:
             text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
             raise BindingProblem(text)
         status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
-        await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": status})
+        await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
     async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"

@@ -10,7 +10,7 @@ from moorage.api.pod import ContainerExtendedResourceRequest, Pod
 from moorage.clock import Clock
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.framework.status import BoolArray, Code, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
 from moorage.plugins.dynamic_resources.availability import unavailable_on, unavailable_on_nodes
@@ -165,7 +165,8 @@ class Judge:
             status = outcome.status(pattern.names)
             if status is not None and where.any():
                 found.append((where, status))
-        return found
+        # An error ends the attempt: the one of the earliest node is what users read.
+        return sorted(found, key=lambda item: int(item[0].argmax()) if item[1].code == Code.ERROR else len(mask))
 
     def _settle(self, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
         """Search where nothing is known yet; return the nodes for which there was not enough time."""
