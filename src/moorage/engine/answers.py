@@ -7,7 +7,7 @@ picks the winner.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,9 +20,10 @@ from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.plugin_answers import PluginAnswer
 from moorage.engine.profile import Profile, normalizes
 from moorage.framework.cycle import CycleState
+from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import Plugin, ScorePlugin
-from moorage.framework.status import BoolArray, IntArray
+from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 
 MEMORY_BUDGET: Final = 64 * 1024 * 1024
 BYTES_PER_ROW: Final = 24
@@ -57,7 +58,9 @@ class Share:
 class Answer:
     """What is known of every row for pods of one signature."""
 
-    def __init__(self, profile: Profile, parts: dict[str, PluginAnswer], statuses: Statuses) -> None:
+    def __init__(
+        self, profile: Profile, parts: dict[str, PluginAnswer], columns: NodeColumns, statuses: Statuses
+    ) -> None:
         self.profile = profile
         self.statuses = statuses
         self.cycle = CycleState()
@@ -68,7 +71,10 @@ class Answer:
         }
         self.fresh = frozenset(plugin.name for plugin in profile.judges if plugin.name not in parts)
         self.fresh_filters = tuple((i, p) for i, p in enumerate(profile.filter) if p.name in self.fresh)
+        self.to_pre_filter = tuple(p for p in profile.pre_filter if p.name in self.fresh or self._matters(p.name))
         self._filters = [parts[p.name] for p in profile.filter if p.name in parts and not parts[p.name].skips_filter]
+        self._columns = columns
+        self._nodes_seen = -1
         self._scorers = [(parts[p.name], p) for p in profile.score if p.name in parts]
         self._shares: list[Share] | None = None
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
@@ -81,13 +87,27 @@ class Answer:
 
     def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
         """Bring verdicts up to date: on the rows that changed, or on all."""
-        for part in self._filters:
+        for part in self._that_may_have_changed(self._filters, changed):
             part.judge(pod, nodes)
         if changed is None:
             self._combine_all(len(nodes))
         else:
             for row in dict.fromkeys(changed):
                 self._combine_row(row)
+
+    def _that_may_have_changed(
+        self, parts: Iterable[PluginAnswer], changed: list[int] | None
+    ) -> Iterable[PluginAnswer]:
+        """Leave out plugins that look at nodes alone while no node has changed."""
+        if changed is None or self._nodes_seen != self._columns.node_changes.position:
+            self._nodes_seen = self._columns.node_changes.position
+            return parts
+        return [part for part in parts if part.plugin.looks_at_pods]
+
+    def _matters(self, plugin: str) -> bool:
+        """Tell whether a remembered answer is more than "go on" or "skip", which the state already holds."""
+        said = self.pre_filter[plugin]
+        return not (said is None or (isinstance(said, Status) and said.code == Code.SKIP))
 
     def _combine_all(self, size: int) -> None:
         self.numbers = np.zeros(size, dtype=np.int32)
@@ -152,9 +172,10 @@ class Answer:
             return INFEASIBLE_TOTAL
         total = 0
         for share in shares:
-            if not share.normalizes:
-                check_range(share.plugin.name, share.part.raw[row : row + 1])
-            total += share.weight * share.at(row)
+            score = share.at(row)
+            if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                check_range(share.plugin.name, np.array([score]))
+            total += share.weight * score
         return total
 
     def totals_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
@@ -259,7 +280,7 @@ class Answers:
             for plugin, sign in zip(self._signers, signature, strict=True)
             if sign is not None
         }
-        answer = self._answers[signature] = Answer(self._profile, parts, self._statuses)
+        answer = self._answers[signature] = Answer(self._profile, parts, self._cache.columns, self._statuses)
         most = max(4, min(MOST_ANSWERS, MEMORY_BUDGET // (BYTES_PER_ROW * max(1, len(nodes)))))
         while len(self._answers) > most:
             self._answers.popitem(last=False)

@@ -85,6 +85,8 @@ class Chooser:
         places[places < 0] += size
         if found.count == size:
             return places
-        visited = np.roll(self.cache.order, -found.start)
+        visited = self.cache.order
+        if found.start:
+            visited = np.concatenate((visited[found.start :], visited[: found.start]))
         ranks = np.cumsum(found.feasible[visited]) - 1
         return ranks[places]

@@ -26,7 +26,7 @@ class CrossCheck:
     def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, statuses: Statuses) -> None:
         """Compare what is said of each row."""
         cycle, plain = CycleState(), Statuses()
-        run_pre_filters(self._profile, cycle, pod, nodes)
+        run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
         expected = judge_nodes(self._profile.filter, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
             found, want = statuses[int(numbers[row])], plain[int(expected[row])]
@@ -36,7 +36,7 @@ class CrossCheck:
     def totals(self, pod: Pod, nodes: NodeTable, feasible: BoolArray, totals: IntArray) -> None:
         """Compare the weighted sum of each feasible row."""
         cycle = CycleState()
-        run_pre_filters(self._profile, cycle, pod, nodes)
+        run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
         rows = np.flatnonzero(feasible)
         expected = rate_nodes(self._profile, cycle, pod, nodes.take(rows)).totals
         for row, want in zip(rows, expected, strict=True):

@@ -72,7 +72,7 @@ class Search:
         nodes = self.cache.nodes
         answer = self.answers.for_pod(pod)
         cycle = answer.cycle.share()
-        pre = run_pre_filters(self.profile, cycle, pod, nodes, answer.pre_filter)
+        pre = run_pre_filters(answer.to_pre_filter, cycle, pod, nodes, answer.pre_filter)
         if pre.rejection is not None:
             return self._rejected(pod)
         diagnosis = Diagnosis(len(nodes))
@@ -121,7 +121,7 @@ class Search:
     def _rejected(self, pod: Pod) -> Found:
         """Run the pre-filters again from nothing: what those after the rejecting one stored must not be there."""
         nodes, cycle = self.cache.nodes, CycleState()
-        pre = run_pre_filters(self.profile, cycle, pod, nodes)
+        pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
         assert pre.rejection is not None
         diagnosis = Diagnosis(len(nodes), NodeStatuses({}, pre.rejection), pre_filter=pre.rejection)
         if pre.rejection.plugin:

@@ -1,11 +1,10 @@
 """Running the pre-filters: who has nothing to do, which nodes are worth looking at, and who says no at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from moorage.api.pod import Pod
 from moorage.engine.boundary import ask, failure
-from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable
@@ -36,11 +35,15 @@ class PreFiltered:
 
 
 def run_pre_filters(
-    profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable, remembered: Remembered | None = None
+    plugins: Iterable[PreFilterPlugin],
+    cycle: CycleState,
+    pod: Pod,
+    nodes: NodeTable,
+    remembered: Remembered | None = None,
 ) -> PreFiltered:
-    """Ask every pre-filter in order; those with a remembered answer are not asked again."""
+    """Ask the pre-filters in order; those with a remembered answer are not asked again."""
     result = PreFiltered()
-    for plugin in profile.pre_filter:
+    for plugin in plugins:
         answer = _answer(plugin, cycle, pod, nodes, remembered)
         if answer is None:
             continue

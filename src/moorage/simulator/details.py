@@ -47,7 +47,7 @@ def _scores(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeE
     if len(rows) == 1:
         return {window[0].name: NodeEntry()}
     cycle = CycleState()
-    run_pre_filters(placement.profile, cycle, found.pod, cache.nodes)
+    run_pre_filters(placement.profile.pre_filter, cycle, found.pod, cache.nodes)
     ratings = rate_nodes(placement.profile, cycle, found.pod, window)
     return {
         name: NodeEntry(
