@@ -1,6 +1,6 @@
 """Dry runs of preemption: which pods would have to leave a node for another to fit there. Nothing is touched."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Final, TypeAlias, cast
 
 from moorage.api.meta import parse_time
@@ -46,14 +46,29 @@ class DryRun:
         status = what_if.judge()
         return status if status is not None else self._reprieve(what_if, pool)
 
-    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> "WhatIf":
+    def is_row_local(self, node: NodeInfo) -> bool:
+        """Tell whether the outcome depends on nothing but the node and its pods, and the kind of pod."""
         # A promised node is judged twice, with the promised pods and without: counting once would not do.
-        if self._counting is None or node.name in self._promised:
+        return self._counting is not None and node.name not in self._promised
+
+    @property
+    def kind(self) -> Hashable | None:
+        """What row-local outcomes depend on besides the row and the budgets; ``None`` if nobody can tell."""
+        skipped = self._cycle.skipped_filters
+        asked = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
+        signs = [plugin.sign(self._pod) for plugin in asked]
+        if self._counting is None or None in signs:
+            return None
+        return self._priority, *((plugin.name, sign, plugin.epoch()) for plugin, sign in zip(asked, signs, strict=True))
+
+    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> "WhatIf":
+        if self._counting is None or not self.is_row_local(node):
             return WhatIf(self._handle, self._cycle, self._pod, node, gone)
         return CountedWhatIf(self._handle, self._cycle, self._pod, node, gone, self._counting)
 
     def _reprieve(self, what_if: "WhatIf", pool: list[Pod]) -> Victims | Status:
         """Put back as many as the node takes, the protected first and the important before the others."""
+        # Equals keep the order in which the node got them; upstream's sort mixes them up when there are more than 12.
         pool.sort(key=self._importance)
         protected, others = self._split(pool)
         victims = [pod for pod in protected if not what_if.takes_back(pod)]

@@ -1,6 +1,6 @@
 """Dry runs by subtraction must come to the same as asking every filter again after every change."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.meta import KubeObject
@@ -51,6 +51,7 @@ def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
     return DryRun(rig, cycle, pod, protect_databases).on(rig.nodes[0])
 
 
+@settings(deadline=None)
 @given(
     node=st.fixed_dictionaries({"cpu": st.integers(1, 9), "memory": st.integers(1, 9), "pods": st.integers(1, 8)}),
     gpus=st.integers(0, 3),

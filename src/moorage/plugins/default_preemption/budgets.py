@@ -26,6 +26,11 @@ class Budgets:
         self._version = -1
         self._by_namespace: dict[str, list[Protection]] = {}
 
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a budget changes."""
+        return self._lister.version
+
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
         """Divide pods, the most important first, into those whose eviction violates a budget and the others.
 

@@ -17,10 +17,12 @@ from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses, histogram
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import RowArray
-from moorage.framework.preemption import NO_VICTIMS, DryRun, Split
+from moorage.framework.preemption import NO_VICTIMS, DryRun
 from moorage.framework.side_columns import SideColumns
 from moorage.framework.status import BoolArray, Code, Status
 from moorage.framework.victims import Victims
+from moorage.plugins.default_preemption.budgets import Budgets
+from moorage.plugins.default_preemption.memory import Memory, Outcome
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NOBODY: Final = np.iinfo(np.int64).max
@@ -53,14 +55,18 @@ class CandidateSearch:
     The search starts at the first node in visiting order unless ``chance`` says where.
     """
 
-    def __init__(self, handle: Handle, args: DefaultPreemptionArgs, chance: Random | None = None) -> None:
+    def __init__(
+        self, handle: Handle, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None = None
+    ) -> None:
         self._handle = handle
+        self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
         self._fewest = args.min_candidate_nodes_absolute
         self._chance = chance
         self._lowest = LowestPriorities(handle)
+        self._memory = Memory(handle.nodes)
 
-    def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses, split: Split) -> Findings:
+    def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
         """Try nodes until enough will do, one of them without violating a budget."""
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
@@ -68,7 +74,8 @@ class CandidateSearch:
         hopeful = rows[self._lowest.is_below(pod.priority, rows)]
         if len(hopeful) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
-        dry_run = DryRun(self._handle, cycle, pod, split)
+        dry_run = DryRun(self._handle, cycle, pod, self._budgets.split)
+        self._memory.turn_to(dry_run.kind, self._budgets.version)
         self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), self.wanted(len(rows)), findings)
         return findings
 
@@ -81,12 +88,11 @@ class CandidateSearch:
             return rows
         return np.roll(rows, -self._chance.randrange(len(rows)))
 
-    @staticmethod
-    def _try_nodes(dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int, findings: Findings) -> None:
+    def _try_nodes(self, dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int, findings: Findings) -> None:
         clean: dict[str, Victims] = {}
         violating: dict[str, Victims] = {}
         for node in nodes:
-            match _outcome(dry_run, node):
+            match self._outcome(dry_run, node):
                 case Victims() as victims:
                     kept = violating if victims.violations else clean
                     if len(kept) < wanted:
@@ -99,12 +105,11 @@ class CandidateSearch:
                     findings.reasons.update(status.reasons)
         findings.candidates = clean | violating
 
-
-def _outcome(dry_run: DryRun, node: NodeInfo) -> Victims | Status:
-    try:
-        return dry_run.on(node)
-    except PluginError as error:
-        return Status.error(str(error))
+    def _outcome(self, dry_run: DryRun, node: NodeInfo) -> Outcome:
+        try:
+            return self._memory.ask(node, dry_run) if dry_run.is_row_local(node) else dry_run.on(node)
+        except PluginError as error:
+            return Status.error(str(error))
 
 
 class LowestPriorities(SideColumns):

@@ -34,7 +34,7 @@ def _highest_priority(victims: Victims) -> int:
 
 
 def _sum_of_priorities(victims: Victims) -> int:
-    return sum(pod.priority + PRIORITY_SHIFT for pod in victims.pods)
+    return sum([pod.priority for pod in victims.pods]) + PRIORITY_SHIFT * len(victims.pods)
 
 
 def _count(victims: Victims) -> int:
@@ -43,5 +43,5 @@ def _count(victims: Victims) -> int:
 
 def _start(victims: Victims, now: float) -> float:
     """Return when the first of the most important victims started; an extender need not have sorted them."""
-    highest = max(pod.priority for pod in victims.pods)
-    return min(start_time(pod, now) for pod in victims.pods if pod.priority == highest)
+    highest = max([pod.priority for pod in victims.pods])
+    return min([start_time(pod, now) for pod in victims.pods if pod.priority == highest])

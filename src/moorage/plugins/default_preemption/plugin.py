@@ -39,8 +39,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     ) -> None:
         self._handle = handle
         self._pods = handle.lister(Pod)
-        self._budgets = Budgets(handle.lister(PodDisruptionBudget))
-        self._search = CandidateSearch(handle, args or DefaultPreemptionArgs(), chance)
+        budgets = Budgets(handle.lister(PodDisruptionBudget))
+        self._search = CandidateSearch(handle, args or DefaultPreemptionArgs(), budgets, chance)
         in_background = handle.features.enabled("SchedulerAsyncPreemption")
         self._eviction = (BackgroundEviction if in_background else Eviction)(handle, self.name)
 
@@ -54,7 +54,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         nodes = self._handle.nodes
         if problem := why_not_eligible(current, nodes, statuses):
             return _unschedulable(problem)
-        findings = self._search.find(cycle, current, statuses, self._budgets.split)
+        findings = self._search.find(cycle, current, statuses)
         if not findings.candidates:
             if findings.errors:
                 return _error(findings.error)
