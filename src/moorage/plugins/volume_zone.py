@@ -57,6 +57,8 @@ KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
 class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Turn down nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
 
+    looks_at_pods = False
+
     def __init__(self, *, handle: Handle) -> None:
         self._claims = handle.lister(PersistentVolumeClaim)
         self._volumes = handle.lister(PersistentVolume)
