@@ -16,11 +16,25 @@ REJECTORS = (
     "NodePorts",
     "NodeUnschedulable",
     "NodeName",
+    "InterPodAffinity",
+    "PodTopologySpread",
+    "VolumeBinding",
+    "VolumeZone",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
     "SchedulingGates",
     "DefaultBinder",
 )
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 TOLERATION = {"key": "k", "operator": "Exists"}
+LIKE_ME = {"labelSelector": {"matchLabels": {"x": "y"}}, "topologyKey": "zone"}
+AFFINITIES: tuple[Json, ...] = (
+    {},
+    {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [LIKE_ME]}},
+    {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [LIKE_ME]}},
+)
+SPREAD = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **LIKE_ME}
+CLAIMS = ("c1", "c2")
 
 
 class Author:
@@ -32,6 +46,7 @@ class Author:
         self.ours = Replay(self.gates)
         self.nodes: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
+        self.others: dict[tuple[str, str], Json] = {}
         self.numbers = 0
         self.steps: list[Json] = []
 
@@ -42,6 +57,7 @@ class Author:
         verbs: dict[Callable[[], Json | None], int] = {
             self._change_pod: 26,
             self._change_node: 12,
+            self._change_other: 8,
             self._pop: 24,
             self._fail: 22,
             self._succeed: 4,
@@ -67,7 +83,7 @@ class Author:
     def _maybe(self, probability: float, value: Any, other: Any = None) -> Any:
         return value if self.chance.random() < probability else other
 
-    def _change_pod(self) -> Json:
+    def _change_pod(self) -> Json | None:
         name = self.chance.choice(PODS)
         known = self.pods.get(name)
         if known is None or known["spec"].get("nodeName"):
@@ -75,6 +91,9 @@ class Author:
                 return self._deletion("Pod", name, self.pods)
             self.numbers += 1
             known = self._new_pod(name)
+        elif self.gates and self.ours.report()["pods"].get(f"default/{name}", {}).get("queue") == "unschedulable":
+            # Without the gate upstream may file a pod that changed in two ways as both backing off and unschedulable.
+            return None
         return self._apply_pod(self._changed_pod(known))
 
     def _new_pod(self, name: str) -> Json:
@@ -101,6 +120,9 @@ class Author:
             else [container],
             "tolerations": self._maybe(0.3, [TOLERATION], before.get("tolerations", [])),
             "nodeSelector": before.get("nodeSelector") or self._maybe(0.3, {"zone": self.chance.choice("ab")}, {}),
+            "affinity": before.get("affinity") or self.chance.choice(AFFINITIES),
+            "topologySpreadConstraints": before.get("topologySpreadConstraints") or self._maybe(0.3, [SPREAD], []),
+            "volumes": before.get("volumes") or self._maybe(0.3, [self._volume()], []),
             "schedulingGates": before["schedulingGates"][self.chance.choice([0, 0, 1, 2]) :],
         }
         if "containers" not in before:
@@ -109,6 +131,63 @@ class Author:
         nominated = self._maybe(0.25, self.chance.choice(["", *NODES]), pod.get("status", {}).get("nominatedNodeName"))
         status = {"nominatedNodeName": nominated} if nominated else {}
         return {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec, "status": status}
+
+    def _volume(self) -> Json:
+        return {"name": "v", "persistentVolumeClaim": {"claimName": self.chance.choice(CLAIMS)}}
+
+    def _change_other(self) -> Json:
+        made = self.chance.choice([self._claim, self._persistent_volume, self._storage_class, self._csi_node])()
+        metadata = made["metadata"]
+        if self.others.pop((made["kind"], metadata["name"]), None) is not None and self.chance.random() < 0.3:
+            named = {key: value for key, value in metadata.items() if key in ("name", "namespace")}
+            return {"do": "delete", "object": {**made, "metadata": named}}
+        self.others[made["kind"], metadata["name"]] = made
+        return {"do": "apply", "object": made}
+
+    def _claim(self) -> Json:
+        name = self.chance.choice(CLAIMS)
+        spec: Json = {
+            "accessModes": [self.chance.choice(["ReadWriteOnce", "ReadWriteOncePod"])],
+            "storageClassName": "sc",
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": self._maybe(0.5, "pv1", ""),
+        }
+        metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+    def _persistent_volume(self) -> Json:
+        labels = self._maybe(0.5, {"topology.kubernetes.io/zone": self.chance.choice("ab")}, {})
+        spec = {
+            "capacity": {"storage": "2Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": self.chance.choice(["sc", "other"]),
+            "hostPath": {"path": "/data"},
+        }
+        metadata = {"name": "pv1", "uid": "pv1", "labels": labels}
+        return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+    def _storage_class(self) -> Json:
+        return {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "sc", "uid": "sc"},
+            "provisioner": "csi.example.com",
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": self._maybe(
+                0.5, [{"matchLabelExpressions": [{"key": "zone", "values": [self.chance.choice("ab")]}]}], []
+            ),
+        }
+
+    def _csi_node(self) -> Json:
+        name = self.chance.choice(NODES)
+        drivers = [{"name": "csi.example.com", "nodeID": name, "allocatable": {"count": self.chance.randint(1, 3)}}]
+        metadata = {"name": name, "uid": f"csi-{name}"}
+        return {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSINode",
+            "metadata": metadata,
+            "spec": {"drivers": drivers},
+        }
 
     def _apply_pod(self, pod: Json) -> Json:
         self.pods[pod["metadata"]["name"]] = pod

@@ -77,6 +77,10 @@ class Replay:
                 handlers.node_updated(old, new)
             case None, Node():
                 handlers.node_added(new)
+            case None, _:
+                handlers.object_added(new)
+            case _:
+                handlers.object_updated(old, new)
 
     def _do_delete(self, step: Json) -> None:
         named = self._decoded(step["object"])
@@ -86,6 +90,8 @@ class Replay:
                 self.handlers.pod_deleted(known)
             case Node():
                 self.handlers.node_deleted(known)
+            case KubeObject():
+                self.handlers.object_deleted(known)
 
     def _do_pop(self, step: Json) -> Json | None:
         info = self.queue.pop()

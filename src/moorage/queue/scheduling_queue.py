@@ -317,6 +317,7 @@ class SchedulingQueue:
         now = self._clock.now()
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
+            # Upstream goes on here without SchedulerPopFromBackoffQ and may file the pod in two places; we do not.
             if strategy is not Strategy.SKIP and self._requeue(info, strategy, event.label, now):
                 return
 
