@@ -1,7 +1,7 @@
 """Finding the nodes a pod fits on: pre-filters, filters, promised nodes, and where the search ends."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 import structlog
@@ -14,7 +14,7 @@ from moorage.engine.diagnosis import NOT_EXAMINED, Diagnosis
 from moorage.engine.evaluation import judge_node
 from moorage.engine.judgement import FEASIBLE, IdArray
 from moorage.engine.prefilter import PreFiltered, run_pre_filters
-from moorage.engine.profile import Profile
+from moorage.engine.profile import Profile, derives_filter
 from moorage.engine.services import Services
 from moorage.engine.statuses import RowStatuses
 from moorage.errors import PluginError
@@ -69,6 +69,12 @@ class Search:
 
     def find(self, pod: Pod) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
+        try:
+            return self._find(pod)
+        except PluginError as error:
+            self._raise_first(pod, error)
+
+    def _find(self, pod: Pod) -> Found:
         nodes = self.cache.nodes
         answer = self.answers.for_pod(pod)
         cycle = answer.cycle.share()
@@ -117,6 +123,28 @@ class Search:
         if found.count == 0:
             for status in statuses.distinct():
                 found.diagnosis.blame(status)
+
+    def _raise_first(self, pod: Pod, error: PluginError) -> NoReturn:
+        """Raise the error that going node by node meets first; the nodes before it count as looked at.
+
+        Columns meet the error of the first plugin, upstream that of the first node. A plugin that has no other form than
+        the columnar one keeps its error.
+        """
+        if derives_filter(self.profile, error.plugin):
+            raise error
+        nodes, cycle = self.cache.nodes, CycleState()
+        pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
+        order = self.cache.order
+        if pre.names is not None:
+            order = order[self._rows_named(pre.names)[order]]
+        for place in range(len(order)):
+            row = int(order[(self.rotation.start + place) % len(order)])
+            try:
+                self.judge(cycle, pod, nodes[row])
+            except PluginError as first:
+                self.rotation.advance(place, len(nodes))
+                raise first from error
+        raise error
 
     def _rejected(self, pod: Pod) -> Found:
         """Run the pre-filters again from nothing: what those after the rejecting one stored must not be there."""

@@ -60,10 +60,10 @@ class SchedulingLoop:
             for apply in arrived:
                 apply()
 
-    async def sleep(self) -> None:
-        """Wait for news, or for the moment when the queue releases something by itself."""
-        moment = self.scheduler.queue.next_wakeup()
-        timeout = None if moment is None else max(0.0, moment - self.scheduler.services.clock.now())
+    async def sleep(self, until: float | None = None) -> None:
+        """Wait for news, or for the moment when the queue releases something by itself, or until told."""
+        moments = [moment for moment in (self.scheduler.queue.next_wakeup(), until) if moment is not None]
+        timeout = max(0.0, min(moments) - self.scheduler.services.clock.now()) if moments else None
         try:
             await asyncio.wait_for(self._news.wait(), timeout)
         except TimeoutError:

@@ -68,7 +68,6 @@ class PluginAnswer:
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
         rows = self._changed_since(self._judged_to, len(nodes))
-        self._judged_to = self._log.position
         if rows is None:
             self.numbers = judge_nodes((plugin,), self.cycle, pod, nodes, self._statuses)
             self.rejects_any = bool(self.numbers.any())
@@ -82,6 +81,8 @@ class PluginAnswer:
             window = nodes.take(np.array(rows))
             self.numbers[rows] = judge_nodes((plugin,), self.cycle, pod, window, self._statuses)
             self.rejects_any = self.rejects_any or bool(self.numbers[rows].any())
+        # Last: after a plugin's error the rows are asked about again.
+        self._judged_to = self._log.position
 
     def rate(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the raw scores up to date."""
@@ -91,15 +92,13 @@ class PluginAnswer:
         if self._rated_to is None and isinstance(plugin, PreScorePlugin):
             run_pre_score(plugin, self.cycle, pod, nodes)
             self.skips_score = plugin.name in self.cycle.skipped_scores
-        self._rated_to = self._log.position
-        if self.skips_score:
-            return
-        if rows is None:
+        if rows is None and not self.skips_score:
             self.raw = np.array(raw_scores(plugin, self.cycle, pod, nodes))
             self.low, self.high = int(self.raw.min()), int(self.raw.max())
             self.version += 1
-        elif rows:
+        elif rows and not self.skips_score:
             self._rate_rows(plugin, pod, nodes, rows)
+        self._rated_to = self._log.position
 
     def _rate_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
         if len(rows) > FEW_ROWS:

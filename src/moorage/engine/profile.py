@@ -94,6 +94,12 @@ def points_of(registry: Registry, name: str) -> frozenset[str] | None:
     return facts.points if facts else None
 
 
+def derives_filter(profile: Profile, name: str) -> bool:
+    """Tell whether a filter plugin judges single nodes by its columnar form, for want of another."""
+    plugin = profile.plugins.get(name)
+    return isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter")
+
+
 def normalizes(plugin: ScorePlugin) -> bool:
     """Tell whether a plugin brings its scores into range itself."""
     return not _inherits(plugin, ScorePlugin, "normalize_scores")

@@ -83,4 +83,4 @@ class Simulation:
             elif self.is_quiet:
                 return
             else:
-                await self.loop.sleep()
+                await self.loop.sleep(until=end)

@@ -1,0 +1,72 @@
+"""A profile at work on a cluster made of plain objects, for tests of the engine."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.cache.cache import Cache
+from moorage.cache.objects import Objects
+from moorage.clock import VirtualClock
+from moorage.config import default_config, load_config
+from moorage.config.catalogue import IN_TREE as KNOWN
+from moorage.config.catalogue import PluginFacts
+from moorage.config.types import SchedulerConfiguration
+from moorage.engine.feasibility import Rotation
+from moorage.engine.placement import Placement
+from moorage.engine.services import Services
+from moorage.features import FeatureGates
+from moorage.framework.plugin import Plugin
+from moorage.framework.registry import Registry, extension_points
+from moorage.plugins.catalogue import IN_TREE
+from moorage.simulator.one_pass import GivenNominations, NothingCarriedOut
+
+
+def config_with(*plugins: type[Plugin], weights: Mapping[str, int] | None = None) -> SchedulerConfiguration:
+    """Return the default configuration with more plugins behind the default ones."""
+    enabled = "".join(
+        f"\n      - name: {plugin.name}\n        weight: {(weights or {}).get(plugin.name, 1)}" for plugin in plugins
+    )
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        f"- schedulerName: default-scheduler\n  plugins:\n    multiPoint:\n      enabled:{enabled or ' []'}\n"
+    )
+    facts = {plugin.name: PluginFacts(extension_points(plugin), plugin.Args) for plugin in plugins}
+    return load_config(text, catalogue={**KNOWN, **facts})
+
+
+def registry_with(*plugins: type[Plugin]) -> Registry:
+    """Return the in-tree plugins and some more."""
+    return Registry((*IN_TREE, *plugins))
+
+
+def placement_over(
+    *objects: KubeObject,
+    plugins: Iterable[type[Plugin]] = (),
+    percentage: int | None = None,
+    waiting: Iterable[Pod] = (),
+    cross_check: bool = True,
+    activate: Callable[[Mapping[str, Pod]], None] | None = None,
+) -> Placement:
+    """Build the default profile, with some more plugins, over a cluster."""
+    nothing = NothingCarriedOut()
+    extra = tuple(plugins)
+    cache, shelves = Cache(), Objects()
+    services = Services(
+        cache=cache,
+        objects=shelves,
+        clock=VirtualClock(),
+        features=FeatureGates(),
+        cluster=nothing,
+        nominator=GivenNominations(waiting),
+        background=nothing,
+        activate=activate or nothing.activate,
+    )
+    for thing in objects:
+        if isinstance(thing, Node):
+            cache.add_node(thing)
+        elif isinstance(thing, Pod) and thing.node_name:
+            cache.add_pod(thing)
+        shelves[type(thing)].put(thing)
+    config = config_with(*extra) if extra else default_config()
+    return Placement(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)

@@ -1,0 +1,190 @@
+"""The binding cycle in virtual time: permit, pre-bind, bind, and the way back."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pytest
+from tests.support.engine import config_with, registry_with
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.engine.binding import parallel_groups
+from moorage.errors import ApiError
+from moorage.features import FeatureGates
+from moorage.framework.handle import Handle
+from moorage.framework.plugin import PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin, ReservePlugin, Wait
+from moorage.framework.status import Status
+from moorage.simulator.loop import run_virtual
+from moorage.simulator.simulation import Simulation
+from moorage.simulator.world import World
+from moorage.testing import make_node, make_pod
+
+STORY: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh_story() -> None:
+    STORY.clear()
+
+
+class WaitsForever(PermitPlugin):
+    def permit(self, *_: Any) -> Wait:
+        return Wait(300.0)
+
+
+class WaitsForFriend(PermitPlugin):
+    """Holds the first pod until the second has come."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def permit(self, _cycle: object, _pod: Pod, _node: str) -> Wait | None:
+        waiting = self._handle.waiting_pods()
+        for held in waiting:
+            held.allow(self.name)
+        return None if waiting else Wait(60.0)
+
+
+class Refuses(PermitPlugin):
+    def permit(self, *_: Any) -> Status:
+        return Status.unschedulable("over quota")
+
+
+class Books(ReservePlugin):
+    def reserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"reserve {pod.name}")
+
+    def unreserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"unreserve {pod.name}")
+
+
+class Slow(PreBindPlugin):
+    allows_parallel = True
+    seconds: ClassVar[float] = 5.0
+
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, *_: Any) -> None:
+        STORY.append(f"{self.name} starts")
+        await asyncio.sleep(self.seconds)
+        STORY.append(f"{self.name} ends")
+
+
+class AlsoSlow(Slow):
+    pass
+
+
+class FailsPreBind(PreBindPlugin):
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, *_: Any) -> None:
+        raise RuntimeError("volume is gone")
+
+
+class Tells(PostBindPlugin):
+    async def post_bind(self, _cycle: object, pod: Pod, node_name: str) -> None:
+        STORY.append(f"{pod.name} on {node_name}")
+
+
+def simulate(
+    *plugins: type[Plugin], pods: int = 1, seconds: float = 1000.0, faults: Iterable[ApiError] = ()
+) -> tuple[World, Simulation]:
+    """Place pods on one node with more plugins, for so long."""
+    clock, errors = VirtualClock(), list(faults)
+
+    def fault(verb: str, thing: KubeObject) -> ApiError | None:
+        return errors.pop() if verb == "bind" and errors else None
+
+    async def run() -> tuple[World, Simulation]:
+        world = World(clock, fault=fault)
+        simulation = Simulation(
+            world, config_with(*plugins), registry_with(*plugins), features=FeatureGates(), cross_check=True
+        )
+        simulation.load([make_node("a"), *(make_pod(f"p{i}") for i in range(pods))])
+        await simulation.run_until_quiet(most_seconds=seconds)
+        return world, simulation
+
+    return run_virtual(run(), clock)
+
+
+def pod(world: World, name: str = "p0") -> Pod:
+    found = world.store.get(Pod, name, "default")
+    assert found is not None
+    return found
+
+
+def reasons(world: World) -> list[str]:
+    return [f"{event.reason}: {event.note}" for event in world.events]
+
+
+def test_a_pod_is_bound_and_everybody_told() -> None:
+    world, _ = simulate(Books, Tells)
+    assert pod(world).node_name == "a"
+    assert STORY == ["reserve p0", "p0 on a"]
+    assert reasons(world) == ["Scheduled: Successfully assigned default/p0 to a"]
+
+
+def test_permit_times_out_and_the_pod_goes_back() -> None:
+    world, _ = simulate(Books, WaitsForever, seconds=310.0)
+    note = "rejected due to timeout after waiting 5m0s at plugin WaitsForever"
+    assert reasons(world)[0] == f"FailedScheduling: 0/1 nodes are available: 1 {note}."
+    assert STORY[:2] == ["reserve p0", "unreserve p0"]
+    assert pod(world).node_name == ""
+    condition = pod(world).condition("PodScheduled")
+    assert condition is not None
+    assert condition.reason == "Unschedulable"
+
+
+def test_permit_waits_until_allowed() -> None:
+    world, _ = simulate(WaitsForFriend, pods=2)
+    assert {pod(world, "p0").node_name, pod(world, "p1").node_name} == {"a"}
+
+
+def test_permit_refuses() -> None:
+    world, simulation = simulate(Books, Refuses)
+    assert reasons(world) == ["FailedScheduling: 0/1 nodes are available: 1 over quota."]
+    assert STORY == ["reserve p0", "unreserve p0"]
+    assert simulation.scheduler.cache.pod_count == 0
+
+
+def test_neighbours_that_allow_it_pre_bind_at_once() -> None:
+    simulate(Slow, AlsoSlow)
+    assert STORY == ["Slow starts", "AlsoSlow starts", "Slow ends", "AlsoSlow ends"]
+
+
+def test_the_expected_node_is_announced_before_pre_bind() -> None:
+    world, _ = simulate(Slow, seconds=2.0)
+    assert pod(world).nominated_node_name == "a"
+
+
+def test_a_failed_pre_bind_is_undone_and_tried_again() -> None:
+    world, _ = simulate(Books, FailsPreBind, seconds=3.0)
+    assert STORY[:3] == ["reserve p0", "unreserve p0", "reserve p0"]
+    assert reasons(world)[0] == 'FailedScheduling: running PreBind plugin "FailsPreBind": volume is gone'
+    condition = pod(world).condition("PodScheduled")
+    assert condition is not None
+    assert condition.reason == "SchedulerError"
+
+
+def test_a_failed_bind_is_undone_and_tried_again() -> None:
+    world, simulation = simulate(Books, faults=[ApiError("the server is not well")])
+    assert STORY == ["reserve p0", "unreserve p0", "reserve p0"]
+    assert pod(world).node_name == "a"
+    assert simulation.scheduler.cache.assumed_count == 0
+
+
+GROUPS = {
+    "two that allow it are one group": ([Slow(), AlsoSlow()], [2]),
+    "one that runs alone splits them": ([Slow(), FailsPreBind(), AlsoSlow()], [1, 1, 1]),
+    "and so does one that was left out": ([Slow(), None, AlsoSlow()], [1, 1]),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize(("plugins", "sizes"), GROUPS.values(), ids=GROUPS)
+def test_groups(plugins: list[PreBindPlugin | None], sizes: list[int]) -> None:
+    assert [len(group) for group in parallel_groups(plugins)] == sizes
