@@ -83,7 +83,13 @@ class Answer:
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._totals_stale = True
         self._stale_rows: dict[int, None] = {}
+        self.refusals: dict[str, tuple[Hashable, Status | None]] = {}
+        """What was said of nodes with the pods promised to them, and of which version of the node and which pods."""
         self.position = -1
+
+    def is_fresh_for(self, cycle: CycleState) -> bool:
+        """Tell whether a plugin that looks at the whole cluster has a say about the pod in this cycle."""
+        return any(plugin.name not in cycle.skipped_filters for _, plugin in self.fresh_filters)
 
     def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
         """Bring verdicts up to date: on the rows that changed, or on all."""

@@ -99,7 +99,7 @@ class Search:
         assert answer is not None
         examined: BoolArray | None = None
         absent = NOT_EXAMINED
-        if refused := self._nominated_refusals(found.cycle, found.pod):
+        if refused := self._nominated_refusals(found):
             numbers = answer.statuses.written(numbers, refused)
             found.feasible = np.equal(numbers, FEASIBLE)
         if pre.names is not None:
@@ -127,8 +127,8 @@ class Search:
     def _raise_first(self, pod: Pod, error: PluginError) -> NoReturn:
         """Raise the error that going node by node meets first; the nodes before it count as looked at.
 
-        Columns meet the error of the first plugin, upstream that of the first node. A plugin that has no other form than
-        the columnar one keeps its error.
+        Columns meet the error of the first plugin, upstream that of the first node. A plugin that has the columnar form
+        only keeps its error.
         """
         if derives_filter(self.profile, error.plugin):
             raise error
@@ -203,16 +203,30 @@ class Search:
             if other.priority >= pod.priority and other.uid != pod.uid
         ]
 
-    def _nominated_refusals(self, cycle: CycleState, pod: Pod) -> dict[int, Status]:
+    def _nominated_refusals(self, found: Found) -> dict[int, Status]:
         """Find the nodes that would do but for the pods they are promised to, with what is said of them then."""
+        pod = found.pod
         refused: dict[int, Status] = {}
         for name in self._services.nominator.nodes_with_nominations():
             info = self.cache.node(name)
             if info is not None and (promised := self._promised_before(pod, name)):
-                status = self._judge_with(promised, cycle, pod, info)
+                status = self._refusal(promised, found, info)
                 if status is not None:
                     refused[info.row] = status
         return refused
+
+    def _refusal(self, promised: list[Pod], found: Found, info: NodeInfo) -> Status | None:
+        """Judge a node with the pods it is promised to; what only depends on them and the row is remembered."""
+        assert found.answer is not None
+        if found.answer.is_fresh_for(found.cycle):
+            return self._judge_with(promised, found.cycle, found.pod, info)
+        # A pod in flight is known by its identity alone: without containers, and so without requests.
+        state = (info.version, *((p.uid, p.metadata.resource_version, bool(p.spec.containers)) for p in promised))
+        known = found.answer.refusals.get(info.name)
+        if known is None or known[0] != state:
+            status = self._judge_with(promised, found.cycle, found.pod, info)
+            known = found.answer.refusals[info.name] = (state, status)
+        return known[1]
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Tell the pre-filters that a pod was added to a what-if."""

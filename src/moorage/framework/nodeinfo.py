@@ -15,10 +15,11 @@ class NodeInfo:
     """A node, its pods, and what they take of it.
 
     ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never meet such a one.
-    A what-if works on a :meth:`copy`, so adding and removing pods there changes nothing else.
+    A what-if works on a :meth:`copy`, so adding and removing pods there changes nothing else. ``version`` grows with
+    every change.
     """
 
-    __slots__ = ("_node", "nonzero_cpu", "nonzero_memory", "pods", "requested", "row", "used_ports")
+    __slots__ = ("_node", "nonzero_cpu", "nonzero_memory", "pods", "requested", "row", "used_ports", "version")
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._node = node
@@ -28,6 +29,7 @@ class NodeInfo:
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
         self.used_ports: set[HostPort] = set()
+        self.version = 0
         for pod in pods:
             self.add_pod(pod)
 
@@ -43,6 +45,7 @@ class NodeInfo:
     @node.setter
     def node(self, node: Node | None) -> None:
         self._node = node
+        self.version += 1
 
     @property
     def is_ghost(self) -> bool:
@@ -76,6 +79,7 @@ class NodeInfo:
 
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""
+        self.version += 1
         self.pods[pod.uid] = pod
         for name, amount in pod.requests_on_node.items():
             self.requested[name] = self.requested.get(name, 0) + amount
@@ -87,6 +91,7 @@ class NodeInfo:
 
     def remove_pod(self, pod: Pod) -> None:
         """Stop counting a pod; the pod that was added under this uid is the one taken away."""
+        self.version += 1
         pod = self.pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():
             self.requested[name] -= amount
@@ -100,6 +105,7 @@ class NodeInfo:
         """Return a row for what-ifs."""
         other = NodeInfo.__new__(NodeInfo)
         other._node = self._node
+        other.version = self.version
         other.row = self.row
         other.pods = dict(self.pods)
         other.requested = dict(self.requested)
