@@ -55,10 +55,14 @@ def value(quantity: Quantity) -> int:
 
 
 def nano_to_milli(nano: int) -> int:
-    """Round billionths up to thousandths, away from zero."""
-    return min(-(-nano // 10**6), MAX_INT64) if nano >= 0 else nano // 10**6
+    """Round billionths up to thousandths, away from zero; what no int64 holds becomes the largest one."""
+    return _bounded(-(-nano // 10**6) if nano >= 0 else nano // 10**6)
 
 
 def nano_to_unit(nano: int) -> int:
-    """Round billionths up to whole units, away from zero."""
-    return -(-nano // NANO) if nano >= 0 else nano // NANO
+    """Round billionths up to whole units, away from zero; what no int64 holds becomes the largest one."""
+    return _bounded(-(-nano // NANO) if nano >= 0 else nano // NANO)
+
+
+def _bounded(amount: int) -> int:
+    return amount if -MAX_INT64 <= amount <= MAX_INT64 else (MAX_INT64 if amount > 0 else -MAX_INT64)
