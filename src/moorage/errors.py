@@ -11,7 +11,14 @@ MoorageError
 ├── ApiError              the API refused a request: the write is tried again, or what it was for fails
 │   ├── Conflict          the object changed meanwhile
 │   ├── AlreadyExists     an object of that name is there
-│   └── NotFound          the object is gone
+│   ├── NotFound          the object is gone
+│   ├── Gone              the version asked for is forgotten: list again
+│   ├── Unauthorized      the credentials are not taken
+│   ├── Forbidden         a permission is missing; the message says which
+│   ├── TooManyRequests   the server asks for patience: wait ``retry_after`` seconds and try again
+│   ├── ServerError       the server failed: try again
+│   └── Unreachable       no answer: the request may or may not have been carried out
+├── LeadershipLost        another replica leads, or may: stop working at once
 ├── ExtenderError         a scheduler extender failed, or answered what it may not
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
@@ -84,7 +91,17 @@ class CacheError(MoorageError):
 
 
 class ApiError(MoorageError):
-    """The API refused a request, or did not answer."""
+    """The API refused a request, or did not answer; ``status`` is the HTTP code, 0 if there was none.
+
+    ``reason`` is the API's word for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
+    to wait before trying again, if it did.
+    """
+
+    def __init__(
+        self, message: str = "", *, status: int = 0, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
 class Conflict(ApiError):
@@ -97,6 +114,38 @@ class AlreadyExists(ApiError):
 
 class NotFound(ApiError):
     """The object is gone."""
+
+
+class Gone(ApiError):
+    """The server no longer knows the version we asked about; list again and go on from there."""
+
+
+class Unauthorized(ApiError):
+    """The server does not take our credentials: they are missing, wrong or expired."""
+
+
+class Forbidden(ApiError):
+    """We may not do this; the message names the verb and the resource that RBAC has to allow."""
+
+
+class TooManyRequests(ApiError):
+    """The server has too much to do; ``retry_after`` says how long to wait."""
+
+
+class ServerError(ApiError):
+    """The server failed in answering; the request may have been carried out."""
+
+
+class Unreachable(ApiError):
+    """There was no answer. ``was_sent`` is False if the request cannot have reached the server."""
+
+    def __init__(self, message: str = "", *, was_sent: bool = True) -> None:
+        super().__init__(message, reason="Unreachable")
+        self.was_sent = was_sent
+
+
+class LeadershipLost(MoorageError):
+    """The lease could not be renewed in time: another replica may lead now, so this one must stop."""
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from moorage.api import cluster, devices, records, storage
 from moorage.api.meta import KubeObject
@@ -24,6 +25,22 @@ class Kind:
     def api_version(self) -> str:
         """Return what stands in ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """Return where the API of this kind's group begins."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """Return where one object lives, or all of a namespace, or all.
+
+        >>> BY_NAME["Pod"].path("web", "shop", "binding")
+        '/api/v1/namespaces/shop/pods/web/binding'
+        """
+        place = f"{self.root}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.root}/{self.plural}"
+        if name:
+            place += f"/{quote(name, safe='')}"
+        return f"{place}/{subresource}" if subresource else place
 
 
 _STORAGE: Final = "storage.k8s.io"
@@ -60,3 +77,13 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS}
 BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in KINDS}
+
+
+def add_kind(kind: Kind) -> None:
+    """Make a kind of a plugin's own known, so that the scheduler can list and watch it.
+
+    ValueError if its struct stands for another kind already.
+    """
+    known = BY_TYPE.setdefault(kind.type, kind)
+    if known != kind:
+        raise ValueError(f"{kind.type.__name__} stands for {known.plural} in {known.api_version} already")

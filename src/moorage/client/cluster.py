@@ -1,0 +1,169 @@
+"""The real API server as the scheduler writes to it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, TypeVar, cast
+
+import msgspec
+import structlog
+
+from moorage.api.kinds import BY_TYPE
+from moorage.api.meta import KubeObject, ObjectMeta, format_time
+from moorage.api.pod import Pod
+from moorage.api.records import Binding
+from moorage.api.storage import ObjectReference
+from moorage.client.backoff import WATCH_DELAYS
+from moorage.client.dispatcher import Dispatcher
+from moorage.client.recorder import EventRecorder
+from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
+from moorage.clock import Clock
+from moorage.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
+from moorage.framework.recording import EventNote
+
+T = TypeVar("T", bound=KubeObject)
+Lookup = Callable[[KubeObject], KubeObject | None]
+"""Finds the version of an object that the informers last told of."""
+
+_encoder = msgspec.json.Encoder()
+_PODS = BY_TYPE[Pod]
+
+log = structlog.get_logger(__name__)
+
+
+class ApiCluster:
+    """Carries out what the scheduler decides; a :class:`moorage.framework.handle.Cluster`.
+
+    ``known`` saves reading an object again before it is changed.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        dispatcher: Dispatcher,
+        recorder: EventRecorder,
+        clock: Clock,
+        known: Lookup = lambda _thing: None,
+    ) -> None:
+        self._client = client
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._clock = clock
+        self._known = known
+        self._chance = Random()
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod to a node.
+
+        If the answer was lost, the pod is looked up before this fails: taking a bound pod for unbound would give its
+        place on the node to another.
+        """
+        meta = ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        body = _encoder.encode(Binding(metadata=meta, target=ObjectReference(kind="Node", name=node_name)))
+        path = _PODS.path(pod.name, pod.namespace, "binding")
+        try:
+            await self._dispatcher.run(lambda: self._client.request("POST", path, body), priority=pod.priority)
+        except (Conflict, ServerError, Unreachable) as error:
+            if not await self._is_bound(pod, node_name, error):
+                raise
+
+    async def _is_bound(self, pod: Pod, node_name: str, error: ApiError) -> bool:
+        """Find out whether a pod is on its node after all, however long the server takes to say so."""
+        if isinstance(error, Unreachable) and not error.was_sent:
+            return False
+        log.info("binding is in doubt, asking for the pod", pod=pod.key, node=node_name, error=str(error))
+        failures = 0
+        while True:
+            try:
+                current = await self._client.get(Pod, pod.name, pod.namespace)
+            except NotFound:
+                return False
+            except (ServerError, Unreachable) as trouble:
+                failures += 1
+                pause = max(trouble.retry_after or 0.0, WATCH_DELAYS.after(failures, self._chance))
+                await asyncio.sleep(pause)
+            except ApiError:
+                return False
+            else:
+                return current.uid == pod.uid and current.node_name == node_name
+
+    async def create(self, thing: KubeObject) -> KubeObject:
+        """Create an object and return it as stored."""
+        return await self._dispatcher.run(lambda: self._client.create(thing))
+
+    async def update(self, thing: T, *, subresource: str = "") -> T:
+        """Change an object of the same resourceVersion and return it as stored.
+
+        Only the differences are sent: our structs do not know every field, and those of others must survive.
+        """
+        before = await self._version_before(thing)
+        patch = difference(msgspec.to_builtins(before), msgspec.to_builtins(thing))
+        if not patch:
+            return thing
+        patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
+        path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, subresource)
+        body = _encoder.encode(patch)
+        answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
+        return decoded(type(thing), answer)
+
+    async def _version_before(self, thing: T) -> T:
+        wanted = thing.metadata.resource_version
+        known = self._known(thing)
+        if known is not None and known.metadata.resource_version == wanted:
+            return cast("T", known)
+        current = await self._dispatcher.run(lambda: self._client.get(type(thing), thing.name, thing.namespace))
+        if current.metadata.resource_version != wanted:
+            found = current.metadata.resource_version
+            raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")
+        return current
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Merge something into an object's status; conditions are merged by type."""
+        body = _encoder.encode({"status": self._with_times(thing, patch)})
+        path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, "status")
+        priority = thing.priority if isinstance(thing, Pod) else 0
+        await self._dispatcher.run(
+            lambda: self._client.request("PATCH", path, body, STRATEGIC_MERGE_PATCH),
+            priority=priority,
+            retries_conflicts=True,
+        )
+
+    def _with_times(self, thing: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Say since when each condition is as it is: since now, unless its status stays the same."""
+        if "conditions" not in patch or not isinstance(thing, Pod):
+            return patch
+        known = {condition.type: condition.status for condition in thing.status.conditions}
+        now = format_time(self._clock.now())
+        conditions = [
+            {"lastTransitionTime": now, **condition}
+            if known.get(condition["type"]) != condition["status"]
+            else condition
+            for condition in patch["conditions"]
+        ]
+        return {**patch, "conditions": conditions}
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Ask for an object to be deleted."""
+        await self._dispatcher.run(lambda: self._client.delete(thing))
+
+    def record(self, event: EventNote) -> None:
+        """Tell the user something; never waits and never fails."""
+        self._recorder.record(event)
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch that makes one of the other: what is gone becomes null.
+
+    >>> difference({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
+    {'b': {'d': 3}, 'a': None}
+    """
+    patch: dict[str, Any] = {}
+    for key, new in after.items():
+        old = before.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if inner := difference(old, new):
+                patch[key] = inner
+        elif old != new:
+            patch[key] = new
+    patch.update((key, None) for key in before if key not in after)
+    return patch

@@ -1,0 +1,201 @@
+"""Informers: list and watch resources for as long as they are told to, whatever the server does meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import structlog
+
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.client.backoff import WATCH_DELAYS
+from moorage.client.objects import Decoding
+from moorage.client.rest import ApiClient
+from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch, Request
+from moorage.errors import ApiError, Gone, MoorageError, NotFound
+
+T = TypeVar("T", bound=KubeObject)
+
+OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
+"""Is told of changes in the order in which they happened; must not wait."""
+
+SHORTEST_USEFUL_WATCH: Final = 1.0
+"""A watch that ends sooner and told nothing counts as a failure, lest we ask again and again."""
+
+log = structlog.get_logger(__name__)
+
+
+class InformerObserver(Protocol):
+    """Is told how informers fare, for metrics."""
+
+    def malformed(self, resource: str) -> None:
+        """Hear that an object was skipped."""
+        ...
+
+    def listed(self, kind: Kind) -> None:
+        """Hear that a resource was listed in full."""
+        ...
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        """Hear that a list or a watch failed and will be tried again."""
+        ...
+
+
+class SilentObserver:
+    """Takes no notice."""
+
+    def malformed(self, resource: str) -> None:
+        """Take no notice."""
+
+    def listed(self, kind: Kind) -> None:
+        """Take no notice."""
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        """Take no notice."""
+
+
+class Informer(Generic[T]):
+    """Keeps up with one resource. ``problem`` is what went wrong last, ``None`` when all is well."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        on_changes: OnChanges,
+        *,
+        field_selector: str = "",
+        observer: InformerObserver | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        self.kind = kind
+        self.problem: MoorageError | None = None
+        self._client = client
+        self._on_changes = on_changes
+        self._observer = observer or SilentObserver()
+        self._chance = chance or Random()
+        decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed)  # type: ignore[arg-type]
+        self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
+        self._synced = asyncio.Event()
+        self._failures = 0
+
+    @property
+    def machine(self) -> ListWatch[T]:
+        """What is known, and where the watch stands."""
+        return self._machine
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything was listed once."""
+        return self._machine.is_synced
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._step(self._machine.next_request())
+            except Gone as error:
+                log.info("version is gone, listing again", resource=self.kind.plural, told=str(error))
+                self._machine.failed(error)
+                await self._pause(error)
+            except MoorageError as error:
+                await self._recover(error)
+
+    async def _step(self, request: Request) -> None:
+        if request.is_watch:
+            await self._watch(request)
+            return
+        body = await self._client.request("GET", request.path)
+        self._tell(self._machine.page(body))
+        if self._machine.is_synced and self._machine.version:
+            self._observer.listed(self.kind)
+            self._settle()
+
+    async def _watch(self, request: Request) -> None:
+        loop = asyncio.get_running_loop()
+        started, told = loop.time(), False
+        async with self._client.stream(request.path) as chunks:
+            async for data in chunks:
+                self._tell(self._machine.chunk(data))
+                if not told:
+                    told = True
+                    self._settle()
+        if not told and loop.time() - started < SHORTEST_USEFUL_WATCH:
+            raise ApiError(f"the watch on {self.kind.plural} ended at once")
+
+    def _tell(self, changes: Sequence[Change[T]]) -> None:
+        if changes:
+            self._on_changes(self.kind, changes)
+
+    def _settle(self) -> None:
+        self.problem = None
+        self._failures = 0
+        self._synced.set()
+
+    async def _recover(self, error: MoorageError) -> None:
+        if isinstance(error, NotFound) and not self._machine.version:
+            # An older server, or a custom resource that nobody has defined yet: there are no such objects.
+            log.warning("the server has no such resource", resource=self.kind.plural, version=self.kind.api_version)
+            self._machine.absent()
+            self._synced.set()
+        else:
+            log.warning("list or watch failed", resource=self.kind.plural, error=str(error))
+        if isinstance(error, ApiError):
+            self._machine.failed(error)
+        await self._pause(error)
+
+    async def _pause(self, error: MoorageError) -> None:
+        self.problem = error
+        self._failures += 1
+        self._observer.failed(self.kind, error)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        await asyncio.sleep(max(asked or 0.0, WATCH_DELAYS.after(self._failures, self._chance)))
+
+
+class Informers:
+    """One informer for each kind that somebody asked for, and only those."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kinds: Iterable[type[KubeObject]],
+        on_changes: OnChanges,
+        *,
+        observer: InformerObserver | None = None,
+    ) -> None:
+        self.all: tuple[Informer[Any], ...] = tuple(
+            Informer(
+                client,
+                BY_TYPE[kind],
+                on_changes,
+                field_selector=UNFINISHED_PODS if kind is Pod else "",
+                observer=observer,
+            )
+            for kind in kinds
+        )
+
+    @property
+    def are_synced(self) -> bool:
+        """Whether every kind was listed once."""
+        return all(informer.is_synced for informer in self.all)
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps informers from their work at the moment, one sentence for each."""
+        return [f"{informer.kind.plural}: {informer.problem}" for informer in self.all if informer.problem is not None]
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        for informer in self.all:
+            await informer.synced()
+
+    async def run(self) -> None:
+        """List and watch every kind until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.all:
+                group.create_task(informer.run(), name=f"informer of {informer.kind.plural}")

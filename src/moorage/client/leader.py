@@ -1,0 +1,235 @@
+"""Leader election on a lease: of several replicas, one works.
+
+:class:`Election` decides and knows no I/O; :class:`LeaderElector` reads and writes the lease for it. Clocks of
+different machines are never compared: a lease runs out when *we* have seen no change of it for as long as it lasts.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import structlog
+from msgspec.structs import replace
+
+from moorage.api.meta import ObjectMeta, format_micro_time
+from moorage.api.records import Lease, LeaseSpec
+from moorage.client.rest import ApiClient
+from moorage.clock import Clock, SystemClock
+from moorage.errors import ApiError, LeadershipLost, NotFound
+from moorage.framework.recording import EventNote
+
+JITTER: Final = 1.2
+WATCHDOG_TOLERANCE: Final = 20.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """Which lease, who we are, and how long everything may take, in seconds."""
+
+    identity: str
+    name: str = "kube-scheduler"
+    namespace: str = "kube-system"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+
+class Election:
+    """What is known of the lease, and what may be written to it."""
+
+    def __init__(self, settings: LeaseSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._seen: LeaseSpec | None = None
+        self._seen_at = 0.0
+        self._lease: Lease | None = None
+        self.renewed_at = 0.0
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as we know; empty if nobody does."""
+        return (self._seen.holder_identity or "") if self._seen is not None else ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we hold the lease."""
+        return self.leader == self.settings.identity
+
+    def observe(self, lease: Lease | None) -> None:
+        """Take in the lease as the server has it, ``None`` if there is none; any change starts its time anew."""
+        spec = lease.spec if lease is not None else None
+        if spec != self._seen:
+            self._seen_at = self._clock.now()
+        self._lease, self._seen = lease, spec
+
+    def bid(self) -> Lease | None:
+        """Return the lease to write to get or keep it, or ``None`` while somebody else's runs."""
+        now = self._clock.now()
+        seen = self._seen or LeaseSpec()
+        if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
+            return None
+        told = format_micro_time(now)
+        transitions = seen.lease_transitions or 0
+        is_new = self._lease is None
+        spec = LeaseSpec(
+            holder_identity=self.settings.identity,
+            lease_duration_seconds=int(self.settings.lease_duration),
+            acquire_time=seen.acquire_time if self.is_leader else told,
+            renew_time=told,
+            lease_transitions=transitions if self.is_leader or is_new else transitions + 1,
+        )
+        return self._with(spec)
+
+    def written(self, lease: Lease) -> None:
+        """Hear that our bid was taken."""
+        self.observe(lease)
+        self.renewed_at = self._clock.now()
+
+    def release(self) -> Lease | None:
+        """Return the lease to write to give it up, or ``None`` if it is not ours."""
+        if not self.is_leader or self._seen is None:
+            return None
+        told = format_micro_time(self._clock.now())
+        return self._with(
+            LeaseSpec(
+                holder_identity="",
+                lease_duration_seconds=1,
+                acquire_time=told,
+                renew_time=told,
+                lease_transitions=self._seen.lease_transitions,
+            )
+        )
+
+    def is_overdue(self, tolerance: float = WATCHDOG_TOLERANCE) -> bool:
+        """Tell whether we lead by a lease that should long have been renewed or lost: something is stuck."""
+        return self.is_leader and self._clock.now() > self.renewed_at + self.settings.lease_duration + tolerance
+
+    def _with(self, spec: LeaseSpec) -> Lease:
+        if self._lease is not None:
+            return replace(self._lease, spec=spec)
+        return Lease(metadata=ObjectMeta(name=self.settings.name, namespace=self.settings.namespace), spec=spec)
+
+
+@dataclass(slots=True)
+class LeaderElector:
+    """Runs something while, and only while, we lead."""
+
+    client: ApiClient
+    settings: LeaseSettings
+    clock: Clock = field(default_factory=SystemClock)
+    record: Callable[[EventNote], None] = lambda _note: None
+    component: str = "default-scheduler"
+    on_new_leader: Callable[[str], None] = lambda _identity: None
+    chance: Random = field(default_factory=Random)
+    election: Election = field(init=False)
+    _announced: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self.election = Election(self.settings, self.clock)
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the lease, do the work, give the lease back.
+
+        :class:`LeadershipLost` if it could not be renewed in time: the work is cancelled first. Cancelling this cancels
+        the work and releases the lease, so that another replica need not wait for it to run out.
+        """
+        await self._acquire()
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.ensure_future(self._keep())
+        try:
+            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (renewing, working):
+                task.cancel()
+            results = await asyncio.gather(working, renewing, return_exceptions=True)
+            await self._release()
+            self._tell("stopped leading")
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _acquire(self) -> None:
+        log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
+        while not await self._try():
+            await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
+        self._tell("became leader")
+
+    async def _keep(self) -> None:
+        """Renew the lease until that fails for too long."""
+        deadline = self.clock.now() + self.settings.renew_deadline
+        while True:
+            await asyncio.sleep(self.settings.retry_period)
+            if await self._try(deadline):
+                deadline = self.clock.now() + self.settings.renew_deadline
+            elif not self.election.is_leader or self.clock.now() >= deadline:
+                raise LeadershipLost("Leaderelection lost")
+
+    async def _try(self, deadline: float | None = None) -> bool:
+        """Bid for the lease once; tell whether it is ours now."""
+        left = self.settings.renew_deadline if deadline is None else max(0.1, deadline - self.clock.now())
+        try:
+            async with asyncio.timeout(left):
+                return await self._bid()
+        except TimeoutError:
+            log.warning("no answer about the lease", lease=self.settings.name)
+        except ApiError as error:
+            log.warning("lease was not written", lease=self.settings.name, error=str(error))
+        return False
+
+    async def _bid(self) -> bool:
+        if not self.election.is_leader or not await self._renew_unseen():
+            self.election.observe(await self._read())
+            bid = self.election.bid()
+            if bid is not None:
+                self.election.written(await self._write(bid))
+        self._announce()
+        return self.election.is_leader
+
+    async def _renew_unseen(self) -> bool:
+        """Renew a lease that is ours without reading it first; if it changed, that has to be looked at."""
+        bid = self.election.bid()
+        assert bid is not None
+        try:
+            self.election.written(await self.client.update(bid))
+        except ApiError as error:
+            log.info("lease changed, reading it", lease=self.settings.name, error=str(error))
+            return False
+        return True
+
+    async def _read(self) -> Lease | None:
+        try:
+            return await self.client.get(Lease, self.settings.name, self.settings.namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, lease: Lease) -> Lease:
+        if lease.metadata.resource_version:
+            return await self.client.update(lease)
+        return await self.client.create(lease)
+
+    async def _release(self) -> None:
+        lease = self.election.release()
+        if lease is None:
+            return
+        try:
+            async with asyncio.timeout(self.settings.renew_deadline):
+                self.election.observe(await self.client.update(lease))
+        except (ApiError, TimeoutError) as error:
+            log.warning("lease was not released", lease=self.settings.name, error=str(error))
+
+    def _announce(self) -> None:
+        leader = self.election.leader
+        if leader and leader != self._announced:
+            self._announced = leader
+            log.info("new leader", leader=leader)
+            self.on_new_leader(leader)
+
+    def _tell(self, what: str) -> None:
+        lease = Lease(metadata=ObjectMeta(name=self.settings.name, namespace=self.settings.namespace))
+        note = f"{self.settings.identity} {what}"
+        log.info("leadership changed", note=note)
+        self.record(EventNote(lease, "LeaderElection", "LeaderElection", note, self.component))

@@ -1,0 +1,140 @@
+"""Decoding what is listed and watched, straight into structs. What cannot be decoded is skipped, told and counted."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import structlog
+
+from moorage.api.codec import decode
+from moorage.api.custom import CustomObject, decode_custom
+from moorage.api.meta import KubeObject
+from moorage.client.answers import StatusAnswer, api_error
+from moorage.errors import ApiError
+
+T = TypeVar("T", bound=KubeObject)
+
+log = structlog.get_logger(__name__)
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Where a list stands: its version, and where the next page begins."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class RawPage(msgspec.Struct, frozen=True):
+    """The same page, its items still undecoded."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: T
+
+
+class RawEvent(msgspec.Struct, frozen=True):
+    """The same line, its object still undecoded."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """As much of an object as it takes to name it in a message."""
+
+    metadata: dict[str, Any] = {}
+
+
+class Decoding(Generic[T]):
+    """Decodes pages and watch lines of one kind.
+
+    The fast path decodes a whole page in one go. Only if that fails is each object looked at by itself, so one that is
+    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``.
+    """
+
+    def __init__(self, kind: type[T], on_malformed: Callable[[str], None] = lambda _resource: None) -> None:
+        self.kind = kind
+        self._on_malformed = on_malformed
+        self._is_custom = issubclass(kind, CustomObject)
+        self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
+        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
+
+    def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
+        """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
+        if not self._is_custom:
+            try:
+                page = self._page.decode(body)
+            except msgspec.MsgspecError:
+                pass
+            else:
+                return page.metadata, page.items or [], []
+        try:
+            raw = msgspec.json.decode(body, type=RawPage)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"what was listed as {self.kind.__name__} is not a list: {error}") from error
+        things: list[T] = []
+        malformed: list[str] = []
+        for item in raw.items or ():
+            thing = self._object(item)
+            if thing is None:
+                malformed.append(_named(item))
+            else:
+                things.append(thing)
+        return raw.metadata, things, malformed
+
+    def event(self, line: bytes) -> tuple[str, T | None]:
+        """Decode a line of a watch: its type and object, ``None`` if malformed. An error the server tells is raised."""
+        if not self._is_custom:
+            try:
+                event = self._event.decode(line)
+            except msgspec.MsgspecError:
+                pass
+            else:
+                if event.type != "ERROR":
+                    return event.type, event.object
+        try:
+            raw = msgspec.json.decode(line, type=RawEvent)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
+        if raw.type == "ERROR":
+            raise _told(bytes(raw.object))
+        return raw.type, self._object(raw.object)
+
+    def _object(self, body: msgspec.Raw) -> T | None:
+        try:
+            if issubclass(self.kind, CustomObject):
+                return cast("T", decode_custom(self.kind, body))
+            return decode(self.kind, bytes(body))
+        except msgspec.MsgspecError as error:
+            log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
+            self._on_malformed(self.kind.__name__)
+            return None
+
+
+def _told(body: bytes) -> ApiError:
+    try:
+        code = msgspec.json.decode(body, type=StatusAnswer).code
+    except msgspec.MsgspecError:
+        code = 500
+    return api_error(code or 500, body)
+
+
+def _named(body: msgspec.Raw) -> str:
+    try:
+        meta = msgspec.json.decode(body, type=Identity).metadata
+    except msgspec.MsgspecError:
+        return "without a name"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}".lstrip("/")

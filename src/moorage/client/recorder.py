@@ -1,0 +1,242 @@
+"""Events for users (events.k8s.io/v1): written beside everything else, repeated ones as a series.
+
+Recording never waits. Up to a thousand events queue for the server; when it is too slow for them, the newest are
+dropped and counted, and no binding waits for it.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+import msgspec
+import structlog
+
+from moorage.api.kinds import BY_TYPE
+from moorage.api.meta import KubeObject, ObjectMeta, format_micro_time
+from moorage.api.records import Event, EventSeries
+from moorage.api.storage import ObjectReference
+from moorage.client.backoff import EVENT_DELAYS
+from moorage.client.dispatcher import TokenBucket
+from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.clock import Clock
+from moorage.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.framework.recording import EventNote
+
+LONGEST_QUEUE: Final = 1000
+LONGEST_NOTE: Final = 1024
+MOST_TRIES: Final = 12
+MOST_WRITERS: Final = 8
+MOST_SERIES: Final = 4096
+REFRESH_SECONDS: Final = 30 * 60.0
+FINISH_SECONDS: Final = 6 * 60.0
+
+_EVENTS: Final = BY_TYPE[Event]
+_encoder = msgspec.json.Encoder()
+
+log = structlog.get_logger(__name__)
+
+SeriesKey: TypeAlias = tuple[str, str, str, str, tuple[str, ...], tuple[str, ...]]
+
+
+class WrittenEvent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An event as it is sent: our struct's fields, with kind and version."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+    event_time: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: ObjectReference
+    reporting_controller: str
+    reporting_instance: str
+    related: ObjectReference | None = None
+    series: EventSeries | None = None
+
+
+@dataclass(slots=True)
+class Series:
+    """An event that was written, and how often it came again."""
+
+    event: WrittenEvent
+    last: float
+    count: int = 1
+    written: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to send: a new event, or the state of a series."""
+
+    event: WrittenEvent
+    is_new: bool
+
+
+class EventRecorder:
+    """Writes events in the background. Start :meth:`run` once the loop runs; :meth:`flush` waits until all are out."""
+
+    def __init__(self, client: ApiClient, hostname: str, clock: Clock, *, limit: TokenBucket | None = None) -> None:
+        self.dropped = 0
+        self._client = client
+        self._hostname = hostname
+        self._clock = clock
+        self._limit = limit
+        self._chance = Random()
+        self._queue: deque[Job] = deque()
+        self._series: OrderedDict[SeriesKey, Series] = OrderedDict()
+        self._writers: set[asyncio.Task[None]] = set()
+        self._last_name = 0
+
+    def record(self, note: EventNote) -> None:
+        """Have an event written; one that was just written becomes a series."""
+        key = series_key(note)
+        series = self._series.get(key)
+        now = self._clock.now()
+        if series is None:
+            series = self._series[key] = Series(self._event(note, now), now)
+            if len(self._series) > MOST_SERIES:
+                self._series.popitem(last=False)
+            self._send(Job(series.event, True))
+            return
+        series.count += 1
+        series.last = now
+        if series.count == 2:
+            self._send_state(series)
+
+    async def run(self) -> None:
+        """Refresh the series that go on and finish those that ended, until cancelled."""
+        since_refresh = 0.0
+        while True:
+            await asyncio.sleep(FINISH_SECONDS)
+            since_refresh += FINISH_SECONDS
+            self.finish_series()
+            if since_refresh >= REFRESH_SECONDS:
+                since_refresh = 0.0
+                self.refresh_series()
+
+    def finish_series(self) -> None:
+        """Forget what has not come again for a while, and write how often it had come."""
+        oldest = self._clock.now() - FINISH_SECONDS
+        for key, series in list(self._series.items()):
+            if series.last < oldest:
+                del self._series[key]
+                self._send_state(series)
+
+    def refresh_series(self) -> None:
+        """Write how often the others have come by now."""
+        for series in self._series.values():
+            self._send_state(series)
+
+    async def flush(self) -> None:
+        """Wait until nothing is left to write."""
+        while self._writers:
+            await asyncio.wait(self._writers)
+
+    def _send_state(self, series: Series) -> None:
+        if series.count > series.written:
+            series.written = series.count
+            state = EventSeries(count=series.count, last_observed_time=format_micro_time(series.last))
+            self._send(Job(msgspec.structs.replace(series.event, series=state), False))
+
+    def _send(self, job: Job) -> None:
+        if len(self._queue) >= LONGEST_QUEUE:
+            self.dropped += 1
+            log.warning("event dropped, the server is too slow", reason=job.event.reason, dropped=self.dropped)
+            return
+        self._queue.append(job)
+        # A writer lives as long as there is something to write, so an idle scheduler has none.
+        if len(self._writers) < MOST_WRITERS:
+            writer = asyncio.get_running_loop().create_task(self._write_queue(), name="event writer")
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+
+    async def _write_queue(self) -> None:
+        while self._queue:
+            await self._write(self._queue.popleft())
+
+    async def _write(self, job: Job) -> None:
+        for tries in range(1, MOST_TRIES + 1):
+            if self._limit is not None and (wait := self._limit.take()) > 0:
+                await asyncio.sleep(wait)
+            try:
+                await self._send_once(job)
+            except (Unreachable, ServerError, TooManyRequests) as error:
+                pause = error.retry_after
+                if tries < MOST_TRIES:
+                    await asyncio.sleep(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
+                    continue
+                log.warning("event given up", reason=job.event.reason, tries=tries, error=str(error))
+            except ApiError as error:
+                log.warning("event refused", reason=job.event.reason, error=str(error))
+            return
+
+    async def _send_once(self, job: Job) -> None:
+        meta = job.event.metadata
+        if not job.is_new:
+            path = _EVENTS.path(meta.name, meta.namespace)
+            try:
+                body = _encoder.encode({"series": job.event.series})
+                await self._client.request("PATCH", path, body, MERGE_PATCH)
+            except NotFound:
+                pass  # the event has expired since; the series is written as a new one
+            else:
+                return
+        await self._client.request("POST", _EVENTS.path(namespace=meta.namespace), _encoder.encode(job.event))
+
+    def _event(self, note: EventNote, now: float) -> WrittenEvent:
+        regarding = reference(note.regarding)
+        return WrittenEvent(
+            api_version="events.k8s.io/v1",
+            kind="Event",
+            metadata=ObjectMeta(name=self._name(regarding.name, now), namespace=regarding.namespace or "default"),
+            event_time=format_micro_time(now),
+            type="Warning" if note.is_warning else "Normal",
+            reason=note.reason,
+            action=note.action,
+            note=shortened(note.note),
+            regarding=regarding,
+            related=None if note.related is None else reference(note.related),
+            reporting_controller=note.controller,
+            reporting_instance=f"{note.controller}-{self._hostname}",
+        )
+
+    def _name(self, regarding: str, now: float) -> str:
+        # Two events of one nanosecond would have one name, and the second would be refused.
+        self._last_name = max(self._last_name + 1, int(now * 1e9))
+        return f"{regarding}.{self._last_name:x}"
+
+
+def series_key(note: EventNote) -> SeriesKey:
+    """Return what makes two events the same one again; the text is not part of it."""
+    kind = "Warning" if note.is_warning else "Normal"
+    related = () if note.related is None else identity(note.related)
+    return kind, note.action, note.reason, note.controller, identity(note.regarding), related
+
+
+def identity(thing: KubeObject) -> tuple[str, ...]:
+    """Return what an object is referred to by, its version included."""
+    meta = thing.metadata
+    return BY_TYPE[type(thing)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
+
+
+def reference(thing: KubeObject) -> ObjectReference:
+    """Point to an object."""
+    kind, meta = BY_TYPE[type(thing)], thing.metadata
+    return ObjectReference(
+        kind=kind.name,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        api_version=kind.api_version,
+        resource_version=meta.resource_version,
+    )
+
+
+def shortened(note: str) -> str:
+    """Cut a note to the bytes the API takes, between characters."""
+    encoded = note.encode()
+    return note if len(encoded) <= LONGEST_NOTE else encoded[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
