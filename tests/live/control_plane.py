@@ -126,7 +126,7 @@ class ControlPlane:
         return (self.folder / f"{program}.log").read_text()[-4000:]
 
     def _etcd_call(self, path: str, body: bytes) -> bytes:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}{path}", body)  # noqa: S310
+        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}{path}", body)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as answer:
             answered: bytes = answer.read()
