@@ -128,7 +128,10 @@ class Growing:
             self.array[row] = value
         except IndexError:
             self.reserve(row + 1)
-            self.array[row] = value
+            self.put(row, value)
+        except OverflowError:
+            # Pods of absurd size may be on a node without asking us; their sum must not stop the scheduler.
+            self.array[row] = np.iinfo(self.array.dtype).max
 
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
