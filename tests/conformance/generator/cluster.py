@@ -17,6 +17,26 @@ from tests.conformance.generator.words import Object
 #: Features that are switched on by name, on top of what every cluster may have.
 EXTRA_FEATURES: Final = ("volumes", "devices")
 
+#: Topics that make trouble together; half of the clusters are about one such set and nothing else.
+FOCI: Final = (
+    ("tight", "priorities", "budgets"),
+    ("tight", "priorities", "budgets", "terminating", "nominations", "namespaces"),
+    ("ports", "priorities", "tight"),
+    ("spread", "taints", "nodeSelector"),
+    ("spread", "priorities", "tight"),
+    ("owners", "config", "namespaces"),
+    ("podAffinity", "podAntiAffinity", "namespaces"),
+    ("podAntiAffinity", "priorities", "nominations"),
+    ("nodeAffinity", "config", "nominations"),
+    ("extended", "hugepages", "config", "initContainers"),
+    ("podLevel", "overhead", "resizes", "initContainers", "tight"),
+    ("images", "taints", "config"),
+    ("claims", "ephemeral"),
+    ("claims", "disks", "priorities"),
+    ("deviceClaims", "deviceTaints", "sharedDevices"),
+    ("deviceClaims", "extended"),
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -54,6 +74,8 @@ class Case:
 def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str = "all") -> Case:
     """Make the cluster of a seed; the same for ever, as long as the generator is."""
     dice = Dice(f"{seed}/{search}/{','.join(sorted(features))}")
+    if dice.chance(0.5):
+        dice.focus(frozenset(dice.pick(FOCI)))
     nodes = make_nodes(dice, _node_count(dice, search))
     names = [node["metadata"]["name"] for node in nodes]
     config = make_config(dice, names, search=search)

@@ -8,6 +8,7 @@ T = TypeVar("T")
 
 #: How keen a cluster may be on a topic; many zeros, so that most clusters are about a few things.
 DIALS: Final = (0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.8)
+KEEN: Final = (0.3, 0.6, 0.95)
 
 
 class Dice:
@@ -17,10 +18,14 @@ class Dice:
     detail: one is all affinity, the next mixes ports with preemption.
     """
 
-    def __init__(self, seed: int | str, *, only: frozenset[str] = frozenset()) -> None:
+    def __init__(self, seed: str) -> None:
         self._random = Random(seed)
         self._dials: dict[str, float] = {}
-        self._only = only
+        self._only: frozenset[str] | None = None
+
+    def focus(self, topics: frozenset[str]) -> None:
+        """Let the cluster be about these topics only, and keen on them."""
+        self._only = topics
 
     def chance(self, probability: float) -> bool:
         """Say yes this often."""
@@ -33,8 +38,10 @@ class Dice:
     def dial(self, topic: str) -> float:
         """Tell how keen this cluster is on a topic."""
         if topic not in self._dials:
-            drawn = self.pick(DIALS)
-            self._dials[topic] = drawn if not self._only or topic in self._only else 0.0
+            if self._only is None:
+                self._dials[topic] = self.pick(DIALS)
+            else:
+                self._dials[topic] = self.pick(KEEN) if topic in self._only else 0.0
         return self._dials[topic]
 
     def number(self, least: int, most: int) -> int:

@@ -24,8 +24,10 @@ class Surroundings:
 
 def make_pod(dice: Dice, name: str, around: Surroundings) -> Object:
     """Make a pending pod."""
-    spec: Object = {**make_containers(dice), **_placement(dice, around), **_standing(dice, around)}
-    pod = words.thing("Pod", name, namespace=_namespace(dice), metadata=_metadata(dice, around), spec=spec)
+    metadata = _metadata(dice, around)
+    placement = _placement(dice, around, metadata["labels"])
+    spec: Object = {**make_containers(dice), **placement, **_standing(dice, around)}
+    pod = words.thing("Pod", name, namespace=_namespace(dice), metadata=metadata, spec=spec)
     status = _pending_status(dice, around)
     if dice.chance(0.02):
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -38,6 +40,11 @@ def make_running_pod(dice: Dice, name: str, around: Surroundings) -> Object:
     pod["metadata"].pop("deletionTimestamp", None)
     pod["spec"]["nodeName"] = dice.pick(around.nodes) if around.nodes and not dice.chance(0.02) else "ghost"
     pod["spec"].pop("schedulingGates", None)
+    if "low" in around.classes and dice.chance(0.6):
+        # What runs is less important than what waits, more often than not: else nobody would preempt.
+        pod["spec"] |= {"priorityClassName": "low"}
+        pod["spec"].pop("priority", None)
+        pod["spec"].pop("preemptionPolicy", None)
     pod["status"] = _running_status(dice, pod)
     if dice.wants("terminating", 0.5):
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:10:00Z"
@@ -59,7 +66,7 @@ def _metadata(dice: Dice, around: Surroundings) -> Object:
     return metadata
 
 
-def _placement(dice: Dice, around: Surroundings) -> Object:
+def _placement(dice: Dice, around: Surroundings, labels: dict[str, str]) -> Object:
     """Say where the pod wants to be."""
     spec: Object = {}
     if dice.wants("nodeSelector", 0.3):
@@ -67,7 +74,7 @@ def _placement(dice: Dice, around: Surroundings) -> Object:
     if affinity := make_affinity(dice, around.nodes):
         spec["affinity"] = affinity
     if dice.wants("spread", 0.8):
-        spec["topologySpreadConstraints"] = make_constraints(dice)
+        spec["topologySpreadConstraints"] = make_constraints(dice, labels)
     if dice.chance(dice.dial("taints") ** 0.5) or dice.wants("cordons", 0.5):
         spec["tolerations"] = [_toleration(dice) for _ in range(dice.number(1, 3))]
     return spec

@@ -5,23 +5,25 @@ from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 
 
-def make_constraints(dice: Dice) -> list[Object]:
-    """Make one to three constraints, no two with the same key and action."""
+def make_constraints(dice: Dice, labels: dict[str, str]) -> list[Object]:
+    """Make one to three constraints for a pod of these labels, no two with the same key and action."""
     made: dict[tuple[str, str], Object] = {}
     for _ in range(dice.pick((1, 1, 2, 3))):
-        constraint = _constraint(dice)
+        constraint = _constraint(dice, labels)
         made[(constraint["topologyKey"], constraint["whenUnsatisfiable"])] = constraint
     return [*made.values()]
 
 
-def _constraint(dice: Dice) -> Object:
+def _constraint(dice: Dice, labels: dict[str, str]) -> Object:
     action = dice.pick(("DoNotSchedule", "ScheduleAnyway"))
     constraint: Object = {
         "maxSkew": dice.pick((1, 1, 1, 2, 3)),
         "topologyKey": dice.pick((words.ZONE, words.ZONE, words.HOSTNAME, words.HOSTNAME, *words.TOPOLOGY_KEYS)),
         "whenUnsatisfiable": action,
     }
-    if dice.chance(0.93):
+    if "app" in labels and dice.chance(0.6):
+        constraint["labelSelector"] = {"matchLabels": {"app": labels["app"]}}
+    elif dice.chance(0.9):
         constraint["labelSelector"] = words.label_selector(dice)
     if action == "DoNotSchedule" and dice.chance(0.25):
         constraint["minDomains"] = dice.number(1, 4)

@@ -56,7 +56,7 @@ def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
         "resources": {"requests": {"storage": dice.pick(("1Gi", "2Gi", "5Gi"))}},
     }
     if dice.chance(0.95):
-        spec["storageClassName"] = dice.pick(("fast", "fast", "slow", "manual", "manual", "now", "gone", ""))
+        spec["storageClassName"] = dice.pick((*("fast",) * 5, *("manual",) * 3, *("slow",) * 2, "now", "gone", ""))
     if dice.chance(0.1):
         spec["selector"] = {"matchLabels": {"grade": dice.pick(("gold", "tin"))}}
     if dice.chance(0.1):
@@ -74,7 +74,7 @@ def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
 
 def _volumes(dice: Dice, claims: list[Object], nodes: list[str]) -> list[Object]:
     """Bind some of the claims, and add volumes nobody has; no two are of one size, or chance would choose."""
-    made = [_bound_volume(dice, claim, number, nodes) for number, claim in enumerate(claims) if dice.chance(0.45)]
+    made = [_bound_volume(dice, claim, number, nodes) for number, claim in enumerate(claims) if dice.chance(0.3)]
     made = [volume for volume in made if not dice.chance(0.04)]
     for number in range(dice.number(0, 5)):
         volume = _volume(dice, f"free-{number}", 1024 + 512 * number + dice.number(0, 7), nodes)
@@ -134,8 +134,8 @@ def _volume_term(dice: Dice, nodes: list[str]) -> Object:
 
 def _drivers(dice: Dice) -> list[Object]:
     made = []
-    for name in dice.some(DRIVERS):
-        spec: Object = {"storageCapacity": dice.chance(0.5)}
+    for name in dice.some(DRIVERS, 1):
+        spec: Object = {"storageCapacity": dice.chance(0.7)}
         if name == DRIVERS[0] and dice.chance(0.3):
             spec["preventPodSchedulingIfMissing"] = True
         made.append(words.thing("CSIDriver", name, api=API, spec=spec))
@@ -173,7 +173,7 @@ def _capacities(dice: Dice) -> list[Object]:
     """Say how much is left where; at most one statement per class and zone, since the first one found counts."""
     made = []
     for storage_class in ("fast", "slow"):
-        for zone in dice.some(("z1", "z2", "z3")):
+        for zone in dice.some(("z1", "z2", "z3"), 2):
             capacity = words.thing("CSIStorageCapacity", f"{storage_class}-{zone}", api=API, namespace="default")
             capacity["storageClassName"] = storage_class
             capacity["nodeTopology"] = {"matchLabels": {words.ZONE: zone}}
