@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -61,6 +62,13 @@ func (p *podCreation) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	created := &corev1.Pod{}
 	if err := legacyscheme.Scheme.Convert(internal, created, nil); err != nil {
 		return nil, err
+	}
+	if level := created.Spec.Resources; level != nil {
+		for name, amount := range level.Requests {
+			// As it comes out of storage. A quantity written with a fraction shares its digits with its copies, and upstream, adding
+			// overhead to a copy, would change the pod.
+			level.Requests[name] = resource.MustParse(amount.String())
+		}
 	}
 	created.Generation, created.Status = pod.Generation, pod.Status
 	if created.Status.Phase == "" {

@@ -7,7 +7,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TextIO, TypeVar
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.codec import convert
 from moorage.api.kinds import BY_NAME, KINDS, Kind
-from moorage.api.meta import KubeObject, ObjectMeta, format_time
+from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
@@ -65,6 +65,11 @@ class ClusterInput:
         return tuple(thing for thing in self.objects if isinstance(thing, kind))
 
     @cached_property
+    def now(self) -> float:
+        """A moment after everything the input speaks of: pods that say no start time start now, as the last."""
+        return max((moment for thing in self.objects for moment in _moments(thing)), default=EPOCH) + 1.0
+
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes."""
         return self.of(Node)
@@ -75,9 +80,22 @@ class ClusterInput:
         return tuple(pod for pod in self.of(Pod) if pod.node_name and not pod.is_finished)
 
     @cached_property
+    def waiting(self) -> tuple[Pod, ...]:
+        """The pods that have neither a node nor an end; a node promised to one stays promised while it is deleted."""
+        return tuple(pod for pod in self.of(Pod) if not (pod.node_name or pod.is_finished))
+
+    @cached_property
     def pending(self) -> tuple[Pod, ...]:
-        """The pods that wait for a node: neither ended nor, without ever having run, being deleted."""
-        return tuple(pod for pod in self.of(Pod) if not (pod.node_name or pod.is_finished or pod.is_terminating))
+        """The pods that wait for a node and are not being deleted."""
+        return tuple(pod for pod in self.waiting if not pod.is_terminating)
+
+
+def _moments(thing: KubeObject) -> Iterator[float]:
+    metadata = thing.metadata
+    started = thing.status.start_time if isinstance(thing, Pod) else None
+    for text in (metadata.creation_timestamp, metadata.deletion_timestamp, started):
+        if text is not None:
+            yield parse_time(text)
 
 
 def load_cluster(

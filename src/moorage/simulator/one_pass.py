@@ -112,12 +112,13 @@ class OnePass:
     ) -> None:
         self.cluster = cluster
         self.cache = Cache()
-        self.nominations = GivenNominations(cluster.pending)
+        known = {profile.scheduler_name for profile in config.profiles}
+        self.nominations = GivenNominations(pod for pod in cluster.waiting if pod.scheduler_name in known)
         nothing = NothingCarriedOut()
         services = Services(
             cache=self.cache,
             objects=_shelved(cluster),
-            clock=VirtualClock(),
+            clock=VirtualClock(cluster.now),
             features=features,
             cluster=nothing,
             nominator=self.nominations,

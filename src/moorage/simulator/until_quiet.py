@@ -77,7 +77,7 @@ def run_until_quiet(  # noqa: PLR0913 - what a simulation is made of, by name
     progress: Progress | None = None,
 ) -> list[Decision]:
     """Let the scheduler work until nothing more would change; one decision a pod, its last, in order of trying."""
-    clock = VirtualClock()
+    clock = VirtualClock(cluster.now)
     attempts = LastAttempts(with_nodes=with_nodes)
 
     async def work() -> list[Decision]:

@@ -19,8 +19,8 @@ from moorage.api.affinity import (
 )
 from moorage.api.cluster import PriorityClass
 from moorage.api.container import ContainerPort, ResourceRequirements
-from moorage.api.meta import KubeObject
-from moorage.api.pod import PodSpec
+from moorage.api.meta import KubeObject, ObjectMeta, parse_time
+from moorage.api.pod import PodSpec, PodStatus
 from moorage.api.quantity import Quantity, nano_value
 from moorage.api.selectors import NODE_OPERATORS, LabelSelector, NodeSelectorRequirement, label_matcher
 from moorage.api.storage import StorageClass
@@ -189,6 +189,24 @@ def _check_requirements(resources: ResourceRequirements) -> Iterator[Problem]:
                 yield Problem(f"{field}.{name}", f"{quantity!r} is negative", "write 0 or more")
 
 
+def _check_metadata(metadata: ObjectMeta) -> Iterator[Problem]:
+    yield from _time("creationTimestamp", metadata.creation_timestamp)
+    yield from _time("deletionTimestamp", metadata.deletion_timestamp)
+
+
+def _check_pod_status(status: PodStatus) -> Iterator[Problem]:
+    return _time("startTime", status.start_time)
+
+
+def _time(field: str, found: str | None) -> Iterator[Problem]:
+    try:
+        if found is not None:
+            parse_time(found)
+    except ValueError as error:
+        text, _, hint = str(error).partition("; ")
+        yield Problem(field, text, hint)
+
+
 def _check_pod(spec: PodSpec) -> Iterator[Problem]:
     return _one_of("preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
 
@@ -205,8 +223,10 @@ CHECKS: Final[dict[type[msgspec.Struct], Check]] = {
     ContainerPort: _check_port,
     LabelSelector: _check_label_selector,
     NodeSelectorRequirement: _check_node_requirement,
+    ObjectMeta: _check_metadata,
     PodAffinityTerm: _check_affinity_term,
     PodSpec: _check_pod,
+    PodStatus: _check_pod_status,
     PreferredSchedulingTerm: _check_weight,
     PriorityClass: _check_priority_class,
     ResourceRequirements: _check_requirements,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.api.cluster import Namespace, ReplicationController
+from moorage.api.meta import format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.storage import CSIDriver, PersistentVolume, StorageClass
@@ -73,6 +74,13 @@ class TestIdentity:
 
         assert [item.name for item in cluster.pending] == ["waits"]
         assert [item.name for item in cluster.running] == ["runs"]
+
+    def test_now_is_after_everything_the_input_speaks_of(self) -> None:
+        started = pod(nodeName="n")
+        started["status"] = {"startTime": "2026-02-01T00:00:00Z"}
+
+        assert format_time(cluster_from([pod("b")]).now) == "2026-01-01T00:00:02Z"
+        assert format_time(cluster_from([started]).now) == "2026-02-01T00:00:01Z"
 
 
 class TestDefaults:
@@ -384,6 +392,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "a skew of nothing": (
         pod(topologySpreadConstraints=[{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
         "spec.topologySpreadConstraints[0].maxSkew: found 0",
+    ),
+    "a time": (
+        thing("Pod", spec={}, status={"startTime": "yesterday"}),
+        "status.startTime: 'yesterday' is not a time\n  hint: write it like 2026-01-31T12:00:00Z",
     ),
     "an unknown priority class": (
         pod(priorityClassName="hihg"),
