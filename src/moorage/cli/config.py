@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moorage.cli.shared import Gates, PluginPaths, catalogue_with, load_configuration, third_party
+
 if TYPE_CHECKING:
     from moorage.config import Catalogue, Profile, SchedulerConfiguration
 
@@ -19,17 +21,6 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-Gates = Annotated[
-    list[str] | None,
-    typer.Option("--feature-gates", metavar="GATE=BOOL,...", help="Feature gates that differ from their defaults."),
-]
-
-PluginPaths = Annotated[
-    list[str] | None,
-    typer.Option("--plugin", metavar="MODULE:CLASS", help="A third-party plugin; may be given several times."),
-]
-
-
 @app.command()
 def view(
     config: Annotated[Path | None, typer.Option("--config", help="The file; without it, the defaults.")] = None,
@@ -40,7 +31,7 @@ def view(
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, _catalogue(plugin)))
+    completed = completed_view(_load(config, feature_gates, catalogue_with(third_party(plugin))))
     typer.echo(to_json(completed) if output is OutputFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -51,31 +42,17 @@ def check(
     plugin: PluginPaths = None,
 ) -> None:
     """Say whether a configuration can be used; if not, list everything that is wrong with it."""
-    catalogue = _catalogue(plugin)
+    catalogue = catalogue_with(third_party(plugin))
     completed = _load(file, feature_gates, catalogue)
     typer.echo(f"{file}: OK")
     for profile in completed.profiles:
         typer.echo(f"  {_summary(profile, catalogue)}")
 
 
-def _catalogue(paths: list[str] | None) -> "Catalogue":
-    from moorage.config import IN_TREE, PluginFacts
-    from moorage.framework.registry import Registry, extension_points
-
-    registry = Registry()
-    for path in paths or ():
-        registry.register_path(path)
-    return {**IN_TREE, **{name: PluginFacts(extension_points(kind), kind.Args) for name, kind in registry.items()}}
-
-
 def _load(path: Path | None, feature_gates: list[str] | None, catalogue: "Catalogue") -> "SchedulerConfiguration":
-    from moorage.config import default_config, load_config_file
     from moorage.features import FeatureGates
 
-    gates = FeatureGates.parse(*feature_gates or ())
-    if path is None:
-        return default_config(gates=gates, catalogue=catalogue)
-    return load_config_file(path, gates=gates, catalogue=catalogue)
+    return load_configuration(path, FeatureGates.parse(*feature_gates or ()), catalogue)
 
 
 def _summary(profile: "Profile", catalogue: "Catalogue") -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from moorage import __version__
-from moorage.cli import config
+from moorage.cli import config, simulate
 from moorage.errors import ConfigErrors, MoorageError
 
 #: A mistake in a file, a flag or the usage.
@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config.app, name="config")
+app.command()(simulate.simulate)
 
 
 def main() -> None:

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-STYLES: Final = {Result.SCHEDULED: "green", Result.UNSCHEDULABLE: "yellow", Result.ERROR: "red", Result.GATED: "dim"}
+EVICTED: Final = "evicted"
+STYLES: Final[dict[str, str]] = {
+    Result.SCHEDULED: "green",
+    Result.UNSCHEDULABLE: "yellow",
+    Result.ERROR: "red",
+    Result.GATED: "dim",
+    EVICTED: "magenta",
+}
 
 
 def print_report(decisions: Sequence[Decision], console: "Console") -> None:
@@ -32,7 +39,7 @@ def decision_table(decisions: Sequence[Decision]) -> "Table":
     table.add_column("Result", no_wrap=True)
     table.add_column("Node", no_wrap=True)
     if tries_matter:
-        table.add_column("Attempts", justify="right")
+        table.add_column("Tries", justify="right")
     table.add_column("Why", overflow="fold")
     for decision in decisions:
         attempts = [str(decision.attempts)] if tries_matter else []
@@ -55,7 +62,7 @@ def explanation(decision: Decision) -> str:
     elif decision.nominated_node and decision.nominated_node != decision.node:
         parts.append(f"nominated to {decision.nominated_node}")
     if decision.evicted:
-        parts.append("evicted to make room")
+        parts.append("had to make room")
     return "\n".join(part for part in parts if part)
 
 
@@ -63,16 +70,19 @@ def summary(decisions: Sequence[Decision]) -> str:
     """Count the results in one line."""
     if not decisions:
         return "no pending pods"
-    counts = Counter(decision.result for decision in decisions)
-    counted = ", ".join(f"{counts[result]} {result}" for result in Result if counts[result])
-    evicted = sum(decision.evicted for decision in decisions)
-    return f"{len(decisions)} {_plural('pod', len(decisions))}: {counted}" + (f", {evicted} evicted" if evicted else "")
+    counts = Counter(_ending(decision) for decision in decisions)
+    counted = ", ".join(f"{counts[ending]} {ending}" for ending in STYLES if counts[ending])
+    return f"{len(decisions)} {_plural('pod', len(decisions))}: {counted}"
 
 
 def _result(decision: Decision) -> "Text":
     from rich.text import Text
 
-    return Text(decision.result, style=STYLES[decision.result])
+    return Text(_ending(decision), style=STYLES[_ending(decision)])
+
+
+def _ending(decision: Decision) -> str:
+    return EVICTED if decision.evicted else decision.result
 
 
 def _how_chosen(decision: Decision) -> str:
@@ -81,7 +91,11 @@ def _how_chosen(decision: Decision) -> str:
     if chosen is None:
         return ""
     if chosen.total is None:
-        return f"the only one that fits, of {len(decision.nodes)}" if len(decision.nodes) > 1 else "the only one"
+        return (
+            f"the only one that fits, of {len(decision.nodes)}"
+            if len(decision.nodes) > 1
+            else "fits, and no other was looked at"
+        )
     rivals = sum(entry.total == chosen.total for entry in feasible) - 1
     tie = f", tied with {rivals} {_plural('other', rivals)}" if rivals else ""
     return f"score {chosen.total}, best of {len(feasible)} that fit{tie}"

@@ -32,7 +32,7 @@ CASES = {
     ),
     "a nominated node that fits was looked at alone": (
         make_decision(node="n1", nodes={"n1": NodeEntry()}),
-        "the only one",
+        "fits, and no other was looked at",
     ),
     "a refusal is upstream's sentence": (make_decision(Result.UNSCHEDULABLE, message="0/2 nodes"), "0/2 nodes"),
     "victims are named": (
@@ -49,7 +49,7 @@ CASES = {
     ),
     "an eviction is told": (
         make_decision(Result.UNSCHEDULABLE, message="no", evicted=True),
-        "no\nevicted to make room",
+        "no\nhad to make room",
     ),
 }
 
@@ -67,7 +67,7 @@ def test_summary_counts_results() -> None:
         make_decision(Result.ERROR, evicted=True),
     ]
 
-    assert summary(decisions) == "4 pods: 2 scheduled, 1 error, 1 gated, 1 evicted"
+    assert summary(decisions) == "4 pods: 2 scheduled, 1 gated, 1 evicted"
     assert summary([]) == "no pending pods"
 
 
@@ -77,5 +77,5 @@ def test_attempts_are_shown_where_there_were_several(attempts: int, heading: boo
     with console.capture() as captured:
         print_report([make_decision(node="n1", attempts=attempts)], console)
 
-    assert ("Attempts" in captured.get()) is heading
+    assert ("Tries" in captured.get()) is heading
     assert "default/a" in captured.get()

@@ -1,0 +1,117 @@
+"""`moorage simulate`: what the scheduler would do with a cluster described in files."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moorage.cli.shared import Gates, PluginPaths, catalogue_with, load_configuration, third_party
+
+if TYPE_CHECKING:
+    from moorage.simulator.decisions import Decision
+    from moorage.simulator.loading import ClusterInput
+
+Progress = Callable[[int, int], None]
+
+
+class OutputFormat(StrEnum):
+    """How decisions are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Search(StrEnum):
+    """How many nodes are looked at."""
+
+    ALL = "all"
+    CONFIG = "config"
+
+
+Files = Annotated[
+    list[str],
+    typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
+]
+OnePassOption = Annotated[bool, typer.Option("--one-pass", help="Try every pending pod once and carry nothing out.")]
+SearchOption = Annotated[
+    Search,
+    typer.Option("--search", help="With --one-pass: every node, or as percentageOfNodesToScore says."),
+]
+
+
+def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    file: Files,
+    config: Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")] = None,
+    one_pass: OnePassOption = False,
+    search: SearchOption = Search.ALL,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print it.")] = OutputFormat.TABLE,
+    plugin: PluginPaths = None,
+    feature_gates: Gates = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+) -> None:
+    """Place the pending pods of a described cluster and say where each went, or why it did not.
+
+    The scheduler runs in virtual time until nothing more would change: preemption is carried out, pods are bound,
+    backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
+    """
+    from moorage.features import FeatureGates
+    from moorage.framework.registry import Registry
+    from moorage.plugins.catalogue import IN_TREE
+    from moorage.simulator.loading import load_cluster
+    from moorage.simulator.one_pass import OnePass
+    from moorage.simulator.until_quiet import run_until_quiet
+
+    gates = FeatureGates.parse(*feature_gates or ())
+    others = third_party(plugin)
+    configuration = load_configuration(config, gates, catalogue_with(others))
+    registry = Registry((*IN_TREE, *others.values()))
+    cluster = load_cluster(file, features=gates)
+    if not quiet:
+        _note_unheard(cluster)
+    with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
+        if one_pass:
+            searches_all = search is Search.ALL
+            decisions = OnePass(cluster, configuration, registry, features=gates, search_all=searches_all).run(progress)
+        else:
+            decisions = run_until_quiet(cluster, configuration, registry, features=gates, progress=progress)
+    _print(decisions, output)
+
+
+def _note_unheard(cluster: "ClusterInput") -> None:
+    if cluster.unheard:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.unheard.items()))
+        typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Progress | None]:
+    """Show a bar on the terminal while pods are decided on; it leaves no trace."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("scheduling", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print(decisions: "list[Decision]", output: OutputFormat) -> None:
+    from moorage.simulator.decisions import to_json, to_yaml
+
+    if output is OutputFormat.JSON:
+        typer.echo(to_json(decisions, indent=2))
+    elif output is OutputFormat.YAML:
+        typer.echo(to_yaml(decisions), nl=False)
+    else:
+        from rich.console import Console
+
+        from moorage.simulator.report import print_report
+
+        print_report(decisions, Console())

@@ -1,0 +1,34 @@
+"""Recorded clusters: Moorage decides as kube-scheduler did, in every field, without kube-scheduler at hand.
+
+`python -m tests.conformance.goldens` records them; a difference that was found and mended stays as its shrunk case.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.conformance import goldens
+from tests.conformance.compare import differences
+from tests.conformance.ours import decide
+
+FILES = sorted(goldens.FOLDER.glob("*.jsonl.gz"))
+CASES = [(path, number) for path in FILES for number in range(sum(1 for _ in goldens.read(path)))]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[Path, list[goldens.Golden]]:
+    return {path: list(goldens.read(path)) for path in FILES}
+
+
+@pytest.mark.parametrize(
+    ("path", "number"), CASES, ids=[f"{path.name.partition('.')[0]}-{number}" for path, number in CASES]
+)
+def test_decisions(path: Path, number: int, recorded: dict[Path, list[goldens.Golden]]) -> None:
+    golden = recorded[path][number]
+
+    found = differences(decide(golden.case), golden.decisions)
+
+    assert not found, "\n".join(["", *map(str, found)])
+
+
+def test_there_is_something_to_compare() -> None:
+    assert len(CASES) >= 200
