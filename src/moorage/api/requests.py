@@ -93,7 +93,8 @@ def placed_nonzero_requests(pod: "Pod") -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):
         if not _has_kubelet_word(pod):
-            return pod.scoring_requests[CPU], pod.scoring_requests[MEMORY]
+            # A pod without containers asks for nothing, not even the defaults.
+            return pod.scoring_requests.get(CPU, 0), pod.scoring_requests.get(MEMORY, 0)
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
     else:
         # With pod-level requests the default fills in only what the whole pod leaves out.
