@@ -146,7 +146,7 @@ def test_permit_waits_until_allowed() -> None:
 
 def test_permit_refuses() -> None:
     world, simulation = simulate(Books, Refuses)
-    # Its own condition is an event, too, and a plugin that names no events is woken by all of them: once more, then quiet.
+    # Its own condition is an event, and a plugin that names no events is woken by all: once more, then quiet.
     assert reasons(world) == ["FailedScheduling: 0/1 nodes are available: 1 over quota."] * 2
     assert STORY == ["reserve p0", "unreserve p0"] * 2
     assert simulation.scheduler.cache.pod_count == 0
