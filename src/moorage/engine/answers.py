@@ -74,7 +74,7 @@ class Answer:
         self.to_pre_filter = tuple(p for p in profile.pre_filter if p.name in self.fresh or self._matters(p.name))
         self._filters = [parts[p.name] for p in profile.filter if p.name in parts and not parts[p.name].skips_filter]
         self._columns = columns
-        self._nodes_seen = -1
+        self._nodes_seen = self._nodes_rated = -1
         self._scorers = [(parts[p.name], p) for p in profile.score if p.name in parts]
         self._shares: list[Share] | None = None
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
@@ -151,9 +151,12 @@ class Answer:
                     self._shares.append(share)
             self._totals_stale = True
         else:
+            nodes_changed = self._nodes_rated != self._columns.node_changes.position
             for share in self._shares:
-                share.part.rate(pod, nodes)
+                if nodes_changed or share.plugin.looks_at_pods:
+                    share.part.rate(pod, nodes)
                 self._totals_stale = self._totals_stale or share.is_stale
+        self._nodes_rated = self._columns.node_changes.position
         return self._shares
 
     def standing_totals(self, pod: Pod, nodes: NodeTable) -> IntArray:

@@ -56,6 +56,8 @@ class DynamicResources(
     searched for devices; what is found there is set aside when the node is chosen, and stored before the pod is bound.
     """
 
+    looks_at_pods = False
+
     Args = DynamicResourcesArgs
     allows_parallel = True
 
