@@ -67,8 +67,8 @@ class ClaimBook:
         return uid in self._in_flight
 
     def launch(self, uid: str, allocation: AllocationResult) -> None:
-        """Count devices as taken that a claim is about to be given."""
-        self._in_flight[uid] = allocation
+        """Count devices as taken that a claim is about to be given; a pod may name a claim twice, the first counts."""
+        self._in_flight.setdefault(uid, allocation)
         self._count(uid)
 
     def land(self, uid: str) -> bool:

@@ -65,6 +65,8 @@ class Judge:
                 for where, _ in found:
                     left = left & ~where
             self._add_unavailable(state, nodes, left, rejections)
+        # An error ends the attempt: that of the earliest node is the one users read.
+        rejections.sort(key=lambda item: int(item[0].argmax()) if item[1].code == Code.ERROR else len(nodes))
         return Verdict(len(nodes), tuple(rejections))
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
@@ -165,8 +167,7 @@ class Judge:
             status = outcome.status(pattern.names)
             if status is not None and where.any():
                 found.append((where, status))
-        # An error ends the attempt: the one of the earliest node is what users read.
-        return sorted(found, key=lambda item: int(item[0].argmax()) if item[1].code == Code.ERROR else len(mask))
+        return found
 
     def _settle(self, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
         """Search where nothing is known yet; return the nodes for which there was not enough time."""
