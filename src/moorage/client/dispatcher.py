@@ -12,7 +12,7 @@ from moorage.errors import ApiError, Conflict, ServerError, TooManyRequests, Unr
 
 T = TypeVar("T")
 
-MOST_WRITES: Final = 64
+MOST_WRITES: Final = 32
 MOST_ATTEMPTS: Final = 4
 MOST_PATIENCE: Final = 10
 """How often we wait because the server asked us to, before the write fails after all."""

@@ -27,7 +27,7 @@ from moorage.framework.recording import EventNote
 LONGEST_QUEUE: Final = 1000
 LONGEST_NOTE: Final = 1024
 MOST_TRIES: Final = 12
-MOST_WRITERS: Final = 8
+MOST_WRITERS: Final = 16
 MOST_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
@@ -144,8 +144,9 @@ class EventRecorder:
 
     def _send(self, job: Job) -> None:
         if len(self._queue) >= LONGEST_QUEUE:
+            if self.dropped % LONGEST_QUEUE == 0:
+                log.warning("events are dropped, the server is too slow for them", dropped=self.dropped + 1)
             self.dropped += 1
-            log.warning("event dropped, the server is too slow", reason=job.event.reason, dropped=self.dropped)
             return
         self._queue.append(job)
         # A writer lives as long as there is something to write, so an idle scheduler has none.

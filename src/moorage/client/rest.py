@@ -1,7 +1,7 @@
 """Requests to an API server: any verb on any resource and subresource, with errors that say what happens next.
 
-Every pod costs at least two requests, so this is the client's hot path. Bodies are bytes, addresses are not parsed
-again, and there are no cookies, no compression and no timer per request.
+Every pod costs at least two requests, so this is the client's hot path: a request is put together as bytes, from parts
+that are made once.
 """
 
 import asyncio
@@ -9,10 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDict
-from yarl import URL
 
 from moorage.api.codec import decode, encode
 from moorage.api.custom import CustomObject, decode_custom
@@ -20,8 +17,10 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.client.answers import api_error
 from moorage.client.kubeconfig import Connection
+from moorage.client.pool import ANSWER_SECONDS, HttpPool
+from moorage.client.wire import Answer
 from moorage.clock import Clock, SystemClock
-from moorage.errors import ApiError, InputError, Unreachable
+from moorage.errors import Unreachable
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -29,113 +28,88 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
-ANSWER_TIMEOUT: Final = 65.0
-"""An API server gives up on a request after a minute; silence for longer means that nobody is there."""
 WATCH_SILENCE: Final = 150.0
 """A watch is told something once a minute, if only a bookmark."""
-CONNECT_TIMEOUT: Final = 10.0
-
-_BODY: Final = {kind: {"Content-Type": kind} for kind in (JSON, MERGE_PATCH, STRATEGIC_MERGE_PATCH)}
-_SKIPPED_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 class ApiClient:
     """Talks to one API server over a pool of connections. Use it as an async context manager, or close it."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        user_agent: str = "moorage",
-        most_connections: int = 128,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection, *, user_agent: str = "moorage", clock: Clock | None = None) -> None:
         self.connection = connection
+        self._pool = HttpPool(
+            connection.server,
+            tls=connection.tls,
+            server_name=connection.server_name,
+            proxy=connection.proxy,
+            source=connection.source,
+        )
         self._clock = clock or SystemClock()
-        self._headers: CIMultiDict[str] = CIMultiDict({"User-Agent": user_agent, "Accept": JSON})
-        for name, value in connection.headers:
-            self._headers.add(name, value)
+        fixed = {"Host": self._pool.host_header, "User-Agent": user_agent, "Accept": JSON}
+        self._fixed = "".join(f"{name}: {text}\r\n" for name, text in (*fixed.items(), *connection.headers))
+        self._authorization = ""
+        self._headers = b""
         self._renewing: asyncio.Future[None] | None = None
         self._expires_at = 0.0
-        self._most_connections = most_connections
-        self._options: dict[str, Any] = {}
-        if connection.server_name:
-            self._options["server_hostname"] = connection.server_name
-        if connection.proxy:
-            self._options["proxy"] = connection.proxy
-        self._open_session: aiohttp.ClientSession | None = None
-        self._quick = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=ANSWER_TIMEOUT)
-        self._patient = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=WATCH_SILENCE)
 
     async def __aenter__(self) -> "ApiClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self.close()
 
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._open_session is not None:
-            await self._open_session.close()
-            self._open_session = None
+    def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        self._pool.close()
 
-    def _session(self) -> aiohttp.ClientSession:
-        if self._open_session is None:
-            connector = aiohttp.TCPConnector(
-                limit=self._most_connections,
-                ssl=True if self.connection.tls is None else self.connection.tls,
-                keepalive_timeout=60.0,
-            )
-            self._open_session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=_SKIPPED_HEADERS,
-                auto_decompress=False,
-                timeout=self._quick,
-            )
-        return self._open_session
-
-    async def request(self, method: str, path: str, body: bytes | None = None, content_type: str = JSON) -> bytes:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = JSON,
+        *,
+        seconds: float = ANSWER_SECONDS,
+    ) -> bytes:
         """Send a request and return the body of the answer; an answer that is no success is raised."""
         if self._expires_at <= self._clock.now():
             await self._renew()
-        answer = await self._send(method, path, body, content_type)
+        answer = await self._send(method, path, body, content_type, seconds)
         if answer.status == 401 and await self._has_other_credentials():
-            answer = await self._send(method, path, body, content_type)
+            answer = await self._send(method, path, body, content_type, seconds)
         if answer.status >= 300:
             raise api_error(answer.status, answer.body, answer.retry_after, self.connection.source)
         return answer.body
 
-    async def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> "Answer":
-        headers = self._headers
-        if body is not None:
-            headers = headers.copy()
-            headers.add("Content-Type", content_type)
-        url = URL(self.connection.server + path, encoded=True)
+    async def _send(self, method: str, path: str, body: bytes, content_type: str, seconds: float) -> Answer:
+        if body or method != "GET":
+            about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+            request = b"".join((self._begin(method, path), about_body.encode(), body))
+            return await self._pool.send(request, seconds)
+        request = self._begin(method, path) + b"\r\n"
         try:
-            response = await self._session()._request(method, url, data=body, headers=headers, **self._options)
-            return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise unreachable(self.connection, error) from error
+            return await self._pool.send(request, seconds)
+        except Unreachable as error:
+            if not error.was_sent:
+                raise
+        # Reading again does no harm, and the connection may just have been closed for being old.
+        return await self._pool.send(request, seconds)
+
+    def _begin(self, method: str, path: str) -> bytes:
+        return f"{method} {path} HTTP/1.1\r\n".encode() + self._headers
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
-        url = URL(self.connection.server + path, encoded=True)
-        try:
-            async with self._session().get(
-                url, headers=self._headers, timeout=self._patient, **self._options
-            ) as response:
-                if response.status >= 300:
-                    body, retry_after = await response.read(), response.headers.get("Retry-After")
-                    if response.status == 401:
-                        self._expires_at = 0.0
-                    raise api_error(response.status, body, retry_after, self.connection.source)
-                yield response.content.iter_any()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise unreachable(self.connection, error) from error
+        async with self._pool.stream(self._begin("GET", path) + b"\r\n", WATCH_SILENCE) as answer:
+            status = await answer.begun()
+            if status >= 300:
+                if status == 401:
+                    self._expires_at = 0.0
+                raise api_error(status, await answer.rest(), answer.retry_after, self.connection.source)
+            yield answer
 
     async def _renew(self) -> None:
         """Get the Authorization header, once for all who wait for it."""
@@ -145,10 +119,9 @@ class ApiClient:
         await asyncio.shield(self._renewing)
 
     async def _renew_now(self) -> None:
-        header = await self.connection.credentials.renew()
-        self._headers.pop("Authorization", None)
-        if header:
-            self._headers["Authorization"] = header
+        self._authorization = await self.connection.credentials.renew()
+        own = f"Authorization: {self._authorization}\r\n" if self._authorization else ""
+        self._headers = (self._fixed + own).encode()
         self._expires_at = self.connection.credentials.expires_at
 
     def _renewed(self, _: asyncio.Future[None]) -> None:
@@ -156,9 +129,9 @@ class ApiClient:
 
     async def _has_other_credentials(self) -> bool:
         """Ask for credentials again after they were refused; tell whether these are others."""
-        before = self._headers.get("Authorization")
+        before = self._authorization
         await self._renew()
-        return self._headers.get("Authorization") != before
+        return self._authorization != before
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object as it is now."""
@@ -193,29 +166,10 @@ class ApiClient:
         await self.request("DELETE", _kind(thing).path(thing.name, thing.namespace))
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a server answered."""
-
-    status: int
-    body: bytes
-    retry_after: str | None
-
-
 class RawList(msgspec.Struct, frozen=True):
     """A list whose items have not been looked at."""
 
     items: list[msgspec.Raw] | None = None
-
-
-def unreachable(connection: Connection, error: Exception) -> ApiError | InputError:
-    """Say why there was no answer; a certificate that does not verify is for the user to mend."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        hint = "check certificate-authority-data and tls-server-name in the kubeconfig"
-        problem = f"the certificate of {connection.server} is not trusted: {error.certificate_error}"
-        return InputError(connection.source, problem, hint=hint)
-    was_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    told = str(error) or type(error).__name__
-    return Unreachable(f"no answer from {connection.server}: {told}", was_sent=was_sent)
 
 
 def _kind(thing: KubeObject) -> Kind:

@@ -1,0 +1,174 @@
+"""A pool of HTTP/1.1 connections to one server.
+
+A full HTTP client takes five times the CPU for a request, most of it for what is not needed here: cookies, redirects,
+compression, parsed addresses and a timer for each request. Instead of timers, one sweep looks at all connections.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from moorage.client.wire import Answer, Stream, Wire
+from moorage.errors import InputError, Unreachable
+
+CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 65.0
+"""An API server gives up on a request after a minute; silence for longer means that nobody is there."""
+IDLE_SECONDS: Final = 50.0
+"""An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
+SWEEP_SECONDS: Final = 1.0
+
+
+class HttpPool:
+    """Connections to ``server``, a URL without a path, made as they are needed and kept for the next request."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str = "",
+        proxy: str = "",
+        source: str = "",
+    ) -> None:
+        address = urlsplit(server)
+        self.server = server
+        self.source = source or server
+        self.host = address.hostname or ""
+        self.port = address.port or (443 if address.scheme == "https" else 80)
+        self._tls = tls
+        self._server_name = (server_name or self.host) if tls is not None else None
+        self._proxy = urlsplit(proxy) if proxy else None
+        self._idle: list[Wire] = []
+        self._all: set[Wire] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def host_header(self) -> str:
+        """What stands in ``Host``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    async def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Answer:
+        """Send a request and return the answer; :class:`Unreachable` if none comes."""
+        wire = await self._wire()
+        wire.deadline = self._time() + seconds
+        try:
+            answer = await wire.ask(request)
+        except Unreachable as error:
+            raise Unreachable(f"no answer from {self.server}: {error}") from error
+        except asyncio.CancelledError:
+            # The answer may still come; the next request must not take it for its own.
+            wire.close()
+            raise
+        self._put_back(wire)
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: bytes, patience: float) -> AsyncIterator[Stream]:
+        """Send a request and give the block its answer as it arrives."""
+        wire = await self._wire()
+        try:
+            yield wire.listen(request, patience)
+        except Unreachable as error:
+            raise Unreachable(f"no answer from {self.server}: {error}") from error
+        finally:
+            # Not worth keeping: a watch ends once in minutes, and may end in the middle of an answer.
+            wire.close()
+            self._all.discard(wire)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in self._all:
+            wire.give_up("the client was closed")
+        self._all.clear()
+        self._idle.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    async def _wire(self) -> Wire:
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.is_open:
+                return wire
+            self._all.discard(wire)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                wire = await self._connect()
+        except ssl.SSLCertVerificationError as error:
+            hint = "check certificate-authority-data and tls-server-name in the kubeconfig"
+            problem = f"the certificate of {self.server} is not trusted: {error.verify_message}"
+            raise InputError(self.source, problem, hint=hint) from error
+        except (OSError, TimeoutError) as error:
+            told = "nobody answers" if isinstance(error, TimeoutError) else str(error)
+            raise Unreachable(f"no connection to {self.server}: {told}", was_sent=False) from error
+        self._all.add(wire)
+        self._sweep_later()
+        return wire
+
+    async def _connect(self) -> Wire:
+        loop = asyncio.get_running_loop()
+        if self._proxy is not None:
+            return await self._connect_through(self._proxy.hostname or "", self._proxy.port or 80)
+        _, wire = await loop.create_connection(
+            lambda: Wire(loop), self.host, self.port, ssl=self._tls, server_hostname=self._server_name
+        )
+        return wire
+
+    async def _connect_through(self, host: str, port: int) -> Wire:
+        """Have a proxy connect us, then talk to the server through it."""
+        loop = asyncio.get_running_loop()
+        transport, wire = await loop.create_connection(lambda: Wire(loop), host, port)
+        request = f"CONNECT {self.host_header} HTTP/1.1\r\nHost: {self.host_header}\r\n{self._proxy_user()}\r\n"
+        tunnel = wire.listen(request.encode(), CONNECT_SECONDS)
+        status = await tunnel.begun()
+        if status != 200:
+            wire.close()
+            raise OSError(f"the proxy {host}:{port} answered with status {status}")
+        inner = Wire(loop)
+        if self._tls is None:
+            transport.set_protocol(inner)
+            inner.connection_made(transport)
+            return inner
+        encrypted = await loop.start_tls(transport, inner, self._tls, server_hostname=self._server_name)
+        assert encrypted is not None
+        inner.connection_made(encrypted)
+        return inner
+
+    def _proxy_user(self) -> str:
+        assert self._proxy is not None
+        if self._proxy.username is None:
+            return ""
+        user = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
+        return f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
+
+    def _put_back(self, wire: Wire) -> None:
+        if wire.is_open:
+            wire.deadline = self._time() + IDLE_SECONDS
+            self._idle.append(wire)
+        else:
+            wire.close()
+            self._all.discard(wire)
+
+    @staticmethod
+    def _time() -> float:
+        return asyncio.get_running_loop().time()
+
+    def _sweep_later(self) -> None:
+        if self._sweeper is None and self._all:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what has been unused, or has kept somebody waiting, for too long."""
+        self._sweeper = None
+        now = self._time()
+        for wire in [wire for wire in self._all if wire.deadline <= now or not wire.is_open]:
+            wire.give_up("it took too long")
+            self._all.discard(wire)
+        self._idle = [wire for wire in self._idle if wire.is_open]
+        self._sweep_later()
