@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from moorage.api.meta import KubeObject
+from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
 from moorage.cache.objects import Objects
@@ -57,6 +57,12 @@ class GivenNominations:
     def placed(self, pod: Pod) -> None:
         """Forget the promise made to a pod that has its node now."""
         self._by_node.get(pod.nominated_node_name, {}).pop(pod.uid, None)
+
+    def left_the_queue(self, pod: Pod) -> None:
+        """Know a pod that is in no queue any more by its identity alone, as upstream does: it asks for nothing."""
+        promised = self._by_node.get(pod.nominated_node_name, {})
+        if pod.uid in promised:
+            promised[pod.uid] = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid))
 
 
 class NothingCarriedOut:
@@ -146,16 +152,20 @@ class OnePass:
         """Try every pending pod of a known profile once; gated pods come last."""
         waiting = [
             Waiting(pod, float(place))
-            for place, pod in enumerate(self.cluster.pending)
+            for place, pod in enumerate(self.cluster.waiting)
             if pod.scheduler_name in self.placements
         ]
         sort = next(iter(self.placements.values())).profile.queue_sort[0]
         ready = sorted((item for item in waiting if self._gate(item.pod) is None), key=sort.sort_key)
         decisions = []
         for number, item in enumerate(ready):
+            if item.pod.is_terminating:
+                self.nominations.left_the_queue(item.pod)
+                continue
             decisions.append(run_now(self.try_pod(item.pod)))
             if progress is not None:
                 progress(number + 1, len(ready))
+        waiting = [item for item in waiting if not item.pod.is_terminating]
         gated = [(item.pod, gate) for item in waiting if (gate := self._gate(item.pod)) is not None]
         return [*decisions, *(self._gated(pod, gate) for pod, gate in gated)]
 

@@ -57,6 +57,7 @@ class DynamicResources(
     """
 
     looks_at_pods = False
+    normalizes_by_value = True
 
     Args = DynamicResourcesArgs
     allows_parallel = True
