@@ -31,10 +31,29 @@ FOCI: Final = (
     ("extended", "hugepages", "config", "initContainers"),
     ("podLevel", "overhead", "resizes", "initContainers", "tight"),
     ("images", "taints", "config"),
-    ("claims", "ephemeral"),
-    ("claims", "disks", "priorities"),
-    ("deviceClaims", "deviceTaints", "sharedDevices"),
-    ("deviceClaims", "extended"),
+)
+FEATURE_FOCI: Final = {
+    "volumes": (
+        ("claims", "capacities"),
+        ("claims", "ephemeral", "capacities"),
+        ("claims", "disks", "priorities", "tight"),
+        ("claims", "nodeAffinity", "spread"),
+    ),
+    "devices": (
+        ("deviceClaims",),
+        ("deviceClaims", "alternatives"),
+        ("deviceClaims", "deviceTaints", "sharedDevices"),
+        ("deviceClaims", "heldDevices", "priorities", "tight"),
+        ("deviceExtended", "extended", "initContainers"),
+    ),
+}
+#: Gates that are worth a look when set the other way.
+GATES: Final = (
+    {"StorageCapacityScoring": False},
+    {"VolumeLimitScaling": False},
+    {"MatchLabelKeysInPodTopologySpreadSelectorMerge": False},
+    {"DRASchedulerFilterTimeout": False},
+    {"InterPodAffinityHostnameFastPath": True},
 )
 
 
@@ -74,7 +93,10 @@ class Case:
 def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str = "all") -> Case:
     """Make the cluster of a seed; the same for ever, as long as the generator is."""
     dice = Dice(f"{seed}/{search}/{','.join(sorted(features))}")
-    if dice.chance(0.5):
+    special = [focus for feature in sorted(features) for focus in FEATURE_FOCI[feature]]
+    if special and dice.chance(0.5):
+        dice.focus(frozenset(dice.pick(special)))
+    elif dice.chance(0.5):
         dice.focus(frozenset(dice.pick(FOCI)))
     nodes = make_nodes(dice, _node_count(dice, search))
     names = [node["metadata"]["name"] for node in nodes]
@@ -94,7 +116,8 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
         objects += storage.equip(dice, nodes, running, pending)
     if "devices" in features:
         objects += devices.equip(dice, nodes, running, pending)
-    return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search)
+    gates = dice.pick(GATES) if dice.chance(0.05) else {}
+    return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search, gates)
 
 
 def _node_count(dice: Dice, search: str) -> int:

@@ -24,13 +24,15 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
     if dice.chance(0.3):
         slices.append(_network_slice(dice))
     made = [*_classes(dice), *slices, *_taint_rules(dice)]
-    shared = [_claim(dice, f"shared-{number}", "default") for number in range(dice.number(0, 2))]
+    shared = [_shared_claim(dice, f"shared-{number}", slices) for number in range(dice.number(0, 2))]
     for pod in running:
         if dice.wants("deviceClaims", 0.5):
             made += _allocated_claim(dice, pod, slices)
     for pod in pending:
         if dice.wants("deviceClaims"):
             made += _pod_claims(dice, pod, shared)
+        if dice.wants("deviceExtended"):
+            _ask_by_name(dice, pod)
     return [*made, *shared]
 
 
@@ -41,7 +43,7 @@ def _classes(dice: Dice) -> list[Object]:
             spec: Object = (
                 {} if name == "any" else {"selectors": [{"cel": {"expression": f'device.driver == "{name}.example"'}}]}
             )
-            if name == "gpu" and dice.chance(0.3):
+            if name == "gpu" and (dice.chance(0.2) or dice.dial("deviceExtended")):
                 spec["extendedResourceName"] = "example.com/gpu"
             made.append(words.thing("DeviceClass", name, api=API, spec=spec or {"selectors": []}))
     return made
@@ -51,14 +53,12 @@ def _node_slices(dice: Dice, node: str) -> list[Object]:
     made = []
     for driver in dice.some(DRIVERS):
         pieces = dice.pick((1, 1, 2))
+        # A pool with a slice missing cannot be used; slices that disagree on their number are consulted by chance.
+        announced = pieces if dice.chance(0.97) else pieces + 1
         for number in range(pieces):
             spec: Object = {
                 "driver": driver,
-                "pool": {
-                    "name": node,
-                    "generation": 1,
-                    "resourceSliceCount": pieces if dice.chance(0.97) else pieces + 1,
-                },
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": announced},
                 "nodeName": node,
                 "devices": [_device(dice, driver, f"d{number}{index}") for index in range(dice.number(1, 3))],
             }
@@ -132,7 +132,7 @@ def _claim_spec(dice: Dice) -> Object:
 
 
 def _request(dice: Dice, name: str) -> Object:
-    if dice.chance(0.2):
+    if dice.chance(0.1) or dice.wants("alternatives"):
         options = [{"name": f"s{number}", **_wanted(dice)} for number in range(dice.number(1, 3))]
         return {"name": name, "firstAvailable": options}
     exactly = _wanted(dice)
@@ -167,6 +167,32 @@ def _claim(dice: Dice, name: str, namespace: str) -> Object:
         metadata={"uid": f"{namespace}-{name}-uid"},
         spec=_claim_spec(dice),
     )
+
+
+def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
+    """Make a claim that several pods may use; one that was allocated and is used by nobody yet ties them to a node."""
+    claim = _claim(dice, name, "default")
+    local = [piece for piece in slices if "nodeName" in piece["spec"]]
+    if local and dice.wants("heldDevices"):
+        claim["spec"] = {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "any"}}]}}
+        piece = dice.pick(local)["spec"]
+        claim["status"] = {"allocation": _allocation(piece, dice.pick(piece["devices"])["name"])}
+    return claim
+
+
+def _ask_by_name(dice: Dice, pod: Object) -> None:
+    """Ask for devices as for an extended resource: by the name a class gives it, or by the class's own."""
+    container = dice.pick(pod["spec"]["containers"])
+    name = dice.pick(
+        ("example.com/gpu", "deviceclass.resource.kubernetes.io/nic", "deviceclass.resource.kubernetes.io/gone")
+    )
+    container.setdefault("resources", {}).setdefault("limits", {})[name] = str(dice.number(0, 2))
+
+
+def _allocation(piece: Object, device: str) -> Object:
+    result = {"request": "r0", "driver": piece["driver"], "pool": piece["pool"]["name"], "device": device}
+    field = {"key": "metadata.name", "operator": "In", "values": [piece["nodeName"]]}
+    return {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
 
 
 def _pod_claims(dice: Dice, pod: Object, shared: list[Object]) -> list[Object]:
@@ -217,13 +243,8 @@ def _allocated_claim(dice: Dice, pod: Object, slices: list[Object]) -> list[Obje
     request = {"name": "r0", "exactly": {"deviceClassName": "any"}}
     claim["metadata"]["uid"] = f"{namespace}-{metadata['name']}-held-uid"
     claim["spec"] = {"devices": {"requests": [request]}}
-    result = {"request": "r0", "driver": piece["driver"], "pool": piece["pool"]["name"], "device": device["name"]}
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
     claim["status"] = {
-        "allocation": {
-            "devices": {"results": [result]},
-            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
-        },
+        "allocation": _allocation(piece, device["name"]),
         "reservedFor": [{"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}],
     }
     pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": claim["metadata"]["name"]}]

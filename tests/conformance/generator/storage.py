@@ -135,7 +135,7 @@ def _volume_term(dice: Dice, nodes: list[str]) -> Object:
 def _drivers(dice: Dice) -> list[Object]:
     made = []
     for name in dice.some(DRIVERS, 1):
-        spec: Object = {"storageCapacity": dice.chance(0.7)}
+        spec: Object = {"storageCapacity": dice.chance(0.9 if dice.dial("capacities") else 0.5)}
         if name == DRIVERS[0] and dice.chance(0.3):
             spec["preventPodSchedulingIfMissing"] = True
         made.append(words.thing("CSIDriver", name, api=API, spec=spec))
@@ -173,11 +173,11 @@ def _capacities(dice: Dice) -> list[Object]:
     """Say how much is left where; at most one statement per class and zone, since the first one found counts."""
     made = []
     for storage_class in ("fast", "slow"):
-        for zone in dice.some(("z1", "z2", "z3"), 2):
+        for zone in dice.some(("z1", "z2", "z3"), 3 if dice.dial("capacities") else 0):
             capacity = words.thing("CSIStorageCapacity", f"{storage_class}-{zone}", api=API, namespace="default")
             capacity["storageClassName"] = storage_class
             capacity["nodeTopology"] = {"matchLabels": {words.ZONE: zone}}
-            capacity["capacity"] = dice.pick(("1Gi", "4Gi", "20Gi"))
+            capacity["capacity"] = dice.pick(("1Gi", "4Gi", "20Gi", "50Gi"))
             if dice.chance(0.3):
                 capacity["maximumVolumeSize"] = dice.pick(("1Gi", "3Gi"))
             made.append(capacity)
