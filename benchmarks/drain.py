@@ -6,7 +6,9 @@ import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from benchmarks.workloads import Workload
 from moorage.api.meta import KubeObject
@@ -23,6 +25,7 @@ from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
 from moorage.testing import make_pod
 
+K = TypeVar("K", bound=KubeObject)
 BATCH = 250
 
 
@@ -60,6 +63,7 @@ class InstantCluster:
 
     bound: int = 0
     evicted: int = 0
+    version: int = 1
     scheduler: Scheduler = field(init=False)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -72,13 +76,22 @@ class InstantCluster:
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Take no notice."""
 
-    async def create(self, thing: KubeObject) -> KubeObject:
-        """Take the object as created."""
+    async def get(self, thing: K) -> K:
+        """Return the object as the scheduler knows it."""
+        return self.scheduler.objects[type(thing)].get(thing.name, thing.namespace) or thing
+
+    async def create(self, thing: K) -> K:
+        """Take the object as created, and tell of it."""
+        self.scheduler.handlers.object_added(thing)
         return thing
 
-    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
-        """Take the object as updated."""
-        return thing
+    async def update(self, thing: K, *, subresource: str = "") -> K:
+        """Take the object as updated, give it a new version, and tell of it."""
+        self.version += 1
+        before = self.scheduler.objects[type(thing)].get(thing.name, thing.namespace) or thing
+        after = replace(thing, metadata=replace(thing.metadata, resource_version=str(self.version)))
+        self.scheduler.handlers.object_updated(before, after)
+        return after
 
     async def delete(self, thing: KubeObject) -> None:
         """Let a victim go at once."""
@@ -118,6 +131,8 @@ async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: 
     placed = spent = 0.0
     while spent < seconds and placed < most:
         for number in range(int(placed), int(placed) + BATCH):
+            for thing in workload.companions(number):
+                _tell(scheduler, thing)
             scheduler.handlers.pod_added(workload.pods(number))
         start = time.process_time()
         await _drain(scheduler, background)

@@ -1,18 +1,36 @@
 """The clusters and pods that the engine benchmark measures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
-from moorage.api.meta import KubeObject
+from moorage.api.devices import (
+    CELDeviceSelector,
+    Device,
+    DeviceAttribute,
+    DeviceClaim,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceRequest,
+    DeviceSelector,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from moorage.api.meta import KubeObject, ObjectMeta, OwnerReference
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
-from moorage.api.pod import Pod
+from moorage.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
 from moorage.api.quantity import Quantity
 from moorage.api.selectors import LabelSelector
 from moorage.testing import make_node, make_pod
+from moorage.testing.storage import claim_volume, make_claim, make_class, make_csi_driver, make_csi_node, make_volume
 
 ZONES: Final = 10
+DRIVER: Final = "csi.example.com"
 SMALL: Final = {"cpu": "100m", "memory": "500Mi"}
 
 
@@ -24,6 +42,8 @@ class Workload:
     cluster: Callable[[int], Iterator[KubeObject]]
     pods: Callable[[int], Pod]
     most_pods_per_node: float = 20.0
+    companions: Callable[[int], Iterable[KubeObject]] = lambda _number: ()
+    """What has to be there before a pod: its claims, and their volumes."""
 
 
 def plain_nodes(count: int) -> Iterator[KubeObject]:
@@ -41,6 +61,73 @@ def full_nodes(count: int) -> Iterator[KubeObject]:
             yield make_pod(
                 f"low-{number}-{place}", node=f"node-{number}", requests={"cpu": 1, "memory": "1Gi"}, priority=1
             )
+
+
+def nodes_with_devices(count: int) -> Iterator[KubeObject]:
+    """Make nodes with eight devices each, and the class they are of."""
+    yield DeviceClass(
+        metadata=ObjectMeta(name="gpu", uid="class/gpu"),
+        spec=DeviceClassSpec(selectors=(DeviceSelector(cel=CELDeviceSelector('device.driver == "gpu.example.com"')),)),
+    )
+    for node in plain_nodes(count):
+        yield node
+        pool = ResourcePool(name=node.name, generation=1, resource_slice_count=1)
+        devices = tuple(
+            Device(name=f"gpu-{place}", attributes={"model": DeviceAttribute(string_value="a100")})
+            for place in range(8)
+        )
+        yield ResourceSlice(
+            metadata=ObjectMeta(name=f"slice-{node.name}", uid=f"slice/{node.name}"),
+            spec=ResourceSliceSpec(driver="gpu.example.com", pool=pool, node_name=node.name, devices=devices),
+        )
+
+
+def nodes_with_csi(count: int) -> Iterator[KubeObject]:
+    """Make nodes that can hold 39 volumes of a CSI driver each."""
+    yield make_csi_driver(DRIVER)
+    yield make_class("fast", provisioner=DRIVER)
+    for node in plain_nodes(count):
+        yield node
+        yield make_csi_node(node.name, limits={DRIVER: 39})
+
+
+def device_claim(number: int) -> Iterator[KubeObject]:
+    """Make the claim of a pod, as the resource claim controller makes it from a template."""
+    owner = OwnerReference(api_version="v1", kind="Pod", name=f"pod-{number}", uid=f"pod-uid-{number}", controller=True)
+    wanted = ExactDeviceRequest(device_class_name="gpu", allocation_mode="ExactCount", count=1)
+    yield ResourceClaim(
+        metadata=ObjectMeta(
+            name=f"pod-{number}-gpu",
+            namespace="default",
+            uid=f"claim-uid-{number}",
+            resource_version="1",
+            owner_references=(owner,),
+        ),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=(DeviceRequest(name="gpu", exactly=wanted),))),
+    )
+
+
+def with_device(number: int) -> Pod:
+    """Make a pod that asks for one device."""
+    use = PodResourceClaim(name="gpu", resource_claim_template_name="one-gpu")
+    status = PodStatus(
+        resource_claim_statuses=(PodResourceClaimStatus(name="gpu", resource_claim_name=f"pod-{number}-gpu"),)
+    )
+    return make_pod(f"pod-{number}", requests=SMALL, uid=f"pod-uid-{number}", status=status, resource_claims=(use,))
+
+
+def bound_volume(number: int) -> Iterator[KubeObject]:
+    """Make a volume and the claim it is bound to."""
+    claim = make_claim(f"claim-{number}", bound_to=f"pv-{number}", storage_class="fast")
+    yield make_volume(
+        f"pv-{number}", driver=DRIVER, handle=f"handle-{number}", claim=claim, storage_class="fast", phase="Bound"
+    )
+    yield claim
+
+
+def with_volume(number: int) -> Pod:
+    """Make a pod with a volume of its own."""
+    return make_pod(f"pod-{number}", requests=SMALL, volumes=(claim_volume(f"claim-{number}"),))
 
 
 def identical(number: int) -> Pod:
@@ -106,5 +193,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         Workload("spread-hard", plain_nodes, spread_hard),
         Workload("spread-soft", plain_nodes, spread_soft),
         Workload("preemption", full_nodes, preemptor, most_pods_per_node=1.0),
+        Workload("devices", nodes_with_devices, with_device, most_pods_per_node=8.0, companions=device_claim),
+        Workload("csi-volumes", nodes_with_csi, with_volume, companions=bound_volume),
     )
 }
