@@ -1,7 +1,7 @@
 """Finding the nodes a pod fits on: pre-filters, filters, promised nodes, and where the search ends."""
 
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 import structlog
@@ -72,7 +72,7 @@ class Search:
         try:
             return self._find(pod)
         except PluginError as error:
-            self._raise_first(pod, error)
+            return self._find_one_by_one(pod, error)
 
     def _find(self, pod: Pod) -> Found:
         nodes = self.cache.nodes
@@ -124,27 +124,36 @@ class Search:
             for status in statuses.distinct():
                 found.diagnosis.blame(status)
 
-    def _raise_first(self, pod: Pod, error: PluginError) -> NoReturn:
-        """Raise the error that going node by node meets first; the nodes before it count as looked at.
+    def _find_one_by_one(self, pod: Pod, error: PluginError) -> Found:
+        """Go node by node, as upstream does, and raise the error met first; the nodes before it count as looked at.
 
-        Columns meet the error of the first plugin, upstream that of the first node. A plugin that has the columnar form
-        only keeps its error.
+        Columns meet the error of the first plugin, upstream that of the first node; and a node that is refused for the
+        pods it is promised to is not asked about again. A plugin that has the columnar form only keeps its error.
         """
         if derives_filter(self.profile, error.plugin):
             raise error
-        nodes, cycle = self.cache.nodes, CycleState()
+        nodes, cycle, answer = self.cache.nodes, CycleState(), self.answers.for_pod(pod)
         pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
         order = self.cache.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
+        refused: dict[int, Status] = {}
         for place in range(len(order)):
             row = int(order[(self.rotation.start + place) % len(order)])
             try:
-                self.judge(cycle, pod, nodes[row])
+                status = self.judge(cycle, pod, nodes[row])
             except PluginError as first:
                 self.rotation.advance(place, len(nodes))
                 raise first from error
-        raise error
+            if status is not None:
+                refused[row] = status
+        numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
+        feasible = np.equal(numbers, FEASIBLE)
+        diagnosis = Diagnosis(len(nodes))
+        diagnosis.unschedulable_plugins |= pre.narrowing
+        found = Found(pod, cycle, answer, feasible, int(np.count_nonzero(feasible)), self.rotation.start, diagnosis)
+        self._settle(found, numbers, pre, {})
+        return found
 
     def _rejected(self, pod: Pod) -> Found:
         """Run the pre-filters again from nothing: what those after the rejecting one stored must not be there."""
