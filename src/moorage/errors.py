@@ -23,8 +23,9 @@ MoorageError
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 class MoorageError(Exception):
@@ -94,14 +95,21 @@ class ApiError(MoorageError):
     """The API refused a request, or did not answer; ``status`` is the HTTP code, 0 if there was none.
 
     ``reason`` is the API's word for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
-    to wait before trying again, if it did.
+    to wait before trying again, if it did. ``details`` is what the Status object says of the object and the causes.
     """
 
     def __init__(
-        self, message: str = "", *, status: int = 0, reason: str = "", retry_after: float | None = None
+        self,
+        message: str = "",
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.details = details or {}
 
 
 class Conflict(ApiError):

@@ -1,155 +1,234 @@
-"""Versioned objects and the changes made to them, by the API's rules; without any I/O.
+"""Versioned objects and the log of their changes; without any I/O and without rules.
 
-Every change gets the next resourceVersion and is told to the subscribers at once. What the API refuses is refused here
-with the same errors: an update of an old version is a :class:`Conflict`, a pod is bound only once.
+An object is kept as it was written: as JSON, with every field the writer sent, or as one of our structs. The other form
+is made when somebody asks for it and remembered, so that a simulation never encodes and a list is never encoded twice.
+What may be written is for :mod:`moorage.apiserver.objects` (structs) and :mod:`moorage.apiserver.api` (JSON) to say.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from msgspec.structs import replace
+import msgspec
 
-from moorage.api.codec import convert
-from moorage.api.devices import ResourceClaim
-from moorage.api.meta import Condition, KubeObject, format_time
-from moorage.api.pod import Pod, PodStatus
-from moorage.clock import Clock
-from moorage.errors import AlreadyExists, Conflict, NotFound
+from moorage.api.codec import convert, decode, encode
+from moorage.api.custom import CustomObject
+from moorage.api.kinds import BY_TYPE
+from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.errors import Gone
 
 T = TypeVar("T", bound=KubeObject)
-SCHEDULED = "PodScheduled"
+HISTORY: Final = 10_000
+"""How many changes of one resource can be watched from the past."""
+
+_encode_json: Final = msgspec.json.Encoder().encode
+_decode_json: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-@dataclass(frozen=True, slots=True)
+class Facts(msgspec.Struct, frozen=True):
+    """What selectors ask about an object."""
+
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+class Entry:
+    """One version of one object; it never changes."""
+
+    __slots__ = ("_body", "_typed", "facts", "is_typed", "key", "version")
+
+    def __init__(self, key: str, version: int, body: bytes | None, typed: KubeObject | None = None) -> None:
+        self.key = key
+        self.version = version
+        self.is_typed = body is None
+        self.facts: Facts | None = None
+        self._body = body
+        self._typed = typed
+
+    @property
+    def body(self) -> bytes:
+        """The object as JSON."""
+        if self._body is None:
+            assert self._typed is not None
+            self._body = _encode_json(encode(self._typed))
+        return self._body
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The object as plain data: a copy for the caller to change."""
+        return _decode_json(self.body)
+
+    def typed(self, kind: type[T]) -> T:
+        """Return the object as a struct, decoded once."""
+        if self._typed is None:
+            if issubclass(kind, CustomObject):
+                content = self.data
+                self._typed = kind(metadata=convert(ObjectMeta, content.get("metadata", {})), content=content)
+            else:
+                self._typed = decode(kind, self.body)
+        return cast("T", self._typed)
+
+
 class Change:
     """One change: ``before`` is ``None`` for a creation, ``after`` for a deletion."""
 
-    version: int
-    before: KubeObject | None
-    after: KubeObject | None
+    __slots__ = ("_frames", "after", "before", "version")
+
+    def __init__(self, version: int, before: Entry | None, after: Entry | None) -> None:
+        self.version = version
+        self.before = before
+        self.after = after
+        self._frames: dict[str, bytes] = {}
+
+    def frame(self, event: str) -> bytes:
+        """Return the line of a watch that tells this change as an event; all watchers share it."""
+        frame = self._frames.get(event)
+        if frame is None:
+            frame = self._frames[event] = b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
+        return frame
+
+    def body(self, event: str) -> bytes:
+        """Return the object to show with an event; a deleted one is shown at the version of its deletion."""
+        if event != "DELETED":
+            assert self.after is not None
+            return self.after.body
+        assert self.before is not None
+        data = self.before.data if self.after is None else self.after.data
+        data["metadata"]["resourceVersion"] = str(self.version)
+        return _encode_json(data)
+
+
+class Log:
+    """The recent changes of one resource, oldest first; positions count from its first change ever."""
+
+    def __init__(self, history: int) -> None:
+        self._history = history
+        self._changes: list[Change] = []
+        self._forgotten = 0
+        self.forgotten_version = 0
 
     @property
-    def thing(self) -> KubeObject:
-        """The object as it is now, or was last."""
-        thing = self.after or self.before
-        assert thing is not None
-        return thing
+    def end(self) -> int:
+        """The position after the last change."""
+        return self._forgotten + len(self._changes)
+
+    def append(self, change: Change) -> None:
+        """Add a change; when there are twice as many as are to be kept, the older half is forgotten."""
+        self._changes.append(change)
+        if len(self._changes) > 2 * self._history:
+            surplus = len(self._changes) - self._history
+            self.forgotten_version = self._changes[surplus - 1].version
+            del self._changes[:surplus]
+            self._forgotten += surplus
+
+    def position_after(self, version: int) -> int:
+        """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
+        if version < self.forgotten_version:
+            raise Gone(f"too old resource version: {version} ({self.forgotten_version})", status=410, reason="Expired")
+        return self._forgotten + bisect_right(self._changes, version, key=lambda change: change.version)
+
+    def since(self, position: int) -> list[Change]:
+        """Return the changes from a position on; :class:`Gone` if the reader was too slow for them."""
+        if position < self._forgotten:
+            raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
+        return self._changes[position - self._forgotten :]
 
 
 class Store:
-    """All objects of a cluster."""
+    """All objects of a cluster, by resource and key; every change has the next version and is told at once."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._objects: dict[type[KubeObject], dict[str, KubeObject]] = {}
-        self._subscribers: list[Callable[[Change], None]] = []
-        self.version = 0
+    def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
+        self.version = version
+        self._history = history
+        self._objects: dict[str, dict[str, Entry]] = {}
+        self._logs: dict[str, Log] = {}
+        self._sorted: dict[str, list[str]] = {}
+        self._subscribers: list[Callable[[str, Change], None]] = []
 
-    def subscribe(self, tell: Callable[[Change], None]) -> None:
-        """Tell somebody of every change from now on."""
+    def subscribe(self, tell: Callable[[str, Change], None]) -> None:
+        """Tell somebody the resource and the change, for every change from now on."""
         self._subscribers.append(tell)
 
-    def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
+    def log(self, resource: str) -> Log:
+        """Return the changes of a resource."""
+        log = self._logs.get(resource)
+        if log is None:
+            log = self._logs[resource] = Log(self._history)
+            # What happened before somebody first asked cannot be told; there is nothing of it, or it was loaded.
+            log.forgotten_version = 0
+        return log
+
+    def get(self, resource: str, key: str) -> Entry | None:
         """Return one object, or ``None``."""
-        key = f"{namespace}/{name}" if namespace else name
-        return self._objects.get(kind, {}).get(key)  # type: ignore[return-value]
+        found = self._objects.get(resource)
+        return found.get(key) if found is not None else None
 
-    def list(self, kind: type[T]) -> Iterator[T]:
-        """Go through all objects of a kind, oldest first."""
-        return iter(tuple(self._objects.get(kind, {}).values()))  # type: ignore[arg-type]
+    def list(self, resource: str) -> tuple[Entry, ...]:
+        """Return all objects of a resource, oldest first."""
+        return tuple(self._objects.get(resource, {}).values())
 
-    def current(self, thing: T) -> T:
-        """Return an object as it is now; :class:`NotFound` if it is gone, or another one has its name."""
-        found = self.get(type(thing), thing.name, thing.namespace)
-        if found is None or (thing.uid and found.uid != thing.uid):
-            raise NotFound(f'{type(thing).__name__.lower()}s "{thing.name}" not found')
-        return found
+    def count(self, resource: str) -> int:
+        """Return how many objects of a resource there are."""
+        return len(self._objects.get(resource, ()))
 
-    def create(self, thing: T) -> T:
-        """Store a new object; it gets a uid and a creation time if it has none."""
-        number = self.version + 1
-        if not thing.name and thing.metadata.generate_name:
-            thing = replace(thing, metadata=replace(thing.metadata, name=f"{thing.metadata.generate_name}{number}"))
-        if self.get(type(thing), thing.name, thing.namespace) is not None:
-            raise AlreadyExists(f'{type(thing).__name__.lower()}s "{thing.name}" already exists')
-        meta = replace(
-            thing.metadata,
-            uid=thing.uid or f"uid-of-{number}",
-            creation_timestamp=thing.metadata.creation_timestamp or format_time(self._clock.now()),
-        )
-        return self._write(None, replace(thing, metadata=meta))
+    def sorted(self, resource: str, namespace: str = "") -> Iterator[Entry]:
+        """Go through the objects of a resource by key, of one namespace or all."""
+        objects = self._objects.get(resource, {})
+        keys = self._sorted.get(resource)
+        if keys is None:
+            keys = self._sorted[resource] = sorted(objects)
+        prefix = f"{namespace}/"
+        return (objects[key] for key in keys if not namespace or key.startswith(prefix))
 
-    def update(self, thing: T) -> T:
-        """Replace an object by a changed one made from its current version."""
-        before = self.current(thing)
-        if thing.metadata.resource_version not in ("", before.metadata.resource_version):
-            found, wanted = before.metadata.resource_version, thing.metadata.resource_version
-            raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")
-        return self._write(before, thing)
-
-    def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> Pod:
-        """Merge something into a pod's status; conditions are merged by type."""
-        before = self.current(pod)
-        status = merged_status(before.status, patch, format_time(self._clock.now()))
-        return before if status == before.status else self._write(before, replace(before, status=status))
-
-    def patch_claim_status(self, claim: ResourceClaim, patch: Mapping[str, Any]) -> ResourceClaim:
-        """Take consumers out of a claim's reservations, by strategic merge, whatever its version."""
-        before = self.current(claim)
-        gone = {entry["uid"] for entry in patch["reservedFor"] if entry.get("$patch") == "delete"}
-        kept = tuple(consumer for consumer in before.status.reserved_for if consumer.uid not in gone)
-        return self._write(before, replace(before, status=replace(before.status, reserved_for=kept)))
-
-    def bind(self, pod: Pod, node_name: str) -> Pod:
-        """Give a pod its node, once; that it is scheduled is noted in its status."""
-        before = self.current(pod)
-        if before.node_name:
-            raise Conflict(f'pod {before.name} is already assigned to node "{before.node_name}"')
-        if before.is_terminating:
-            raise Conflict(f"pod {before.name} is being deleted, cannot be assigned to a host")
-        scheduled = {"conditions": [{"type": SCHEDULED, "status": "True"}], "nominatedNodeName": ""}
-        status = merged_status(before.status, scheduled, format_time(self._clock.now()))
-        return self._write(before, replace(before.on_node(node_name), status=status))
-
-    def mark_deleted(self, thing: T) -> T:
-        """Note that deletion was asked for; whoever holds on to the object removes it later."""
-        before = self.current(thing)
-        if before.is_terminating:
-            return before
-        meta = replace(before.metadata, deletion_timestamp=format_time(self._clock.now()))
-        return self._write(before, replace(before, metadata=meta))
-
-    def remove(self, thing: KubeObject) -> None:
-        """Take an object out for good."""
-        before = self.current(thing)
-        del self._objects[type(thing)][thing.key]
+    def put(self, resource: str, key: str, data: dict[str, Any]) -> Entry:
+        """Write plain data under a key; the new version goes into its metadata."""
         self.version += 1
-        self._tell(Change(self.version, before, None))
+        data["metadata"]["resourceVersion"] = str(self.version)
+        return self._keep(resource, Entry(key, self.version, _encode_json(data)))
 
-    def _write(self, before: T | None, after: T) -> T:
+    def put_typed(self, resource: str, thing: T) -> T:
+        """Write a struct, and return it with its new version."""
         self.version += 1
-        stored = replace(after, metadata=replace(after.metadata, resource_version=str(self.version)))
-        self._objects.setdefault(type(stored), {})[stored.key] = stored
-        self._tell(Change(self.version, before, stored))
+        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
+        stored = msgspec.structs.replace(thing, metadata=metadata)
+        self._keep(resource, Entry(stored.key, self.version, None, stored))
         return stored
 
-    def _tell(self, change: Change) -> None:
+    def restore(self, resource: str, entry: Entry) -> None:
+        """Take in an object that was written before this store was made; it is no change."""
+        self._objects.setdefault(resource, {})[entry.key] = entry
+        self._sorted.pop(resource, None)
+        self.version = max(self.version, entry.version)
+
+    def forget_history(self) -> None:
+        """Make every version before now too old to be watched from."""
+        for resource in self._objects:
+            self.log(resource).forgotten_version = self.version
+
+    def remove(self, resource: str, key: str) -> Change:
+        """Take an object out for good."""
+        before = self._objects[resource].pop(key)
+        self._sorted.pop(resource, None)
+        self.version += 1
+        return self._tell(resource, Change(self.version, before, None))
+
+    def _keep(self, resource: str, entry: Entry) -> Entry:
+        objects = self._objects.setdefault(resource, {})
+        before = objects.get(entry.key)
+        objects[entry.key] = entry
+        if before is None:
+            self._sorted.pop(resource, None)
+        self._tell(resource, Change(entry.version, before, entry))
+        return entry
+
+    def _tell(self, resource: str, change: Change) -> Change:
+        self.log(resource).append(change)
         for tell in self._subscribers:
-            tell(change)
+            tell(resource, change)
+        return change
 
 
-def merged_status(status: PodStatus, patch: Mapping[str, Any], now: str) -> PodStatus:
-    """Merge a patch into a status; a condition's transition time changes with its status only."""
-    conditions = {condition.type: condition for condition in status.conditions}
-    for content in patch.get("conditions", ()):
-        new = convert(Condition, content)
-        known = conditions.get(new.type)
-        since = known.last_transition_time if known is not None and known.status == new.status else now
-        conditions[new.type] = replace(new, last_transition_time=since)
-    plain = {key: value for key, value in patch.items() if key != "conditions"}
-    fields = convert(PodStatus, plain)
-    names = {"nominatedNodeName": "nominated_node_name", "phase": "phase", "startTime": "start_time"}
-    names["extendedResourceClaimStatus"] = "extended_resource_claim_status"
-    changed = {names[key]: getattr(fields, names[key]) for key in plain}
-    return replace(status, conditions=tuple(conditions.values()), **changed)
+def storage_of(kind: type[KubeObject]) -> str:
+    """Name where a store keeps objects of a struct."""
+    known = BY_TYPE[kind]
+    return f"{known.plural}.{known.group}" if known.group else known.plural

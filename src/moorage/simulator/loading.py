@@ -21,13 +21,13 @@ from moorage.api.kinds import BY_NAME, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.apiserver.admission import PodAdmission
+from moorage.apiserver.defaults import default_namespace, with_defaults
+from moorage.apiserver.validation import problems_of
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, did_you_mean
 from moorage.features import FeatureGates
-from moorage.simulator.admission import PodAdmission
-from moorage.simulator.defaults import default_namespace, with_defaults
 from moorage.simulator.documents import Document, documents_of, read_files
-from moorage.simulator.validation import problems_of
 
 #: When the first object of an input was created; each object is a second younger than the one before it.
 EPOCH: Final = VirtualClock().now()

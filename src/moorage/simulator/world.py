@@ -12,7 +12,7 @@ from moorage.api.devices import ResourceClaim
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.apiserver.store import Change, Store
+from moorage.apiserver.objects import Change, ObjectStore
 from moorage.clock import VirtualClock
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
@@ -54,7 +54,7 @@ class World:
         self.clock = clock
         self.pace = pace or Pace()
         self.fault = fault
-        self.store = Store(clock)
+        self.store = ObjectStore(clock)
         self.background = TaskBackground()
         self.events: list[EventNote] = []
         self.bindings: dict[str, str] = {}

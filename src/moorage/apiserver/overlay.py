@@ -1,0 +1,29 @@
+"""Carrying a change made to one of our structs over to the plain data it was decoded from."""
+
+from typing import Any
+
+
+def overlay(data: Any, before: Any, after: Any) -> Any:
+    """Change ``data`` as ``before`` was changed into ``after``; what the structs do not know is kept.
+
+    The items of lists of equal length are taken to be the same items; a list that grew or shrank is replaced.
+
+    >>> overlay({"image": "web", "ports": [{"name": "a", "x": 1}]}, {"ports": [{}]}, {"ports": [{"protocol": "TCP"}]})
+    {'image': 'web', 'ports': [{'name': 'a', 'x': 1, 'protocol': 'TCP'}]}
+    """
+    if isinstance(data, dict) and isinstance(after, dict) and isinstance(before, dict):
+        for key, new in after.items():
+            old = before.get(key)
+            if new != old:
+                data[key] = overlay(data.get(key), old, new)
+        for key in before:
+            if key not in after:
+                data.pop(key, None)
+        return data
+    if isinstance(data, list) and isinstance(after, list | tuple) and isinstance(before, list | tuple):
+        if len(data) == len(after) == len(before):
+            return [overlay(*items) for items in zip(data, before, after, strict=True)]
+        return list(after)
+    if isinstance(after, dict):
+        return dict(after)
+    return list(after) if isinstance(after, tuple) else after
