@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import uvloop
 from msgspec.structs import replace
 
 from benchmarks.workloads import Workload
@@ -105,7 +106,8 @@ class InstantCluster:
 
 def measure(workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0) -> Measurement:
     """Fill a cluster, then place pods for about so many seconds."""
-    return asyncio.run(_measure(workload, nodes, existing_pods, seconds))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_measure(workload, nodes, existing_pods, seconds))
 
 
 async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: float) -> Measurement:

@@ -71,6 +71,8 @@ class Answer:
         }
         self.fresh = frozenset(plugin.name for plugin in profile.judges if plugin.name not in parts)
         self.fresh_filters = tuple((i, p) for i, p in enumerate(profile.filter) if p.name in self.fresh)
+        self.fresh_pre_scores = tuple(p for p in profile.pre_score if p.name in self.fresh)
+        self.fresh_scores = tuple(p for p in profile.score if p.name in self.fresh)
         self.to_pre_filter = tuple(p for p in profile.pre_filter if p.name in self.fresh or self._matters(p.name))
         self._filters = [parts[p.name] for p in profile.filter if p.name in parts and not parts[p.name].skips_filter]
         self._columns = columns

@@ -56,12 +56,11 @@ class Chooser:
         assert answer is not None
         if not self.profile.score:
             return np.where(found.feasible, 1, -1)
-        fresh = [plugin for plugin in self.profile.pre_score if plugin.name in answer.fresh]
         rows = None if found.count == len(nodes) else np.flatnonzero(found.feasible)
         window = nodes if rows is None else nodes.take(rows)
-        for plugin in fresh:
+        for plugin in answer.fresh_pre_scores:
             run_pre_score(plugin, found.cycle, found.pod, window)
-        scorers = [p for p in self.profile.score if p.name in answer.fresh and p.name not in found.cycle.skipped_scores]
+        scorers = [plugin for plugin in answer.fresh_scores if plugin.name not in found.cycle.skipped_scores]
         if found.feasible is answer.feasible:
             standing = answer.standing_totals(found.pod, nodes)
         else:
