@@ -152,6 +152,10 @@ class Situations:
         """Return the situation of each node of a window."""
         return self._numbers[: len(self._nodes)][nodes.rows]
 
+    def slices_for(self, node: Node) -> Iterable[Slice]:
+        """Return the slices a node may reach, whatever their pools are worth."""
+        return self._index.slices_for(node)
+
     def at(self, info: NodeInfo) -> Situation:
         """Return what the node of a row sees, or would see in a what-if."""
         row = info.row

@@ -11,10 +11,12 @@ from moorage.api.pod import Pod
 from moorage.api.requests import PODS, is_scalar
 from moorage.config.args import DEFAULT_RESOURCES, NodeResourcesBalancedAllocationArgs
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
+from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources.strategies import FEW_NODES
 
 FloatArray = NDArray[np.float64]
@@ -35,11 +37,16 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     Args = NodeResourcesBalancedAllocationArgs
 
-    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+    def __init__(
+        self, *, args: NodeResourcesBalancedAllocationArgs | None = None, handle: Handle | None = None
+    ) -> None:
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
+        self._stock = device_stock(handle, self._resources) if handle is not None else None
 
-    def sign(self, pod: Pod) -> Hashable:
+    def sign(self, pod: Pod) -> Hashable | None:
+        if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
+            return None
         return tuple(pod.requests_on_node.items())
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -48,6 +55,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if not any(ask.amount for ask in asks):
             # Pods that ask for nothing would all be drawn to the same node.
             return Status.skip()
+        if self._stock is not None:
+            self._stock.refresh()
         cycle[ASKS] = tuple(ask for ask in asks if ask.amount or not is_scalar(ask.resource))
         return None
 
@@ -55,9 +64,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         allocatable, requested = node.allocatable, node.requested
         before, after = [], []
         for resource, amount in cycle[ASKS]:
-            capacity = allocatable.get(resource, 0)
+            capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
+            if not capacity and self._stock is not None:
+                capacity, used = self._stock.on_node(node, resource)
             if capacity:
-                used = requested.get(resource, 0)
                 before.append(min(float(used) / float(capacity), 1.0))
                 after.append(min(float(used + amount) / float(capacity), 1.0))
         # Evenness lies between 50 and 100, so nothing here is negative.
@@ -71,6 +81,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         present: list[BoolArray | None] = []
         for resource, amount in cycle[ASKS]:
             capacity, used, has_some = nodes.allocatable[resource], nodes.requested[resource], None
+            if self._stock is not None:
+                capacity, used = self._stock.on_nodes(nodes, resource, capacity, used)
             if int(capacity.min()) <= 0:
                 has_some = capacity != 0
                 capacity = capacity + ~has_some

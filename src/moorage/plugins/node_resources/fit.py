@@ -21,6 +21,7 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
+from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources.hints import FitHints
@@ -49,10 +50,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         self._strategy = strategy_of(args.scoring_strategy)
         # Pods are limited in number, not scored: upstream knows no allocatable for them here.
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
+        self._scored = tuple(name for name, _ in self._weights)
+        self._stock = device_stock(handle, self._scored)
         self._classes = ExtendedResourceClasses(handle.lister(DeviceClass))
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
 
-    def sign(self, pod: Pod) -> Hashable:
+    def sign(self, pod: Pod) -> Hashable | None:
+        if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
+            return None
         return tuple(pod.requests.items()), tuple(pod.scoring_requests.items())
 
     def epoch(self) -> Hashable:
@@ -93,6 +98,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         asked = pod.scoring_requests
+        if self._stock is not None:
+            self._stock.refresh()
         cycle[SHARES] = tuple(
             Share(resource, asked.get(resource, 0), weight)
             for resource, weight in self._weights
@@ -102,13 +109,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, rate = node.allocatable, self._strategy.rate
-        return self._strategy.mean(
-            [
-                Rating(weight, rate(_taken(node, resource) + amount, capacity))
-                for resource, amount, weight in cycle[SHARES]
-                if (capacity := allocatable.get(resource, 0))
-            ]
-        )
+        ratings = []
+        for resource, amount, weight in cycle[SHARES]:
+            capacity = allocatable.get(resource, 0)
+            taken = _taken(node, resource) if capacity else 0
+            if not capacity and self._stock is not None:
+                capacity, taken = self._stock.on_node(node, resource)
+            if capacity:
+                ratings.append(Rating(weight, rate(taken + amount, capacity)))
+        return self._strategy.mean(ratings)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
@@ -116,11 +125,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         ratings = []
         for resource, amount, weight in cycle[SHARES]:
             capacity, present = nodes.allocatable[resource], None
-            taken = nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested
+            taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
+            if self._stock is not None:
+                capacity, taken = self._stock.on_nodes(nodes, resource, capacity, taken)
             if int(capacity.min()) <= 0:
                 present = capacity != 0
                 capacity = capacity + ~present
-            ratings.append(RatingColumn(weight, self._strategy.rate_nodes(taken[resource] + amount, capacity), present))
+            ratings.append(RatingColumn(weight, self._strategy.rate_nodes(taken + amount, capacity), present))
         return self._strategy.mean_nodes(ratings, len(nodes))
 
     def events_to_register(self) -> Sequence[EventRegistration]:
