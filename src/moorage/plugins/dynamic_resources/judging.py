@@ -10,7 +10,7 @@ from moorage.api.pod import ContainerExtendedResourceRequest, Pod
 from moorage.clock import Clock
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray, Code, IntArray, Status, Verdict
+from moorage.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
 from moorage.plugins.dynamic_resources.availability import unavailable_on, unavailable_on_nodes
@@ -65,8 +65,6 @@ class Judge:
                 for where, _ in found:
                     left = left & ~where
             self._add_unavailable(state, nodes, left, rejections)
-        # An error ends the attempt: that of the earliest node is the one users read.
-        rejections.sort(key=lambda item: int(item[0].argmax()) if item[1].code == Code.ERROR else len(nodes))
         return Verdict(len(nodes), tuple(rejections))
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
