@@ -43,7 +43,9 @@ def load_client_certificate(context: ssl.SSLContext, certificate: str | bytes, k
             context.load_cert_chain(cert_file, key_file)
 
 
-def load_client_certificate_files(context: ssl.SSLContext, certificate: PathLike[str], key: PathLike[str]) -> None:
+def load_client_certificate_files(
+    context: ssl.SSLContext, certificate: str | PathLike[str], key: str | PathLike[str]
+) -> None:
     """Put a client certificate that is in files into a context."""
     with told(f"client certificate {certificate}"):
         context.load_cert_chain(certificate, key)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 import structlog
@@ -24,6 +23,7 @@ from moorage.client.certificates import (
     verifying_context,
 )
 from moorage.client.credentials import Credentials, ExecCredentials, ExecPlugin, FixedCredentials, TokenFile, basic
+from moorage.client.proxies import proxy_for
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError
 
@@ -138,7 +138,7 @@ def _from_files(files: Sequence[str], context: str, master: str, clock: Clock) -
         source=source,
         tls=tls,
         server_name=cluster.tls_server_name,
-        proxy=_proxy_for(server, cluster.proxy_url, source),
+        proxy=proxy_for(server, cluster.proxy_url, source),
         credentials=_credentials(user, folder, tls, cluster, clock),
         headers=impersonation(user),
         namespace=chosen.context.namespace or "default",
@@ -268,14 +268,3 @@ def impersonation(user: UserEntry) -> tuple[tuple[str, str], ...]:
     groups = [("Impersonate-Group", group) for group in user.as_groups]
     uid = [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
     return (("Impersonate-User", user.act_as), *uid, *groups, *extra)
-
-
-def _proxy_for(server: str, written: str, source: str) -> str:
-    """Return the proxy written for a cluster, or the environment's; found once, not for every request."""
-    address = urlsplit(server)
-    # As in Go, what runs on this machine is never asked for through a proxy of the environment's.
-    is_near = (address.hostname or "").startswith("127.") or address.hostname in ("localhost", "::1")
-    proxy = written or ("" if is_near or proxy_bypass(address.netloc) else getproxies().get(address.scheme, ""))
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise InputError(source, f"the proxy is {proxy!r}", hint="only http and https proxies can be used")
-    return proxy

@@ -8,11 +8,11 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from moorage.client.wire import Answer, Stream, Wire
+from moorage.client.wire import Answer, Incoming, Stream, Wire
 from moorage.errors import InputError, Unreachable
 
 CONNECT_SECONDS: Final = 10.0
@@ -21,6 +21,27 @@ ANSWER_SECONDS: Final = 65.0
 IDLE_SECONDS: Final = 50.0
 """An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
 SWEEP_SECONDS: Final = 1.0
+
+
+class Transport(Protocol):
+    """What carries requests to a server: a pool of connections, or in tests a server in the same process."""
+
+    @property
+    def host_header(self) -> str:
+        """What stands in ``Host``."""
+        ...
+
+    async def send(self, request: bytes, seconds: float) -> Answer:
+        """Send a request and return the answer; :class:`Unreachable` if none comes in time."""
+        ...
+
+    def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
+        """Send a request and give the block its answer as it arrives, no pause being longer than ``patience``."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class HttpPool:

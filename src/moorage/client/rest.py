@@ -17,7 +17,7 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.client.answers import api_error
 from moorage.client.kubeconfig import Connection
-from moorage.client.pool import ANSWER_SECONDS, HttpPool
+from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
 from moorage.client.wire import Answer
 from moorage.clock import Clock, SystemClock
 from moorage.errors import Unreachable
@@ -35,9 +35,16 @@ WATCH_SILENCE: Final = 150.0
 class ApiClient:
     """Talks to one API server over a pool of connections. Use it as an async context manager, or close it."""
 
-    def __init__(self, connection: Connection, *, user_agent: str = "moorage", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str = "moorage",
+        clock: Clock | None = None,
+        transport: Transport | None = None,
+    ) -> None:
         self.connection = connection
-        self._pool = HttpPool(
+        self._transport = transport or HttpPool(
             connection.server,
             tls=connection.tls,
             server_name=connection.server_name,
@@ -45,7 +52,7 @@ class ApiClient:
             source=connection.source,
         )
         self._clock = clock or SystemClock()
-        fixed = {"Host": self._pool.host_header, "User-Agent": user_agent, "Accept": JSON}
+        fixed = {"Host": self._transport.host_header, "User-Agent": user_agent, "Accept": JSON}
         self._fixed = "".join(f"{name}: {text}\r\n" for name, text in (*fixed.items(), *connection.headers))
         self._authorization = ""
         self._headers = b""
@@ -60,7 +67,7 @@ class ApiClient:
 
     def close(self) -> None:
         """Close all connections; requests under way fail."""
-        self._pool.close()
+        self._transport.close()
 
     async def request(
         self,
@@ -85,15 +92,15 @@ class ApiClient:
         if body or method != "GET":
             about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
             request = b"".join((self._begin(method, path), about_body.encode(), body))
-            return await self._pool.send(request, seconds)
+            return await self._transport.send(request, seconds)
         request = self._begin(method, path) + b"\r\n"
         try:
-            return await self._pool.send(request, seconds)
+            return await self._transport.send(request, seconds)
         except Unreachable as error:
             if not error.was_sent:
                 raise
         # Reading again does no harm, and the connection may just have been closed for being old.
-        return await self._pool.send(request, seconds)
+        return await self._transport.send(request, seconds)
 
     def _begin(self, method: str, path: str) -> bytes:
         return f"{method} {path} HTTP/1.1\r\n".encode() + self._headers
@@ -103,7 +110,7 @@ class ApiClient:
         """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
-        async with self._pool.stream(self._begin("GET", path) + b"\r\n", WATCH_SILENCE) as answer:
+        async with self._transport.stream(self._begin("GET", path) + b"\r\n", WATCH_SILENCE) as answer:
             status = await answer.begun()
             if status >= 300:
                 if status == 401:

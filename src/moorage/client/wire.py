@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from typing import Final, NamedTuple, cast
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple, Protocol, cast
 
 import httptools
 
@@ -17,6 +18,25 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     retry_after: str | None = None
+
+
+class Incoming(Protocol):
+    """An answer that is read as it arrives."""
+
+    @property
+    def retry_after(self) -> str | None:
+        """What stands in ``Retry-After``."""
+        ...
+
+    async def begun(self) -> int:
+        """Wait for the status."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def rest(self) -> bytes:
+        """Read everything that is left."""
+        ...
 
 
 class Wire(asyncio.Protocol):
@@ -132,7 +152,7 @@ class Stream:
 
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.status = 0
-        self.retry_after: str | None = None
+        self._retry_after: str | None = None
         self._wire = wire
         self._loop = loop
         self._patience = patience
@@ -144,8 +164,13 @@ class Stream:
 
     def begin(self, status: int, retry_after: str | None) -> None:
         """Hear the status."""
-        self.status, self.retry_after = status, retry_after
+        self.status, self._retry_after = status, retry_after
         self._wake()
+
+    @property
+    def retry_after(self) -> str | None:
+        """What stands in ``Retry-After``."""
+        return self._retry_after
 
     def add(self, piece: bytes) -> None:
         """Hear a piece."""
@@ -164,7 +189,7 @@ class Stream:
             await self._next_news()
         return self.status
 
-    def __aiter__(self) -> "Stream":
+    def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:

@@ -14,7 +14,7 @@ from moorage.engine.outcome import Failed, Parked
 from moorage.engine.placement import Placement, one_node_diagnosis
 from moorage.engine.services import Services
 from moorage.engine.waiting import HeldPod
-from moorage.errors import MoorageError, PluginError
+from moorage.errors import ExtenderError, MoorageError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.plugin import BindPlugin, PreBindPlugin
@@ -102,8 +102,10 @@ class Binder:
         self._queue.done(binding.pod.uid)
         if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
             return status
-        if (status := await self._call_bind_plugins(binding)) is not None:
-            return status
+        if not await self._is_bound_by_extender(binding):
+            status = await self._call_bind_plugins(binding)
+            if status is not None:
+                return status
         self._tell_bound(binding)
         await self._post_bind(binding)
         return None
@@ -166,6 +168,20 @@ class Binder:
         if status is not None and not status.is_rejection:
             raise failure("PreBind", plugin.name, status.message)
         return None if status is None else status.by(plugin.name)
+
+    async def _is_bound_by_extender(self, binding: Binding) -> bool:
+        """Have the first interested extender that binds pods do so; one that may be ignored leaves it to others."""
+        for extender in self._services.extenders:
+            if extender.is_binder and extender.is_interested_in(binding.pod):
+                try:
+                    await extender.bind(binding.pod, binding.node_name)
+                except ExtenderError as error:
+                    if not extender.is_ignorable:
+                        raise
+                    log.warning("extender did not bind", extender=extender.name, pod=binding.pod.key, error=str(error))
+                else:
+                    return True
+        return False
 
     async def _call_bind_plugins(self, binding: Binding) -> Status | None:
         for plugin in binding.placement.profile.bind:

@@ -1,16 +1,19 @@
 """Picking the node: standing totals, the plugins that rate afresh, and the tie-break."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
 from moorage.cache.cache import Cache
 from moorage.engine.crosscheck import CrossCheck
-from moorage.engine.evaluation import normalized_scores, raw_scores, run_pre_score
+from moorage.engine.evaluation import normalized_scores, rate_nodes, raw_scores, run_pre_score
 from moorage.engine.feasibility import Found
 from moorage.engine.profile import Profile
 from moorage.engine.ranking import HeapOrder
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import RowArray
 from moorage.framework.status import IntArray
 
 
@@ -30,6 +33,8 @@ class Chooser:
         self.cache = cache
         self.cross_check: CrossCheck | None = None
         self._heap = HeapOrder()
+        # Reproducible, and yet spread over the nodes.
+        self._chance = Random(0)
 
     def choose(self, found: Found) -> Choice:
         """Pick the best node; a single feasible one is taken unseen."""
@@ -49,6 +54,20 @@ class Chooser:
             return Choice(nodes[0], tuple(node.name for node in nodes))
         places = self._found_places(found, tied)
         return Choice(self.cache.nodes[int(tied[self._heap.first(places)])])
+
+    def choose_with(self, found: Found, added: Mapping[str, int]) -> Choice:
+        """Pick the best node by the plugins' totals and what extenders add; equals that they mention draw lots."""
+        rows = np.flatnonzero(found.feasible) if found.extended is None else found.extended.rows
+        nodes = [self.cache.nodes[int(row)] for row in rows]
+        totals = self._totals_of(found, rows) + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
+        best = [nodes[place] for place in np.flatnonzero(totals == totals.max())]
+        mentioned = [node for node in best if node.name in added] or best[:1]
+        return Choice(self._chance.choice(mentioned), tuple(node.name for node in mentioned))
+
+    def _totals_of(self, found: Found, rows: RowArray) -> IntArray:
+        if found.extended is None or found.extended.scored is None:
+            return self.totals(found)[rows]
+        return rate_nodes(self.profile, found.cycle, found.pod, found.extended.scored.take(rows)).totals
 
     def totals(self, found: Found) -> IntArray:
         """Return the weighted sums over all score plugins; rows that are not feasible have less than none."""

@@ -21,6 +21,7 @@ from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import BoolArray, Status
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,14 @@ class Rotation:
 
 
 @dataclass(slots=True)
+class Extended:
+    """The feasible nodes as extenders left them, in their order; ``scored`` is the cluster as score plugins see it."""
+
+    rows: RowArray
+    scored: NodeTable | None = None
+
+
+@dataclass(slots=True)
 class Found:
     """The nodes a pod fits on, over all rows, and how they were found."""
 
@@ -53,6 +62,7 @@ class Found:
     diagnosis: Diagnosis
     is_narrowed: bool = False
     promised: NodeInfo | None = None
+    extended: Extended | None = None
 
 
 class Search:
@@ -67,14 +77,14 @@ class Search:
         self._services = services
         self.cross_check: CrossCheck | None = None
 
-    def find(self, pod: Pod) -> Found:
+    def find(self, pod: Pod, *, try_promised: bool = True) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
         try:
-            return self._find(pod)
+            return self._find(pod, try_promised)
         except PluginError as error:
             return self._find_one_by_one(pod, error)
 
-    def _find(self, pod: Pod) -> Found:
+    def _find(self, pod: Pod, try_promised: bool) -> Found:
         nodes = self.cache.nodes
         answer = self.answers.for_pod(pod)
         cycle = answer.cycle.share()
@@ -83,7 +93,7 @@ class Search:
             return self._rejected(pod)
         diagnosis = Diagnosis(len(nodes))
         diagnosis.unschedulable_plugins |= pre.narrowing
-        promise = self._try_promised_node(cycle, pod)
+        promise = self._try_promised_node(cycle, pod) if try_promised else {}
         if isinstance(promise, NodeInfo):
             return self._only(pod, cycle, promise, diagnosis)
         numbers, feasible, count = judge_fresh(answer, cycle, pod, nodes)

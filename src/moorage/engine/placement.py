@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 
+import structlog
+
 from moorage.api.pod import Pod
 from moorage.config.types import Profile as ProfileConfig
 from moorage.engine.boundary import ask, failure, require_status
 from moorage.engine.choice import Choice, Chooser
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.diagnosis import Diagnosis
+from moorage.engine.extending import Extending
 from moorage.engine.feasibility import Found, Rotation, Search
 from moorage.engine.handle import EngineHandle
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
-from moorage.errors import PluginError
+from moorage.errors import ExtenderError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.plugin import PostFilterResult, Wait
@@ -21,6 +24,8 @@ from moorage.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 LONGEST_WAIT = 15 * 60.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -48,13 +53,40 @@ class Placement:
         self.profile = Profile(config, registry, handle)
         self.search = Search(self.profile, services, rotation, percentage)
         self.chooser = Chooser(self.profile, services.cache)
+        self.extending = Extending(services.extenders, services.cache)
         handle.attach(self.search)
         if cross_check:
             self.search.cross_check = self.chooser.cross_check = CrossCheck(self.profile)
 
     def find(self, pod: Pod) -> Found:
-        """Find the nodes the pod fits on."""
+        """Find the nodes the pod fits on, whatever extenders say of them."""
         return self.search.find(pod)
+
+    async def find_extended(self, pod: Pod) -> Found:
+        """Find the nodes the pod fits on and extenders agree with."""
+        found = self.search.find(pod)
+        if found.promised is not None:
+            if await self._is_agreed(found):
+                return found
+            found = self.search.find(pod, try_promised=False)
+        await self.extending.narrow(found)
+        return found
+
+    async def _is_agreed(self, found: Found) -> bool:
+        """Ask extenders about the node the pod was promised; if that fails, all nodes are looked at."""
+        try:
+            await self.extending.narrow(found)
+        except ExtenderError as error:
+            log.warning("promised node could not be judged", pod=found.pod.key, error=str(error))
+            return False
+        return found.count > 0
+
+    async def choose_extended(self, found: Found) -> Choice:
+        """Pick one of them, extenders having their say."""
+        if found.count == 1:
+            return self.chooser.choose(found)
+        added = await self.extending.rate(found)
+        return self.chooser.choose(found) if added is None else self.chooser.choose_with(found, added)
 
     def choose(self, found: Found) -> Choice:
         """Pick one of them."""

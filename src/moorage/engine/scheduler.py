@@ -1,6 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 
 import structlog
@@ -11,8 +11,10 @@ from moorage.cache.objects import Objects
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding import Binder, Binding
+from moorage.engine.choice import Choice
+from moorage.engine.extenders import Extender, in_order
 from moorage.engine.failures import FailureHandler
-from moorage.engine.feasibility import Rotation
+from moorage.engine.feasibility import Found, Rotation
 from moorage.engine.handlers import EventHandlers
 from moorage.engine.observing import AttemptObserver, SilentObserver
 from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
@@ -20,13 +22,14 @@ from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
+from moorage.framework.events import EVERY_EVENT
 from moorage.framework.handle import Cluster
 from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
 from moorage.queue.backoff import Backoff
 from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.hints import ProfileQueueing
+from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.scheduling_queue import SchedulingQueue
 
@@ -50,6 +53,7 @@ class Scheduler:
         features: FeatureGates,
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
+        extenders: Iterable[Extender] = (),
     ) -> None:
         self.observer: AttemptObserver = observer or SilentObserver()
         self.cache = Cache()
@@ -63,6 +67,7 @@ class Scheduler:
             nominator=Nominations(lambda _key: None),
             background=background,
             activate=self._activate,
+            extenders=in_order(extenders),
         )
         rotation = Rotation()
         self.placements = {
@@ -90,11 +95,14 @@ class Scheduler:
 
     def _build_queue(self, config: SchedulerConfiguration, features: FeatureGates) -> SchedulingQueue:
         profiles = [placement.profile for placement in self.placements.values()]
+        of_extenders = {EXTENDER: EVERY_EVENT} if self.services.extenders else {}
         return SchedulingQueue(
             clock=self.services.clock,
             sort=profiles[0].queue_sort[0],
             profiles={
-                profile.name: ProfileQueueing(pre_enqueue=profile.pre_enqueue, registrations=profile.registrations())
+                profile.name: ProfileQueueing(
+                    pre_enqueue=profile.pre_enqueue, registrations=profile.registrations() | of_extenders
+                )
                 for profile in profiles
             },
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
@@ -132,14 +140,14 @@ class Scheduler:
         if len(self.cache) == 0:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = placement.find(pod)
+        found = await self._find(placement, pod)
         self.observer.found(queued, placement, found)
         if found.count == 0:
             with self.services.freeze:
                 rescue = await placement.rescue(found)
             found.diagnosis.post_filter_message = rescue.message
             return Parked(found.diagnosis, rescue.nominated_node)
-        node = placement.choose(found).node
+        node = (await self._choose(placement, found)).node
 
         with ExitStack() as undo:
             assumed = pod.on_node(node.name)
@@ -164,6 +172,18 @@ class Scheduler:
             binding.undo = undo.pop_all()
             self.binder.start(binding)
         return Placed(node.name)
+
+    async def _find(self, placement: Placement, pod: Pod) -> Found:
+        if not self.services.extenders:
+            return placement.find(pod)
+        with self.services.freeze:
+            return await placement.find_extended(pod)
+
+    async def _choose(self, placement: Placement, found: Found) -> Choice:
+        if not self.services.extenders:
+            return placement.choose(found)
+        with self.services.freeze:
+            return await placement.choose_extended(found)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

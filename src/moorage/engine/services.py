@@ -9,9 +9,10 @@ from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
 from moorage.cache.objects import Objects
 from moorage.clock import Clock
+from moorage.engine.extenders import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender
+from moorage.framework.handle import Cluster, Nominator
 
 
 class Background(Protocol):
@@ -68,4 +69,4 @@ class Services:
     wake: Callable[[], None] = lambda: None
     """Called when there may be something to do again."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
-    extenders: Sequence[PreemptionExtender] = ()
+    extenders: Sequence[Extender] = ()

@@ -1,0 +1,212 @@
+"""Scheduler extenders over HTTP: the whole protocol, as a client."""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from moorage.api.codec import convert, encode
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.client.certificates import (
+    load_client_certificate,
+    load_client_certificate_files,
+    trusting_context,
+    verifying_context,
+)
+from moorage.client.pool import HttpPool
+from moorage.client.proxies import proxy_for
+from moorage.config.types import Extender as ExtenderConfig
+from moorage.config.types import ExtenderTLS
+from moorage.errors import ExtenderError, InputError, Unreachable
+from moorage.framework.filtered import Filtered
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.victims import Victims
+
+DEFAULT_TIMEOUT: Final = 5.0
+T = TypeVar("T")
+
+
+class HttpExtender:
+    """A web service that has a say in scheduling; the engine's ``Extender``."""
+
+    def __init__(self, config: ExtenderConfig) -> None:
+        self.name = config.url_prefix
+        self.is_ignorable = config.ignorable
+        self.weight = config.weight
+        self.is_filter = bool(config.filter_verb)
+        self.is_prioritizer = bool(config.prioritize_verb)
+        self.is_binder = bool(config.bind_verb)
+        self._config = config
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
+        self._timeout = config.http_timeout.seconds or DEFAULT_TIMEOUT
+        address = urlsplit(config.url_prefix)
+        server = f"{address.scheme}://{address.netloc}"
+        self._prefix = config.url_prefix.rstrip("/")
+        self._path = address.path.rstrip("/")
+        self._pool = HttpPool(
+            server,
+            tls=_tls_of(config) if address.scheme == "https" else None,
+            server_name=config.tls_config.server_name if config.tls_config else "",
+            proxy=proxy_for(server, "", config.url_prefix),
+            source=f"extender {config.url_prefix}",
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpExtender({self.name})"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def is_interested_in(self, pod: Pod) -> bool:
+        """Tell whether a pod asks for a resource that the extender manages, or it manages none in particular."""
+        if not self._managed:
+            return True
+        containers = (*pod.spec.containers, *pod.spec.init_containers)
+        return any(
+            not self._managed.isdisjoint(amounts)
+            for container in containers
+            for amounts in (container.resources.requests, container.resources.limits)
+        )
+
+    def handles_preemption_for(self, pod: Pod) -> bool:
+        """Tell whether the extender wants to be asked about evictions for this pod."""
+        return bool(self._config.preempt_verb) and self.is_interested_in(pod)
+
+    async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
+        """Ask which nodes will do."""
+        answer = await self._ask(self._config.filter_verb, self._arguments(pod, nodes))
+        if problem := answer.get("error"):
+            raise ExtenderError(str(problem))
+        failed = self._part(dict[str, str], answer, "failednodes") or {}
+        unresolvable = self._part(dict[str, str], answer, "failedandunresolvablenodes") or {}
+        names = self._part(list[str], answer, "nodenames")
+        if self._config.node_cache_capable and names is not None:
+            return Filtered(tuple(names), failed, unresolvable)
+        listed = self._part(dict[str, Any], answer, "nodes") or {}
+        stand_ins = {node.name: node for node in map(self._node, listed.get("items") or ())}
+        return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
+
+    async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
+        """Ask how good nodes are, from 0 to 10."""
+        body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
+        ratings = self._decoded(list[dict[str, Any]] | None, body) or []
+        folded = [_folded(rating) for rating in ratings]
+        return {str(rating.get("host", "")): self._score(rating.get("score", 0)) for rating in folded}
+
+    async def process_preemption(
+        self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
+    ) -> Mapping[str, Victims]:
+        """Ask which nodes and victims the extender agrees with."""
+        told = {name: self._victims(victims) for name, victims in candidates.items()}
+        by_uid = self._config.node_cache_capable
+        request = {
+            "Pod": encode(pod),
+            "NodeNameToVictims": None if by_uid else told,
+            "NodeNameToMetaVictims": told if by_uid else None,
+        }
+        answer = await self._ask(self._config.preempt_verb, request)
+        chosen = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
+        return {name: self._agreed(name, _folded(meta), nodes) for name, meta in chosen.items()}
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Have the extender bind a pod."""
+        request = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name}
+        answer = await self._ask(self._config.bind_verb, request)
+        if problem := answer.get("error"):
+            raise ExtenderError(str(problem))
+
+    def _arguments(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        if self._config.node_cache_capable:
+            return {"Pod": encode(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
+        listed = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [encode(n.node) for n in nodes]}
+        return {"Pod": encode(pod), "Nodes": listed, "NodeNames": None}
+
+    def _victims(self, victims: Victims) -> dict[str, Any]:
+        by_uid = self._config.node_cache_capable
+        pods = [{"UID": pod.uid} if by_uid else encode(pod) for pod in victims.pods]
+        return {"Pods": pods, "NumPDBViolations": victims.violations}
+
+    def _agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
+        """Look up the pods an extender names by their uids."""
+        info = nodes.find(name)
+        if info is None:
+            raise ExtenderError(f'nodeinfo not found for node name "{name}"')
+        pods = []
+        for entry in meta.get("pods") or ():
+            uid = str(_folded(entry).get("uid", ""))
+            pod = info.pods.get(uid)
+            if pod is None:
+                problem = f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
+                raise ExtenderError(f"extender: {self.name} {problem}")
+            pods.append(pod)
+        return Victims(tuple(pods), self._score(meta.get("numpdbviolations", 0)))
+
+    async def _ask(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return _folded(self._decoded(dict[str, Any] | None, await self._send(verb, request)) or {})
+
+    async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
+        body = msgspec.json.encode(request)
+        head = (
+            f"POST {self._path}/{verb} HTTP/1.1\r\nHost: {self._pool.host_header}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        try:
+            answer = await self._pool.send(head.encode() + body, self._timeout)
+        except (Unreachable, InputError) as error:
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}: {error}") from error
+        if answer.status != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}, code {answer.status}")
+        return answer.body
+
+    def _decoded(self, kind: Any, body: bytes) -> Any:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise ExtenderError(f"extender {self.name} answered what cannot be read: {error}") from error
+
+    def _part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
+        if answer.get(name) is None:
+            return None
+        try:
+            return msgspec.convert(answer[name], kind)
+        except msgspec.ValidationError as error:
+            raise ExtenderError(f"extender {self.name} answered what cannot be read: {name}: {error}") from error
+
+    def _node(self, content: Any) -> Node:
+        try:
+            return convert(Node, content)
+        except msgspec.ValidationError as error:
+            raise ExtenderError(f"extender {self.name} answered with a node that cannot be read: {error}") from error
+
+    def _score(self, content: Any) -> int:
+        if isinstance(content, int):
+            return content
+        raise ExtenderError(f"extender {self.name} answered {content!r} where a whole number belongs")
+
+
+def _folded(content: Any) -> dict[str, Any]:
+    """Return a JSON object with its keys in lower case: Go, in which extenders are written, does not mind the case."""
+    return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
+
+
+def _tls_of(config: ExtenderConfig) -> ssl.SSLContext:
+    """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
+    tls = config.tls_config or ExtenderTLS()
+    where = f"extender {config.url_prefix}: tlsConfig"
+    has_authority = bool(tls.ca_data or tls.ca_file)
+    if tls.insecure or (config.enable_https and not has_authority):
+        context = trusting_context()
+    elif tls.ca_data:
+        context = verifying_context(where, ca_data=tls.ca_data)
+    else:
+        context = verifying_context(where, ca_file=tls.ca_file or None)
+    if tls.cert_data and tls.key_data:
+        load_client_certificate(context, tls.cert_data, tls.key_data)
+    elif tls.cert_file and tls.key_file:
+        load_client_certificate_files(context, tls.cert_file, tls.key_file)
+    return context
