@@ -20,7 +20,7 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
     claims = [
         _claim(dice, f"claim-{number}", namespace, names)
         for namespace in namespaces
-        for number in range(dice.number(1, 4))
+        for number in range(dice.number(2, 5))
     ]
     volumes = _volumes(dice, claims, names)
     made = [*classes, *volumes, *claims, *_drivers(dice), *_csi_nodes(dice, names), *_capacities(dice)]
@@ -52,7 +52,7 @@ def _storage_class(dice: Dice, name: str) -> Object:
 
 def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
     spec: Object = {
-        "accessModes": [dice.pick(MODES)],
+        "accessModes": [dice.pick((*MODES, "ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))],
         "resources": {"requests": {"storage": dice.pick(("1Gi", "2Gi", "5Gi"))}},
     }
     if dice.chance(0.95):
@@ -134,7 +134,7 @@ def _volume_term(dice: Dice, nodes: list[str]) -> Object:
 
 def _drivers(dice: Dice) -> list[Object]:
     made = []
-    for name in dice.some(DRIVERS, 1):
+    for name in dice.some(DRIVERS, 2 if dice.dial("capacities") else 1):
         spec: Object = {"storageCapacity": dice.chance(0.9 if dice.dial("capacities") else 0.5)}
         if name == DRIVERS[0] and dice.chance(0.3):
             spec["preventPodSchedulingIfMissing"] = True
