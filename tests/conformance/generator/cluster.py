@@ -42,6 +42,8 @@ FEATURE_FOCI: Final = {
     "devices": (
         ("deviceClaims",),
         ("deviceClaims", "alternatives"),
+        ("deviceClaims", "rareDevices"),
+        ("deviceClaims", "rareDevices", "sharedDevices", "alternatives"),
         ("deviceClaims", "deviceTaints", "sharedDevices"),
         ("deviceClaims", "heldDevices", "priorities", "tight"),
         ("deviceExtended", "extended", "initContainers"),

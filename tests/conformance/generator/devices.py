@@ -2,6 +2,7 @@
 
 from tests.conformance.generator import words
 from tests.conformance.generator.dice import Dice
+from tests.conformance.generator.rare_devices import rare_selector, rare_slices
 from tests.conformance.generator.words import Object
 
 API = "resource.k8s.io/v1"
@@ -23,7 +24,7 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
     slices = [made for name in names for made in _node_slices(dice, name)]
     if dice.chance(0.3):
         slices.append(_network_slice(dice))
-    made = [*_classes(dice), *slices, *_taint_rules(dice)]
+    made = [*_classes(dice), *slices, *rare_slices(dice, names), *_taint_rules(dice)]
     shared = [_shared_claim(dice, f"shared-{number}", slices) for number in range(dice.number(0, 2))]
     for pod in running:
         if dice.wants("deviceClaims", 0.5):
@@ -147,6 +148,8 @@ def _wanted(dice: Dice) -> Object:
         wanted["selectors"] = [
             {"cel": {"expression": dice.pick(SELECTORS[:1] if wanted["deviceClassName"] != "gpu" else SELECTORS)}}
         ]
+    if (rare := rare_selector(dice)) is not None:
+        wanted["selectors"] = [*wanted.get("selectors", ()), {"cel": {"expression": rare}}]
     if dice.chance(0.3):
         wanted |= dice.pick(({"allocationMode": "All"}, {"allocationMode": "ExactCount", "count": 2}))
     if dice.chance(0.3):
