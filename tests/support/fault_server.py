@@ -19,7 +19,9 @@ from moorage.client.wire import Answer
 from moorage.clock import Clock
 from moorage.errors import Unreachable
 
-ITEM = re.compile(r"(?P<collection>.*/(?:pods|nodes|leases|events|persistentvolumes|quotas))(?:/(?P<name>[^/]+))?(?:/(?P<sub>\w+))?$")
+ITEM = re.compile(
+    r"(?P<collection>.*/(?:pods|nodes|leases|events|persistentvolumes|quotas))(?:/(?P<name>[^/]+))?(?:/(?P<sub>\w+))?$"
+)
 
 
 @dataclass
@@ -70,7 +72,9 @@ class FaultServer:
     def client(self, clock: Clock) -> ApiClient:
         return ApiClient(Connection("https://server", "test"), clock=clock, transport=self)
 
-    def fail(self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, reason: str = "") -> None:
+    def fail(
+        self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, reason: str = ""
+    ) -> None:
         """Have the next requests whose "METHOD path" matches refused."""
         body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": f"told {status}", "code": status})
         self._faults.append(Fault(matches, Answer(status, body, retry_after), times))

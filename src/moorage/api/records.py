@@ -5,7 +5,7 @@ from moorage.api.storage import ObjectReference
 from moorage.api.struct import KubeStruct
 
 
-class Binding(KubeStruct, frozen=True):
+class Binding(KubeStruct, frozen=True, omit_defaults=False):
     """The decision, as the API server takes it."""
 
     metadata: ObjectMeta = ObjectMeta()

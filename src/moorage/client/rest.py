@@ -5,7 +5,7 @@ that are made once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast
 
@@ -106,7 +106,7 @@ class ApiClient:
         return f"{method} {path} HTTP/1.1\r\n".encode() + self._headers
 
     @asynccontextmanager
-    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
         """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()

@@ -1,0 +1,270 @@
+"""Writes of the scheduler: bindings that survive lost answers, updates that keep what we do not know, statuses."""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.support.fault_server import FaultServer
+
+from moorage.api.meta import Condition
+from moorage.api.pod import Pod, PodStatus
+from moorage.api.storage import PersistentVolume
+from moorage.client.cluster import ApiCluster
+from moorage.client.dispatcher import Dispatcher
+from moorage.client.recorder import EventRecorder
+from moorage.clock import VirtualClock
+from moorage.errors import ApiError, Conflict, NotFound, Unreachable
+from moorage.framework.recording import EventNote
+from moorage.simulator.loop import run_virtual
+from moorage.testing import make_pod
+
+T = TypeVar("T")
+PODS = "/api/v1/pods"
+BINDING = "POST .*/binding"
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FaultServer()
+        client = self.server.client(self.clock)
+        self.recorder = EventRecorder(client, "host", self.clock)
+        self.cluster = ApiCluster(client, Dispatcher(), self.recorder, self.clock)
+        stored = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": {}, "status": {}}
+        self.server.put(PODS, stored)
+        self.pod = make_pod("web", namespace="shop", uid="u1")
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return run_virtual(work, self.clock)
+
+    @property
+    def node(self) -> str:
+        return str(self.server.objects[PODS]["shop/web"]["spec"].get("nodeName", ""))
+
+    @property
+    def binds(self) -> int:
+        return sum(1 for request in self.server.requests if request.path.endswith("/binding"))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_binding_carries_the_pods_uid(bench: Bench) -> None:
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert msgspec.json.decode(bench.server.requests[-1].body) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert bench.node == "n1"
+
+
+def test_a_binding_whose_answer_was_lost_counts_as_bound(bench: Bench) -> None:
+    bench.server.lose_answer(BINDING)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert (bench.node, bench.binds) == ("n1", 1)
+
+
+def test_a_binding_that_was_carried_out_before_the_error_counts_as_bound(bench: Bench) -> None:
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+
+
+def test_in_doubt_the_server_is_asked_until_it_answers(bench: Bench) -> None:
+    bench.server.lose_answer(BINDING)
+    bench.server.fail("GET", 503, times=5)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert bench.node == "n1"
+
+
+FAILURES = {
+    "another scheduler was faster": (lambda s: s.objects[PODS]["shop/web"]["spec"].update(nodeName="n9"), Conflict),
+    "the pod is gone": (lambda s: s.remove(PODS, "shop/web"), NotFound),
+    "the server is down": (lambda s: setattr(s, "is_down", True), Unreachable),
+    "we may not bind": (lambda s: s.fail(BINDING, 403), ApiError),
+    "the server keeps failing": (lambda s: s.fail(BINDING, 500, times=9), ApiError),
+}
+
+
+@pytest.mark.parametrize(("spoil", "error"), FAILURES.values(), ids=FAILURES)
+def test_a_binding_fails(bench: Bench, spoil: Any, error: type[ApiError]) -> None:
+    spoil(bench.server)
+    with pytest.raises(error):
+        bench.run(bench.cluster.bind(bench.pod, "n1"))
+
+
+def test_a_namesake_with_another_uid_is_not_our_pod(bench: Bench) -> None:
+    bench.server.objects[PODS]["shop/web"]["spec"]["nodeName"] = "n1"
+    with pytest.raises(Conflict):
+        bench.run(bench.cluster.bind(make_pod("web", namespace="shop", uid="older"), "n1"))
+
+
+def test_a_condition_says_since_when_it_holds(bench: Bench) -> None:
+    patch = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]}
+    bench.run(bench.cluster.patch_status(bench.pod, patch))
+    request = bench.server.requests[-1]
+    assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert request.path.endswith("/namespaces/shop/pods/web/status")
+    (condition,) = msgspec.json.decode(request.body)["status"]["conditions"]
+    assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
+    known = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
+    patch = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "still no"}]}
+    bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=known), patch))
+    (condition,) = msgspec.json.decode(bench.server.requests[-1].body)["status"]["conditions"]
+    assert "lastTransitionTime" not in condition
+
+
+def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
+    bench.server.fail("PATCH", 409, times=2)
+    bench.run(bench.cluster.patch_status(bench.pod, {"nominatedNodeName": "n1"}))
+    assert bench.server.objects[PODS]["shop/web"]["status"]["nominatedNodeName"] == "n1"
+
+
+VOLUMES = "/api/v1/persistentvolumes"
+
+
+def stored_volume(bench: Bench) -> PersistentVolume:
+    content = {"metadata": {"name": "pv"}, "spec": {"nfs": {"server": "s"}, "storageClassName": "slow"}}
+    bench.server.put(VOLUMES, content)
+    return msgspec.convert(content, PersistentVolume)
+
+
+def test_an_update_keeps_the_fields_our_structs_do_not_know(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    changed = replace(volume, spec=replace(volume.spec, storage_class_name="fast"))
+    answer = bench.run(bench.cluster.update(changed))
+    assert bench.server.objects[VOLUMES]["pv"]["spec"] == {"nfs": {"server": "s"}, "storageClassName": "fast"}
+    assert answer.spec.storage_class_name == "fast"
+
+
+def test_an_update_of_an_old_version_is_a_conflict(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    bench.server.put(VOLUMES, bench.server.objects[VOLUMES]["pv"])
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        bench.run(bench.cluster.update(replace(volume, spec=replace(volume.spec, storage_class_name="fast"))))
+
+
+def test_an_update_that_changes_nothing_sends_nothing(bench: Bench) -> None:
+    bench.run(bench.cluster.update(stored_volume(bench)))
+    assert [request.method for request in bench.server.requests] == ["GET"]
+
+
+def note(pod: Pod, reason: str = "Scheduled", text: str = "done") -> EventNote:
+    return EventNote(pod, reason, "Binding", text, "default-scheduler")
+
+
+def events(bench: Bench) -> list[dict[str, Any]]:
+    return list(bench.server.objects.get("/apis/events.k8s.io/v1/events", {}).values())
+
+
+def test_an_event_says_who_and_what(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    (event,) = events(bench)
+    assert event.pop("metadata")["name"].startswith("web.")
+    assert event.pop("eventTime") == "2026-01-01T00:00:00.000000Z"
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "done",
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1", "apiVersion": "v1"},
+        "reportingController": "default-scheduler",
+        "reportingInstance": "default-scheduler-host",
+    }
+
+
+def test_an_event_that_comes_again_becomes_a_series(bench: Bench) -> None:
+    async def work() -> None:
+        for _ in range(5):
+            bench.cluster.record(note(bench.pod, text="whatever the text"))
+            await bench.recorder.flush()
+        assert [event["series"]["count"] for event in events(bench)] == [2]
+        bench.recorder.refresh_series()
+        await bench.recorder.flush()
+        assert [event["series"]["count"] for event in events(bench)] == [5]
+
+    bench.run(work())
+
+
+def test_a_series_ends_when_nothing_comes_for_six_minutes(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        bench.clock.advance(361)
+        bench.recorder.finish_series()
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(events(bench)) == 2
+
+
+def test_a_series_whose_event_expired_is_written_anew(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+        bench.server.objects["/apis/events.k8s.io/v1/events"].clear()
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["series"]["count"] for event in events(bench)] == [2]
+
+
+def test_a_long_note_is_cut_between_characters(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod, text="ä" * 600))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    text = events(bench)[0]["note"]
+    assert text.endswith("ä ...")
+    assert 1020 <= len(text.encode()) <= 1024
+
+
+def test_events_wait_for_a_server_that_is_down_and_drop_what_is_too_much(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.is_down = True
+        for number in range(1100):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        bench.server.is_down = False
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert bench.recorder.dropped == 100
+    assert len(events(bench)) == 1000
+
+
+def test_a_dead_server_is_given_up_on_after_twelve_tries(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.is_down = True
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    start = bench.clock.now()
+    bench.run(work())
+    assert len(bench.server.requests) == 12
+    assert 110 <= bench.clock.now() - start <= 220
+
+
+def test_an_event_that_is_refused_is_not_tried_again(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.fail("POST", 403)
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(bench.server.requests) == 1

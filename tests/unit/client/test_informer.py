@@ -1,0 +1,218 @@
+"""Informers against a server that fails in every way it can, in virtual time."""
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.fault_server import FaultServer
+
+from moorage.api.kinds import Kind
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.client.informer import Informer, Informers
+from moorage.client.kubeconfig import Connection
+from moorage.client.rest import ApiClient
+from moorage.client.watch import Change
+from moorage.clock import VirtualClock
+from moorage.errors import Forbidden, MoorageError
+from moorage.simulator.loop import run_virtual
+
+PODS = "/api/v1/pods"
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": {}}
+
+
+class Bench:
+    """An informer of pods at work, and what it has told."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FaultServer()
+        self.failures: list[MoorageError] = []
+        self.skipped: list[str] = []
+        self.told: dict[str, str] = {}
+        self.informers = Informers(self.server.client(self.clock), [Pod], self.tell, observer=self)
+
+    def tell(self, kind: Kind, changes: Any) -> None:
+        for change in changes:
+            assert isinstance(change, Change)
+            if change.before is not None:
+                del self.told[change.before.name]
+            if change.after is not None:
+                self.told[change.after.name] = change.after.metadata.resource_version
+
+    def malformed(self, resource: str) -> None:
+        self.skipped.append(resource)
+
+    def listed(self, kind: Kind) -> None:
+        assert kind.name == "Pod"
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        self.failures.append(error)
+
+    @property
+    def lists(self) -> int:
+        return sum(1 for request in self.server.requests if "watch" not in request.query)
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        async def main() -> None:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(self.informers.run())
+                await self.informers.synced()
+                await scenario
+                running.cancel()
+
+        run_virtual(main(), self.clock)
+        names = {key.partition("/")[2]: thing for key, thing in self.server.objects.get(PODS, {}).items()}
+        assert self.told == {name: thing["metadata"]["resourceVersion"] for name, thing in names.items()}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> None:
+    bench.server.put(PODS, pod("a"))
+
+    async def scenario() -> None:
+        bench.server.put(PODS, pod("b"))
+        bench.server.remove(PODS, "shop/a")
+        await asyncio.sleep(1)
+        assert set(bench.told) == {"b"}
+
+    bench.run(scenario())
+    assert bench.lists == 1
+    assert not bench.failures
+
+
+FAULTS = {
+    "a watch that is cut is taken up again": lambda server: server.cut_watches(),
+    "a watch that ends is taken up again": lambda server: server.cut_watches(""),
+    "a watch refused with 500 is asked for again": lambda server: (
+        server.fail("GET", 500, times=3),
+        server.cut_watches(),
+    ),
+    "a watch refused with 429 waits as long as it is told": lambda server: (
+        server.fail("GET", 429, retry_after="7"),
+        server.cut_watches(),
+    ),
+    "a version the server forgot is listed again": lambda server: (server.compact(), server.cut_watches()),
+    "a watch refused with 410 lists again": lambda server: (server.fail("GET", 410), server.cut_watches()),
+    "rubbish in a watch ends it": lambda server: server.tell_raw(b"<html>\n"),
+    "an object that is malformed does no harm": lambda server: server.tell_raw(
+        b'{"type": "ADDED", "object": {"metadata": {"name": 7}}}\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_nothing_is_missed(bench: Bench, fault: Any) -> None:
+    for number in range(3):
+        bench.server.put(PODS, pod(f"old-{number}"))
+
+    async def scenario() -> None:
+        await asyncio.sleep(5)
+        bench.server.remove(PODS, "shop/old-0")
+        fault(bench.server)
+        bench.server.put(PODS, pod("new"))
+        bench.server.put(PODS, pod("old-1"))
+        await asyncio.sleep(120)
+
+    bench.run(scenario())
+
+
+def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.server.is_down = True
+        bench.server.cut_watches()
+        await asyncio.sleep(600)
+        assert 10 < len(bench.failures) < 40
+        assert "pods: refused" in bench.informers.problems[0]
+        bench.server.put(PODS, pod("meanwhile"))
+        bench.server.is_down = False
+        await asyncio.sleep(61)
+        assert not bench.informers.problems
+
+    bench.run(scenario())
+
+
+def test_a_malformed_object_in_a_list_is_skipped_and_counted(bench: Bench) -> None:
+    bench.server.objects[PODS] = {"shop/bad": {"metadata": {"name": "bad", "namespace": "shop", "labels": 7}}}
+    bench.server.put(PODS, pod("good"))
+
+    async def scenario() -> None:
+        assert set(bench.told) == {"good"}
+        del bench.server.objects[PODS]["shop/bad"]
+
+    bench.run(scenario())
+    assert bench.skipped == ["Pod"]
+
+
+def test_what_may_not_be_listed_names_the_missing_permission() -> None:
+    clock, server = VirtualClock(), FaultServer()
+    message = 'nodes is forbidden: User "x" cannot list resource "nodes" in API group "" at the cluster scope'
+    server.rubbish("GET /api/v1/nodes")
+    server.fail("GET /api/v1/nodes", 403)
+    informer: Informer[Node] = Informer(
+        server.client(clock), _kind(Node), lambda _kind, _changes: None, chance=Random(1)
+    )
+    server._faults[1].answer = server._faults[1].answer._replace(body=_status(message))  # type: ignore[union-attr]
+
+    async def scenario() -> None:
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(2)
+        assert isinstance(informer.problem, Forbidden)
+        assert not informer.is_synced
+        assert 'allow verb "list" on resource "nodes" of apiGroup ""' in str(informer.problem)
+        await informer.synced()
+        running.cancel()
+
+    run_virtual(scenario(), clock)
+
+
+def test_a_resource_that_the_server_does_not_have_is_empty() -> None:
+    clock, server = VirtualClock(), FaultServer()
+    server.fail("GET /api/v1/nodes", 404)
+    informer: Informer[Node] = Informer(server.client(clock), _kind(Node), lambda _kind, _changes: None)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        assert informer.is_synced
+        running.cancel()
+
+    run_virtual(scenario(), clock)
+
+
+def test_credentials_are_asked_for_again_when_they_are_refused() -> None:
+    class Rotating:
+        expires_at = float("inf")
+        asked = 0
+
+        async def renew(self) -> str:
+            self.asked += 1
+            return f"Bearer {self.asked}"
+
+    clock, server, credentials = VirtualClock(), FaultServer(), Rotating()
+    connection = Connection("https://server", "test", credentials=credentials)
+    client = ApiClient(connection, clock=clock, transport=server)
+    server.fail("GET /api/v1/pods", 401)
+    assert run_virtual(client.list(Pod), clock) == []
+    assert [request.headers["Authorization"] for request in server.requests] == ["Bearer 1", "Bearer 2"]
+
+
+def _kind(kind: Any) -> Kind:
+    from moorage.api.kinds import BY_TYPE
+
+    return BY_TYPE[kind]
+
+
+def _status(message: str) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode({"kind": "Status", "message": message, "reason": "Forbidden", "code": 403})

@@ -1,0 +1,242 @@
+"""Where the server is and who we are: every kind of credentials, and what is said of bad files."""
+
+import asyncio
+import base64
+import os
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.client.credentials import ExecCredentials, TokenFile
+from moorage.client.kubeconfig import Connection, in_cluster, load_connection
+from moorage.clock import VirtualClock
+from moorage.errors import InputError, Unauthorized
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate and its key, good for anything."""
+    folder = tmp_path_factory.mktemp("ca")
+    subject = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    keys = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    subprocess.run([*command, *keys, *subject], check=True, capture_output=True)
+    return folder
+
+
+def write(folder: Path, *, cluster: Any = None, user: Any = None, name: str = "config", **top: Any) -> Path:
+    content = {
+        "current-context": "dev",
+        "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+    } | top
+    path = folder / name
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def load(path: Path, **options: Any) -> Connection:
+    return load_connection(str(path), environ={}, clock=VirtualClock(), **options)
+
+
+def header(connection: Connection) -> str:
+    return asyncio.run(connection.credentials.renew())
+
+
+def test_a_context_names_server_and_user(tmp_path: Path) -> None:
+    connection = load(write(tmp_path, user={"token": "t1"}))
+    assert (connection.server, connection.namespace) == ("https://10.0.0.1:6443", "shop")
+    assert header(connection) == "Bearer t1"
+    assert connection.tls is not None
+    assert connection.tls.verify_mode == ssl.CERT_REQUIRED
+    assert connection.tls.check_hostname
+
+
+def test_master_replaces_the_server(tmp_path: Path) -> None:
+    assert load(write(tmp_path), master="https://other:1/").server == "https://other:1"
+
+
+def test_master_alone_needs_no_file() -> None:
+    connection = load_connection(master="http://127.0.0.1:8080", environ={})
+    assert (connection.server, connection.tls) == ("http://127.0.0.1:8080", None)
+
+
+def test_verification_is_off_only_when_asked_for(tmp_path: Path) -> None:
+    connection = load(write(tmp_path, cluster={"insecure-skip-tls-verify": True}))
+    assert connection.tls is not None
+    assert connection.tls.verify_mode == ssl.CERT_NONE
+
+
+def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) -> None:
+    def data(name: str) -> str:
+        return base64.b64encode((authority / name).read_bytes()).decode()
+
+    inside = write(
+        tmp_path,
+        name="inside",
+        cluster={"certificate-authority-data": data("cert.pem"), "tls-server-name": "real.name"},
+        user={"client-certificate-data": data("cert.pem"), "client-key-data": data("key.pem")},
+    )
+    beside = write(
+        authority,
+        cluster={"certificate-authority": "cert.pem"},
+        user={"client-certificate": "cert.pem", "client-key": "key.pem"},
+    )
+    for path in (inside, beside):
+        tls = load(path).tls
+        assert tls is not None
+        assert [dict(part[0] for part in found["subject"]) for found in tls.get_ca_certs()] == [{"commonName": "test"}]
+    assert load(inside).server_name == "real.name"
+
+
+def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    connection = load(write(tmp_path, user={"tokenFile": "token"}))
+    clock = VirtualClock()
+    assert header(connection) == "Bearer first"
+    assert connection.credentials.expires_at == clock.now() + 60
+    (tmp_path / "token").write_text("second\n")
+    assert header(connection) == "Bearer second"
+
+
+def test_in_a_pod_the_service_account_speaks_for_us(tmp_path: Path, authority: Path) -> None:
+    for name, text in (("token", "sa"), ("namespace", "kube-system"), ("ca.crt", (authority / "cert.pem").read_text())):
+        (tmp_path / name).write_text(text)
+    env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    connection = in_cluster(tmp_path, env, VirtualClock())
+    assert (connection.server, connection.namespace) == ("https://[fd00::1]:443", "kube-system")
+    assert isinstance(connection.credentials, TokenFile)
+    assert header(connection) == "Bearer sa"
+
+
+def test_a_user_name_and_a_password(tmp_path: Path) -> None:
+    assert header(load(write(tmp_path, user={"username": "joe", "password": "pw"}))) == "Basic am9lOnB3"
+
+
+def test_impersonation_becomes_headers(tmp_path: Path) -> None:
+    user = {"as": "joe", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"ex/ample": ["x", "y"]}}
+    assert load(write(tmp_path, user=user)).headers == (
+        ("Impersonate-User", "joe"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-ex%2Fample", "x"),
+        ("Impersonate-Extra-ex%2Fample", "y"),
+    )
+
+
+def test_a_proxy_is_the_clusters_or_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert load(write(tmp_path)).proxy == ""
+    assert load(write(tmp_path, cluster={"proxy-url": "http://p:3128"})).proxy == "http://p:3128"
+    monkeypatch.setenv("https_proxy", "http://env:8080")
+    assert load(write(tmp_path)).proxy == "http://env:8080"
+    assert load(write(tmp_path, cluster={"server": "https://127.0.0.1:6443"})).proxy == ""
+    monkeypatch.setenv("no_proxy", "10.0.0.1")
+    assert load(write(tmp_path)).proxy == ""
+
+
+def test_several_files_add_up_and_the_first_to_say_something_wins(tmp_path: Path) -> None:
+    first = write(tmp_path, name="first", users=[], clusters=[{"name": "c", "cluster": {"server": "https://first"}}])
+    second = write(tmp_path, name="second", user={"token": "from-second"})
+    files = os.pathsep.join((str(tmp_path / "missing"), str(first), str(second)))
+    connection = load_connection(environ={"KUBECONFIG": files})
+    assert connection.server == "https://first"
+    assert header(connection) == "Bearer from-second"
+
+
+def plugin(folder: Path, script: str) -> None:
+    path = folder / "login"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def exec_user(**more: Any) -> dict[str, Any]:
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", **more}}
+
+
+def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Path) -> None:
+    told = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
+    status = '{"token":"\'$1-$WHO\'","expirationTimestamp":"2026-01-01T01:00:00Z"}}'
+    plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{told}{status}'")
+    user = exec_user(args=["arg"], env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
+    connection = load(write(tmp_path, user=user))
+    assert isinstance(connection.credentials, ExecCredentials)
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        assert header(connection) == "Bearer arg-me"
+    finally:
+        os.chdir(here)
+    assert connection.credentials.expires_at == VirtualClock().now() + 3600
+    info = yaml.safe_load((tmp_path / "info").read_text())
+    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://10.0.0.1:6443"}}
+
+
+BAD_PLUGINS = {
+    "a program that fails": ("echo oops >&2; exit 3", Unauthorized, "exited with code 3: oops"),
+    "a program that prints rubbish": ("echo hello", Unauthorized, "not an ExecCredential"),
+    "a program that prints nothing useful": ("echo '{\"status\":{}}'", Unauthorized, "neither a token nor"),
+}
+
+
+@pytest.mark.parametrize(("script", "error", "message"), BAD_PLUGINS.values(), ids=BAD_PLUGINS)
+def test_bad_programs(tmp_path: Path, script: str, error: type[Exception], message: str) -> None:
+    plugin(tmp_path, script)
+    with pytest.raises(error, match=message):
+        header(load(write(tmp_path, user=exec_user())))
+
+
+def test_a_program_that_is_not_there_names_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file") as raised:
+        header(load(write(tmp_path, user=exec_user(installHint="brew install login"))))
+    assert raised.value.hint == "brew install login"
+
+
+BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
+    "a context that is not there": ({"current-context": "prod"}, "Context 'prod' not found\n  hint: contexts are: dev"),
+    "no context at all": ({"current-context": ""}, "No current context"),
+    "a cluster that is not there": ({"clusters": []}, "the context names 'c'"),
+    "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
+    "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
+    "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
+    "data that is not base64": ({"cluster": {"certificate-authority-data": "%%%"}}, "not base64"),
+    "an authority that is none": ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "cannot be used"),
+    "an authority that is missing": ({"cluster": {"certificate-authority": "gone.pem"}}, "No such file"),
+    "a certificate without a key": ({"user": {"client-certificate": "c.pem"}}, "no client-key"),
+    "a way to log in that Kubernetes dropped": ({"user": {"auth-provider": {"name": "gcp"}}}, "exec plugin"),
+    "a protocol we do not speak": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
+    "a proxy we cannot use": ({"cluster": {"proxy-url": "socks5://p"}}, "only http"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(write(tmp_path, **content))
+
+
+NO_FILES = {
+    "a file that is not there": (None, "cannot be read"),
+    "a file that is not YAML": ("{", "not YAML"),
+    "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NO_FILES.values(), ids=NO_FILES)
+def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "config")
+
+
+def test_no_word_of_any_server_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--kubeconfig=FILE or --master=URL"):
+        load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})

@@ -1,0 +1,241 @@
+"""Leader election: who may lead, when a lease runs out, and how leadership is lost and given back."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.fault_server import FaultServer
+
+from moorage.api.meta import ObjectMeta
+from moorage.api.records import Lease, LeaseSpec
+from moorage.client.leader import Election, LeaderElector, LeaseSettings
+from moorage.clock import VirtualClock
+from moorage.errors import LeadershipLost
+from moorage.framework.recording import EventNote
+from moorage.simulator.loop import run_virtual
+
+LEASES = "/apis/coordination.k8s.io/v1/leases"
+KEY = "kube-system/kube-scheduler"
+
+
+def lease(holder: str, *, renewed: str = "1", duration: int = 15, transitions: int = 3) -> Lease:
+    spec = LeaseSpec(
+        holder_identity=holder,
+        lease_duration_seconds=duration,
+        acquire_time="long ago",
+        renew_time=renewed,
+        lease_transitions=transitions,
+    )
+    return Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system", resource_version="7"), spec=spec)
+
+
+class TestElection:
+    def setup_method(self) -> None:
+        self.clock = VirtualClock()
+        self.election = Election(LeaseSettings("me"), self.clock)
+
+    def test_a_lease_that_is_not_there_is_made(self) -> None:
+        self.election.observe(None)
+        bid = self.election.bid()
+        assert bid is not None
+        assert (bid.key, bid.spec.holder_identity, bid.spec.lease_duration_seconds) == (KEY, "me", 15)
+        assert bid.spec.lease_transitions == 0
+
+    def test_somebody_elses_lease_runs_out_by_our_own_clock(self) -> None:
+        self.election.observe(lease("other"))
+        self.clock.advance(14.9)
+        assert self.election.bid() is None
+        self.clock.advance(0.2)
+        bid = self.election.bid()
+        assert bid is not None
+        assert bid.spec.lease_transitions == 4
+
+    def test_a_renewal_starts_the_time_anew(self) -> None:
+        self.election.observe(lease("other"))
+        self.clock.advance(14)
+        self.election.observe(lease("other", renewed="2"))
+        self.clock.advance(14)
+        assert self.election.bid() is None
+
+    def test_the_same_lease_seen_again_does_not(self) -> None:
+        self.election.observe(lease("other"))
+        self.clock.advance(14)
+        self.election.observe(lease("other"))
+        self.clock.advance(2)
+        assert self.election.bid() is not None
+
+    def test_a_lease_that_was_given_back_is_free_at_once(self) -> None:
+        self.election.observe(lease(""))
+        assert self.election.bid() is not None
+
+    def test_renewing_keeps_when_and_how_often_the_lease_changed_hands(self) -> None:
+        self.election.observe(lease("me"))
+        bid = self.election.bid()
+        assert bid is not None
+        assert (bid.spec.acquire_time, bid.spec.lease_transitions) == ("long ago", 3)
+
+    def test_giving_back_leaves_a_lease_of_one_second_without_holder(self) -> None:
+        self.election.observe(lease("me"))
+        given = self.election.release()
+        assert given is not None
+        assert (given.spec.holder_identity, given.spec.lease_duration_seconds) == ("", 1)
+
+    def test_only_the_holder_gives_back(self) -> None:
+        self.election.observe(lease("other"))
+        assert self.election.release() is None
+
+    def test_the_watchdog_barks_when_a_leader_renews_nothing(self) -> None:
+        self.election.written(lease("me"))
+        self.clock.advance(34)
+        assert not self.election.is_overdue()
+        self.clock.advance(2)
+        assert self.election.is_overdue()
+
+
+class Replica:
+    def __init__(self, name: str, server: FaultServer, clock: VirtualClock) -> None:
+        self.working = False
+        self.notes: list[str] = []
+        self.leaders: list[str] = []
+        self.elector = LeaderElector(
+            server.client(clock),
+            LeaseSettings(name),
+            clock,
+            record=self.record,
+            on_new_leader=self.leaders.append,
+            chance=Random(name),
+        )
+
+    def record(self, note: EventNote) -> None:
+        assert note.regarding.key == KEY
+        self.notes.append(note.note)
+
+    async def work(self) -> None:
+        self.working = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working = False
+
+    def start(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.elector.run(self.work))
+
+
+def holder(server: FaultServer) -> str:
+    return str(server.objects[LEASES][KEY]["spec"]["holderIdentity"])
+
+
+def run(scenario: Any) -> None:
+    clock, server = VirtualClock(), FaultServer()
+    run_virtual(scenario(server, clock, Replica("a", server, clock), Replica("b", server, clock)), clock)
+
+
+async def settle(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_one_of_two_works_and_the_other_takes_over_at_once_when_it_stops() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(1)
+        waiting = second.start()
+        await asyncio.sleep(60)
+        assert (first.working, second.working) == (True, False)
+        assert second.leaders == ["a"]
+        await settle(leading)
+        assert holder(server) == ""
+        await asyncio.sleep(6)
+        assert (first.working, second.working) == (False, True)
+        assert first.notes == ["a became leader", "a stopped leading"]
+        await settle(waiting)
+
+    run(scenario)
+
+
+def test_a_leader_that_dies_is_replaced_when_its_lease_has_run_out() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        server.put(
+            LEASES,
+            {
+                "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
+                "spec": {"holderIdentity": "dead", "leaseDurationSeconds": 15, "leaseTransitions": 1},
+            },
+        )
+        waiting = second.start()
+        await asyncio.sleep(14)
+        assert not second.working
+        await asyncio.sleep(8)
+        assert second.working
+        assert server.objects[LEASES][KEY]["spec"]["leaseTransitions"] == 2
+        await settle(waiting)
+
+    run(scenario)
+
+
+def test_a_leader_cut_off_from_the_server_stops_before_its_lease_runs_out() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(10)
+        server.is_down = True
+        lost_at = clock.now()
+        with pytest.raises(LeadershipLost):
+            await leading
+        assert clock.now() - lost_at < 15
+        assert not first.working
+
+    run(scenario)
+
+
+def test_a_short_outage_is_survived() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(10)
+        server.is_down = True
+        await asyncio.sleep(6)
+        server.is_down = False
+        await asyncio.sleep(60)
+        assert first.working
+        await settle(leading)
+
+    run(scenario)
+
+
+def test_a_lease_taken_by_somebody_else_is_lost_at_once() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(10)
+        stolen = server.objects[LEASES][KEY]
+        server.put(LEASES, {**stolen, "spec": {**stolen["spec"], "holderIdentity": "thief"}})
+        with pytest.raises(LeadershipLost):
+            await leading
+        assert not first.working
+        assert holder(server) == "thief"
+
+    run(scenario)
+
+
+def test_work_that_fails_gives_the_lease_back_and_is_heard_of() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        async def failing() -> None:
+            raise ValueError("boom")
+
+        with pytest.raises(ValueError, match="boom"):
+            await first.elector.run(failing)
+        assert holder(server) == ""
+
+    run(scenario)
+
+
+def test_a_lease_that_changed_underneath_but_is_still_ours_is_kept() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(10)
+        touched = server.objects[LEASES][KEY]
+        server.put(LEASES, {**touched, "metadata": {**touched["metadata"], "labels": {"touched": "yes"}}})
+        await asyncio.sleep(30)
+        assert first.working
+        await settle(leading)
+
+    run(scenario)

@@ -1,0 +1,252 @@
+"""Connections: real sockets, and servers that misbehave on them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from moorage.client import pool as pools
+from moorage.client.kubeconfig import Connection
+from moorage.client.pool import HttpPool
+from moorage.client.rest import ApiClient
+from moorage.errors import ServerError, Unreachable
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def answer(body: bytes, head: str = "200 OK", extra: str = "") -> bytes:
+    return f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n{extra}\r\n".encode() + body
+
+
+def with_server(serve: Serve, use: Callable[[HttpPool], Awaitable[Any]]) -> Any:
+    """Run a server and use a pool of connections to it."""
+
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def main() -> Any:
+        server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        pool = HttpPool(f"http://127.0.0.1:{port}")
+        try:
+            return await use(pool)
+        finally:
+            pool.close()
+            server.close()
+            await server.wait_closed()
+
+    return asyncio.run(main())
+
+
+def test_a_connection_is_used_again() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await read_request(reader)
+            writer.write(answer(b"hello"))
+
+    async def use(pool: HttpPool) -> None:
+        for _ in range(5):
+            assert await pool.send(REQUEST) == (200, b"hello", None)
+
+    with_server(serve, use)
+    assert connections == 1
+
+
+def test_answers_never_cross() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await read_request(reader)
+            await asyncio.sleep(0)
+            writer.write(answer(request.split(b" ")[1]))
+
+    async def ask(pool: HttpPool, number: int) -> None:
+        request = f"GET /{number} HTTP/1.1\r\n\r\n".encode()
+        assert (await pool.send(request)).body == f"/{number}".encode()
+
+    async def use(pool: HttpPool) -> None:
+        await asyncio.gather(*(ask(pool, number) for number in range(50)))
+        cancelled = [asyncio.create_task(ask(pool, number)) for number in range(20)]
+        await asyncio.sleep(0)
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*(ask(pool, number) for number in range(100, 150)))
+
+    with_server(serve, use)
+
+
+async def close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+
+
+async def talk_rubbish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+    await reader.read()
+
+
+async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+MISBEHAVIOUR = {
+    "a server that hangs up": (close_at_once, "closed"),
+    "a server of something else": (talk_rubbish, "not HTTP"),
+    "a server that hangs up half-way": (break_off, "closed"),
+    "a server that never answers": (say_nothing, "too long"),
+}
+
+
+@pytest.mark.parametrize(("serve", "told"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+def test_no_answer(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match=told) as raised:
+            await pool.send(REQUEST, seconds=0.05)
+        assert raised.value.was_sent
+
+    with_server(serve, use)
+
+
+def test_nobody_listening_means_that_nothing_was_sent() -> None:
+    async def use(pool: HttpPool) -> None:
+        pool.port = 1
+        with pytest.raises(Unreachable, match="no connection") as raised:
+            await pool.send(REQUEST)
+        assert not raised.value.was_sent
+
+    with_server(say_nothing, use)
+
+
+def test_reading_is_tried_again_on_a_new_connection() -> None:
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        served += 1
+        await read_request(reader)
+        writer.write(answer(b"{}"))
+        if served == 1:
+            await read_request(reader)  # and hang up without an answer
+        else:
+            await reader.read()
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        assert await client.request("GET", "/") == b"{}"
+        assert await client.request("GET", "/") == b"{}"
+
+    with_server(serve, use)
+    assert served == 2
+
+
+def test_an_answer_in_chunks_is_put_together() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await asyncio.sleep(0.01)
+        writer.write(b"2\r\nde\r\n0\r\n\r\n")
+
+    async def use(pool: HttpPool) -> None:
+        assert (await pool.send(REQUEST)).body == b"abcde"
+
+    with_server(serve, use)
+
+
+def test_retry_after_comes_with_the_error() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"later", "503 Service Unavailable", "retry-after: 4\r\n"))
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        with pytest.raises(ServerError, match="later") as raised:
+            await client.request("GET", "/")
+        assert (raised.value.status, raised.value.retry_after) == (503, 4.0)
+
+    with_server(serve, use)
+
+
+def test_a_stream_is_read_as_it_arrives_until_it_is_cut() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        await asyncio.sleep(0.01)
+        writer.write(b"3\r\ntwo\r\n")
+
+    async def use(pool: HttpPool) -> list[bytes]:
+        got: list[bytes] = []
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        with pytest.raises(Unreachable):
+            async with client.stream("/") as chunks:
+                async for chunk in chunks:
+                    got.append(chunk)
+        return got
+
+    assert with_server(serve, use) == [b"one", b"two"]
+
+
+def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match="too long"):
+            async with pool.stream(REQUEST, patience=0.05) as stream:
+                await stream.begun()
+
+    with_server(say_nothing, use)
+
+
+def test_a_proxy_connects_us() -> None:
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await read_request(reader))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        asked.append(await read_request(reader))
+        writer.write(answer(b"through"))
+
+    async def use(direct: HttpPool) -> None:
+        pool = HttpPool("http://far.example:6443", proxy=f"http://joe:s%40crt@127.0.0.1:{direct.port}")
+        assert (await pool.send(REQUEST)).body == b"through"
+        pool.close()
+
+    with_server(serve, use)
+    assert asked[0].startswith(b"CONNECT far.example:6443 HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic am9lOnNAY3J0" in asked[0]
+    assert asked[1] == REQUEST
+
+
+def test_a_proxy_that_refuses_is_named() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"", "407 Proxy Authentication Required"))
+        await reader.read()
+
+    async def use(direct: HttpPool) -> None:
+        pool = HttpPool("http://far.example:6443", proxy=f"http://127.0.0.1:{direct.port}")
+        with pytest.raises(Unreachable, match="status 407"):
+            await pool.send(REQUEST)
+        pool.close()
+
+    with_server(serve, use)
