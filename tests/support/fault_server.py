@@ -20,7 +20,7 @@ from moorage.clock import Clock
 from moorage.errors import Unreachable
 
 ITEM = re.compile(
-    r"(?P<collection>.*/(?:pods|nodes|leases|events|persistentvolumes|quotas))(?:/(?P<name>[^/]+))?(?:/(?P<sub>\w+))?$"
+    r"(?P<collection>.*/(?:pods|nodes|leases|events|persistentvolumes))(?:/(?P<name>[^/]+))?(?:/(?P<sub>\w+))?$"
 )
 
 
@@ -73,10 +73,10 @@ class FaultServer:
         return ApiClient(Connection("https://server", "test"), clock=clock, transport=self)
 
     def fail(
-        self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, reason: str = ""
+        self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, message: str = "no"
     ) -> None:
         """Have the next requests whose "METHOD path" matches refused."""
-        body = msgspec.json.encode({"kind": "Status", "reason": reason, "message": f"told {status}", "code": status})
+        body = msgspec.json.encode({"kind": "Status", "message": message, "code": status})
         self._faults.append(Fault(matches, Answer(status, body, retry_after), times))
 
     def rubbish(self, matches: str, body: bytes = b"<html>") -> None:

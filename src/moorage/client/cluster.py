@@ -87,7 +87,11 @@ class ApiCluster:
             else:
                 return current.uid == pod.uid and current.node_name == node_name
 
-    async def create(self, thing: KubeObject) -> KubeObject:
+    async def get(self, thing: T) -> T:
+        """Read an object as it is now."""
+        return await self._dispatcher.run(lambda: self._client.get(type(thing), thing.name, thing.namespace))
+
+    async def create(self, thing: T) -> T:
         """Create an object and return it as stored."""
         return await self._dispatcher.run(lambda: self._client.create(thing))
 
@@ -111,7 +115,7 @@ class ApiCluster:
         known = self._known(thing)
         if known is not None and known.metadata.resource_version == wanted:
             return cast("T", known)
-        current = await self._dispatcher.run(lambda: self._client.get(type(thing), thing.name, thing.namespace))
+        current = await self.get(thing)
         if current.metadata.resource_version != wanted:
             found = current.metadata.resource_version
             raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")

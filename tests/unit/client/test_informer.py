@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.fault_server import FaultServer
 
-from moorage.api.kinds import Kind
+from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.client.informer import Informer, Informers
@@ -157,11 +157,9 @@ def test_what_may_not_be_listed_names_the_missing_permission() -> None:
     clock, server = VirtualClock(), FaultServer()
     message = 'nodes is forbidden: User "x" cannot list resource "nodes" in API group "" at the cluster scope'
     server.rubbish("GET /api/v1/nodes")
-    server.fail("GET /api/v1/nodes", 403)
-    informer: Informer[Node] = Informer(
-        server.client(clock), _kind(Node), lambda _kind, _changes: None, chance=Random(1)
-    )
-    server._faults[1].answer = server._faults[1].answer._replace(body=_status(message))  # type: ignore[union-attr]
+    server.fail("GET /api/v1/nodes", 403, message=message)
+    client = server.client(clock)
+    informer: Informer[Node] = Informer(client, BY_TYPE[Node], lambda _kind, _changes: None, chance=Random(1))
 
     async def scenario() -> None:
         running = asyncio.create_task(informer.run())
@@ -178,7 +176,7 @@ def test_what_may_not_be_listed_names_the_missing_permission() -> None:
 def test_a_resource_that_the_server_does_not_have_is_empty() -> None:
     clock, server = VirtualClock(), FaultServer()
     server.fail("GET /api/v1/nodes", 404)
-    informer: Informer[Node] = Informer(server.client(clock), _kind(Node), lambda _kind, _changes: None)
+    informer: Informer[Node] = Informer(server.client(clock), BY_TYPE[Node], lambda _kind, _changes: None)
 
     async def scenario() -> None:
         running = asyncio.create_task(informer.run())
@@ -204,15 +202,3 @@ def test_credentials_are_asked_for_again_when_they_are_refused() -> None:
     server.fail("GET /api/v1/pods", 401)
     assert run_virtual(client.list(Pod), clock) == []
     assert [request.headers["Authorization"] for request in server.requests] == ["Bearer 1", "Bearer 2"]
-
-
-def _kind(kind: Any) -> Kind:
-    from moorage.api.kinds import BY_TYPE
-
-    return BY_TYPE[kind]
-
-
-def _status(message: str) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode({"kind": "Status", "message": message, "reason": "Forbidden", "code": 403})

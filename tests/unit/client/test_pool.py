@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.tcp import Serve, serving
 
 from moorage.client import pool as pools
 from moorage.client.kubeconfig import Connection
@@ -12,7 +13,6 @@ from moorage.client.pool import HttpPool
 from moorage.client.rest import ApiClient
 from moorage.errors import ServerError, Unreachable
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -27,24 +27,13 @@ def answer(body: bytes, head: str = "200 OK", extra: str = "") -> bytes:
 def with_server(serve: Serve, use: Callable[[HttpPool], Awaitable[Any]]) -> Any:
     """Run a server and use a pool of connections to it."""
 
-    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
     async def main() -> Any:
-        server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        pool = HttpPool(f"http://127.0.0.1:{port}")
-        try:
-            return await use(pool)
-        finally:
-            pool.close()
-            server.close()
-            await server.wait_closed()
+        async with serving(serve) as port:
+            pool = HttpPool(f"http://127.0.0.1:{port}")
+            try:
+                return await use(pool)
+            finally:
+                pool.close()
 
     return asyncio.run(main())
 
@@ -197,10 +186,14 @@ def test_a_stream_is_read_as_it_arrives_until_it_is_cut() -> None:
     async def use(pool: HttpPool) -> list[bytes]:
         got: list[bytes] = []
         client = ApiClient(Connection(pool.server, "test"), transport=pool)
-        with pytest.raises(Unreachable):
+
+        async def read() -> None:
             async with client.stream("/") as chunks:
                 async for chunk in chunks:
                     got.append(chunk)
+
+        with pytest.raises(Unreachable):
+            await read()
         return got
 
     assert with_server(serve, use) == [b"one", b"two"]

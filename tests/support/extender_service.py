@@ -1,0 +1,47 @@
+"""A scheduler extender as a web service in this process, whose answers a test writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+from tests.support.tcp import serving
+
+Reply: TypeAlias = Callable[[dict[str, Any]], Any]
+"""Gets a request and returns what to answer: plain data, or bytes as they are, or a status."""
+
+
+class ExtenderService:
+    """Answers POST /<prefix>/<verb> by the function given for the verb; keeps the requests."""
+
+    def __init__(self, **verbs: Reply) -> None:
+        self.verbs = verbs
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["ExtenderService"]:
+        async with serving(self._serve) as port:
+            self.url = f"http://127.0.0.1:{port}/scheduler/"
+            yield self
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            path = head.split(" ")[1]
+            length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
+            self._answer(path, await reader.readexactly(length), writer)
+
+    def _answer(self, path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
+        verb = path.removeprefix("/scheduler/")
+        request = msgspec.json.decode(body)
+        self.requests.append((verb, request))
+        answer = self.verbs[verb](request)
+        if answer is None:
+            return  # never answers
+        status = answer if isinstance(answer, int) else 200
+        content = (
+            b"" if isinstance(answer, int) else answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+        )
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
