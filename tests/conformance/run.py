@@ -2,23 +2,36 @@
 
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 from rich.console import Console
 
 from tests.conformance.fuzz import compare, features_of, report
 from tests.conformance.fuzzer import Options
-from tests.conformance.oracle import Oracle
+from tests.conformance.oracle import Oracle, find_binary
+from tests.parity.queue_histories import history
+from tests.parity.queue_oracle import ask, first_difference
+
+QUEUE_HISTORIES: Final = 60
+HISTORY_STEPS: Final = 120
 
 
 def main() -> int:
     """Run the budget; 1 when the sides differ anywhere."""
-    fresh = datetime.now(UTC).strftime("fresh-%Y%m%d%H%M%S")
-    budget = [
-        *(Options(seed, 400) for seed in ("fixed", fresh)),
-        *(Options(seed, 200, features_of("all")) for seed in ("fixed", fresh)),
-        *(Options(seed, 6, search="config") for seed in ("fixed", fresh)),
-    ]
+    now = datetime.now(UTC)
     console = Console(soft_wrap=True)
+    differing = _decisions(now.strftime("fresh-%Y%m%d%H%M%S"), console)
+    differing += _queues(1, console) + _queues(int(now.timestamp()), console)
+    return 1 if differing else 0
+
+
+def _decisions(fresh: str, console: Console) -> int:
+    """Compare decisions on random clusters: plain ones, ones with volumes and devices, and limited searches."""
+    budget = [
+        *(Options(seed, 1_000) for seed in ("fixed", fresh)),
+        *(Options(seed, 800, features_of("all")) for seed in ("fixed", fresh)),
+        *(Options(seed, 10, search="config") for seed in ("fixed", fresh)),
+    ]
     differing = 0
     with Oracle() as oracle:
         for options in budget:
@@ -27,7 +40,20 @@ def main() -> int:
             outcome = compare(options, oracle, console)
             report(outcome, options, console)
             differing += outcome.differing
-    return 1 if differing else 0
+    return differing
+
+
+def _queues(first: int, console: Console) -> int:
+    """Compare what the scheduling queue does in random histories."""
+    histories = {seed: history(seed, HISTORY_STEPS) for seed in range(first, first + QUEUE_HISTORIES)}
+    differing = 0
+    for seed, answer in ask(find_binary(), histories).items():
+        problem = answer.get("error") or first_difference(histories[seed], answer["steps"])
+        if problem is not None:
+            differing += 1
+            console.print(f"queue history {seed}: {problem}", highlight=False)
+    console.print(f"{len(histories)} queue histories from seed {first}, {differing} differ", highlight=False)
+    return differing
 
 
 if __name__ == "__main__":
