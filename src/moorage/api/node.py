@@ -1,10 +1,10 @@
 """The node: what it has, what it is labelled with, whom it keeps away."""
 
-from functools import cached_property
 from typing import Final
 
 from moorage.api.affinity import Taint
 from moorage.api.meta import Condition, KubeObject
+from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.struct import KubeStruct
 
@@ -57,19 +57,19 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
         """Return the node's taints."""
         return self.spec.taints
 
-    @cached_property
+    @once
     def allocatable(self) -> dict[str, int]:
         """What pods may take: milli-CPU, bytes, and plain counts; ``pods`` among them."""
         from moorage.api.requests import countable
 
         return countable(self.status.allocatable)
 
-    @cached_property
+    @once
     def image_names(self) -> frozenset[str]:
         """Every name of every image the node holds."""
         return frozenset(name for image in self.status.images for name in image.names)
 
-    @cached_property
+    @once
     def zone_key(self) -> str:
         """Region and zone as one text; empty for a node that has neither. Nodes are visited zone by zone."""
         labels = self.labels

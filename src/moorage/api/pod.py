@@ -1,6 +1,5 @@
 """The pod: what is to be placed, and everything it says about where."""
 
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.api.meta import Condition, KubeObject
+from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.struct import KubeStruct
 from moorage.api.volume import Volume
@@ -138,7 +138,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         """Whether the pod has ended and holds nothing any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
-    @cached_property
+    @once
     def host_ports(self) -> tuple[HostPort, ...]:
         """The node's ports that containers and sidecars take."""
         return tuple(
@@ -148,21 +148,21 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
             if port.host_port > 0
         )
 
-    @cached_property
+    @once
     def requests(self) -> dict[str, int]:
         """What the pod asks of a node, from its spec alone: milli-CPU, bytes, and plain counts."""
         from moorage.api.requests import spec_requests
 
         return spec_requests(self)
 
-    @cached_property
+    @once
     def scoring_requests(self) -> dict[str, int]:
         """What the pod counts for in scores: a default for each container that asks for no CPU or memory."""
         from moorage.api.requests import scoring_requests
 
         return scoring_requests(self)
 
-    @cached_property
+    @once
     def requests_on_node(self) -> dict[str, int]:
         """What the pod takes of the node it runs on, resizes in flight included."""
         from moorage.api.requests import placed_requests
