@@ -82,6 +82,9 @@ class Answer:
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
+        self.feasible_version = 0
+        self.heap_keys: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
+        """The tie-break of the feasible rows, and of which version of them."""
         self._totals: IntArray = np.zeros(0, dtype=np.int64)
         self._totals_stale = True
         self._stale_rows: dict[int, None] = {}
@@ -124,6 +127,7 @@ class Answer:
                 self.numbers = np.where(self.numbers == FEASIBLE, part.numbers, self.numbers)
         self.feasible = np.equal(self.numbers, FEASIBLE)
         self.feasible_count = int(np.count_nonzero(self.feasible))
+        self.feasible_version += 1
         self._totals_stale = True
 
     def _combine_row(self, row: int) -> None:
@@ -137,6 +141,7 @@ class Answer:
         if is_feasible != bool(self.feasible[row]):
             self.feasible[row] = is_feasible
             self.feasible_count += 1 if is_feasible else -1
+            self.feasible_version += 1
             if self._shares is None or any(
                 not isinstance(share.column, int) for share in self._shares if share.normalizes
             ):

@@ -1,6 +1,6 @@
 """Picking the node: standing totals, the plugins that rate afresh, and the tie-break."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -33,6 +33,7 @@ class Chooser:
         self.cache = cache
         self.cross_check: CrossCheck | None = None
         self._heap = HeapOrder()
+        self._keys_of_all: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
         # Reproducible, and yet spread over the nodes.
         self._chance = Random(0)
 
@@ -52,8 +53,8 @@ class Chooser:
             in_order = tied[np.argsort(self.cache.places[tied])]
             nodes = [self.cache.nodes[int(row)] for row in in_order]
             return Choice(nodes[0], tuple(node.name for node in nodes))
-        places = self._found_places(found, tied)
-        return Choice(self.cache.nodes[int(tied[self._heap.first(places)])])
+        first = self._heap_keys(found)[tied].argmin()
+        return Choice(self.cache.nodes[int(tied[first])])
 
     def choose_with(self, found: Found, added: Mapping[str, int]) -> Choice:
         """Pick the best node by the plugins' totals and what extenders add; equals that they mention draw lots."""
@@ -96,15 +97,29 @@ class Chooser:
                 totals[rows] += share
         return totals
 
-    def _found_places(self, found: Found, rows: IntArray) -> IntArray:
-        """Return at which place each row stands in the list of feasible nodes, in the order they were found."""
-        size = len(self.cache)
-        places = self.cache.places[rows] - found.start
-        places[places < 0] += size
-        if found.count == size:
-            return places
+    def _heap_keys(self, found: Found) -> IntArray:
+        """Return for each row where it stands in the preorder of upstream's heap over the nodes found.
+
+        The list of nodes found rarely changes from one pod to the next, so the keys are kept with what it depends on.
+        """
+        if found.count == len(self.cache):
+            state: Hashable = (self.cache.structure, found.start)
+            if self._keys_of_all[0] != state:
+                self._keys_of_all = (state, self._computed_keys(found))
+            return self._keys_of_all[1]
+        answer = found.answer
+        if answer is None or found.feasible is not answer.feasible:
+            return self._computed_keys(found)
+        state = (answer.feasible_version, found.start)
+        if answer.heap_keys[0] != state:
+            answer.heap_keys = (state, self._computed_keys(found))
+        return answer.heap_keys[1]
+
+    def _computed_keys(self, found: Found) -> IntArray:
         visited = self.cache.order
         if found.start:
             visited = np.concatenate((visited[found.start :], visited[: found.start]))
-        ranks = np.cumsum(found.feasible[visited]) - 1
-        return ranks[places]
+        visited = visited[found.feasible[visited]]
+        keys = np.zeros(len(self.cache), dtype=np.int64)
+        keys[visited] = self._heap.keys(len(visited))
+        return keys

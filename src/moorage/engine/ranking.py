@@ -19,12 +19,11 @@ class HeapOrder:
     def __init__(self) -> None:
         self._keys: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def first(self, places: IntArray) -> int:
-        """Return the index, within ``places``, of the place that comes first in preorder."""
-        top = int(places.max())
-        if top >= len(self._keys):
-            self._keys = preorder_keys(max(top + 1, 2 * len(self._keys), 1024))
-        return int(self._keys[places].argmin())
+    def keys(self, count: int) -> IntArray:
+        """Return a number for each of the first places; among equals, the smallest number wins."""
+        if count > len(self._keys):
+            self._keys = preorder_keys(max(count, 2 * len(self._keys), 1024))
+        return self._keys[:count]
 
 
 def preorder_keys(count: int) -> NDArray[np.int64]:

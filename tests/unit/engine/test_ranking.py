@@ -26,7 +26,7 @@ def root_after_init(scores: list[int]) -> int:
 
 def chosen(scores: list[int]) -> int:
     tied = np.flatnonzero(np.array(scores) == max(scores))
-    return int(tied[HeapOrder().first(tied)])
+    return int(tied[HeapOrder().keys(len(scores))[tied].argmin()])
 
 
 @pytest.mark.parametrize("size", range(1, 11))
