@@ -55,6 +55,31 @@ class Share:
         return self.column if isinstance(self.column, int) else int(self.column[row])
 
 
+class TotalOrder:
+    """Totals and ranks as one column of numbers, so that the winner is its maximum and ties need no second look."""
+
+    def __init__(self) -> None:
+        self._column: IntArray = np.zeros(0, dtype=np.int64)
+        self._ranks: IntArray | None = None
+        self._size = 0
+
+    def forget(self) -> None:
+        """Make the column anew when it is next asked for."""
+        self._ranks = None
+
+    def put(self, row: int, total: int) -> None:
+        """Follow the total of one row."""
+        if self._ranks is not None:
+            self._column[row] = total * self._size - int(self._ranks[row])
+
+    def best(self, totals: IntArray, ranks: IntArray, size: int) -> int:
+        """Return the row of the winner; ranks are below ``size``."""
+        if self._ranks is not ranks:
+            self._column = totals * size - ranks
+            self._ranks, self._size = ranks, size
+        return int(self._column.argmax())
+
+
 class Answer:
     """What is known of every row for pods of one signature."""
 
@@ -83,11 +108,12 @@ class Answer:
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
         self.feasible_version = 0
-        self.heap_keys: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
+        self.heap_ranks: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
         """The tie-break of the feasible rows, and of which version of them."""
-        self._totals: IntArray = np.zeros(0, dtype=np.int64)
+        self.totals: IntArray = np.zeros(0, dtype=np.int64)
         self._totals_stale = True
         self._stale_rows: dict[int, None] = {}
+        self._order = TotalOrder()
         self.refusals: dict[str, tuple[Hashable, Status | None]] = {}
         """What was said of nodes with the pods promised to them, and of which version of the node and which pods."""
         self.position = -1
@@ -174,14 +200,20 @@ class Answer:
             for share in shares:
                 share.column = share_column(share, self.cycle, pod, nodes, rows)
                 share.version = share.part.version
-            self._totals = sum_of_shares(shares, len(nodes))
-            self._totals[~self.feasible] = INFEASIBLE_TOTAL
+            self.totals = sum_of_shares(shares, len(nodes))
+            self.totals[~self.feasible] = INFEASIBLE_TOTAL
             self._totals_stale = False
+            self._order.forget()
         else:
             for row in self._stale_rows:
-                self._totals[row] = self._total_of(row, shares)
+                self.totals[row] = total = self._total_of(row, shares)
+                self._order.put(row, total)
         self._stale_rows.clear()
-        return self._totals
+        return self.totals
+
+    def winner(self, ranks: IntArray, size: int) -> int:
+        """Return the row with the highest standing total; among equals, the one whose rank is lowest."""
+        return self._order.best(self.totals, ranks, size)
 
     def _total_of(self, row: int, shares: list[Share]) -> int:
         if not self.feasible[row]:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from moorage.engine.profile import Profile
 from moorage.engine.ranking import HeapOrder
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import RowArray
-from moorage.framework.status import IntArray
+from moorage.framework.status import MAX_NODE_SCORE, IntArray
+
+LARGEST_ORDERED: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -33,7 +36,8 @@ class Chooser:
         self.cache = cache
         self.cross_check: CrossCheck | None = None
         self._heap = HeapOrder()
-        self._keys_of_all: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
+        self._highest = MAX_NODE_SCORE * sum(profile.weights.values())
+        self._ranks_of_all: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
         # Reproducible, and yet spread over the nodes.
         self._chance = Random(0)
 
@@ -46,6 +50,9 @@ class Chooser:
         totals = self.totals(found)
         if self.cross_check is not None:
             self.cross_check.totals(found.pod, self.cache.nodes, found.feasible, totals)
+        if not found.is_narrowed and self._totals_stand(found, totals):
+            assert found.answer is not None
+            return Choice(self.cache.nodes[found.answer.winner(self._heap_ranks(found), self._heap.size)])
         tied = np.flatnonzero(totals == totals.max())
         if len(tied) == 1:
             return Choice(self.cache.nodes[int(tied[0])])
@@ -53,8 +60,15 @@ class Chooser:
             in_order = tied[np.argsort(self.cache.places[tied])]
             nodes = [self.cache.nodes[int(row)] for row in in_order]
             return Choice(nodes[0], tuple(node.name for node in nodes))
-        first = self._heap_keys(found)[tied].argmin()
+        first = self._heap_ranks(found)[tied].argmin()
         return Choice(self.cache.nodes[int(tied[first])])
+
+    def _totals_stand(self, found: Found, totals: IntArray) -> bool:
+        """Tell whether the totals are the standing ones, and small enough to be ordered together with ranks."""
+        answer = found.answer
+        return (
+            answer is not None and totals is answer.totals and self._highest * (self._heap.size + 1) < LARGEST_ORDERED
+        )
 
     def choose_with(self, found: Found, added: Mapping[str, int]) -> Choice:
         """Pick the best node by the plugins' totals and what extenders add; equals that they mention draw lots."""
@@ -97,29 +111,29 @@ class Chooser:
                 totals[rows] += share
         return totals
 
-    def _heap_keys(self, found: Found) -> IntArray:
+    def _heap_ranks(self, found: Found) -> IntArray:
         """Return for each row where it stands in the preorder of upstream's heap over the nodes found.
 
-        The list of nodes found rarely changes from one pod to the next, so the keys are kept with what it depends on.
+        The list of nodes found rarely changes from one pod to the next, so the ranks are kept with what it depends on.
         """
         if found.count == len(self.cache):
             state: Hashable = (self.cache.structure, found.start)
-            if self._keys_of_all[0] != state:
-                self._keys_of_all = (state, self._computed_keys(found))
-            return self._keys_of_all[1]
+            if self._ranks_of_all[0] != state:
+                self._ranks_of_all = (state, self._computed_ranks(found))
+            return self._ranks_of_all[1]
         answer = found.answer
         if answer is None or found.feasible is not answer.feasible:
-            return self._computed_keys(found)
+            return self._computed_ranks(found)
         state = (answer.feasible_version, found.start)
-        if answer.heap_keys[0] != state:
-            answer.heap_keys = (state, self._computed_keys(found))
-        return answer.heap_keys[1]
+        if answer.heap_ranks[0] != state:
+            answer.heap_ranks = (state, self._computed_ranks(found))
+        return answer.heap_ranks[1]
 
-    def _computed_keys(self, found: Found) -> IntArray:
+    def _computed_ranks(self, found: Found) -> IntArray:
         visited = self.cache.order
         if found.start:
             visited = np.concatenate((visited[found.start :], visited[: found.start]))
         visited = visited[found.feasible[visited]]
-        keys = np.zeros(len(self.cache), dtype=np.int64)
-        keys[visited] = self._heap.keys(len(visited))
-        return keys
+        ranks = np.zeros(len(self.cache), dtype=np.int64)
+        ranks[visited] = self._heap.ranks(len(visited))
+        return ranks

@@ -1,12 +1,15 @@
 """Choosing among rated nodes: upstream's heap decides ties, so the order in which nodes were found matters."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from moorage.framework.status import IntArray
 
-LEVELS = 48
+LEVELS: Final = 48
 """Enough levels of a binary heap for more nodes than a cluster can have."""
+FIRST_SIZE: Final = 1 << 13
 
 
 class HeapOrder:
@@ -17,13 +20,16 @@ class HeapOrder:
     """
 
     def __init__(self) -> None:
-        self._keys: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.size = 0
+        self._ranks: IntArray = np.zeros(0, dtype=np.int64)
 
-    def keys(self, count: int) -> IntArray:
-        """Return a number for each of the first places; among equals, the smallest number wins."""
-        if count > len(self._keys):
-            self._keys = preorder_keys(max(count, 2 * len(self._keys), 1024))
-        return self._keys[:count]
+    def ranks(self, count: int) -> IntArray:
+        """Return a number below ``size`` for each of the first places; among equals, the smallest number wins."""
+        if count > len(self._ranks):
+            self.size = max(FIRST_SIZE, 1 << (count - 1).bit_length())
+            self._ranks = np.empty(self.size, dtype=np.int64)
+            self._ranks[np.argsort(preorder_keys(self.size))] = np.arange(self.size)
+        return self._ranks[:count]
 
 
 def preorder_keys(count: int) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ def root_after_init(scores: list[int]) -> int:
 
 def chosen(scores: list[int]) -> int:
     tied = np.flatnonzero(np.array(scores) == max(scores))
-    return int(tied[HeapOrder().keys(len(scores))[tied].argmin()])
+    return int(tied[HeapOrder().ranks(len(scores))[tied].argmin()])
 
 
 @pytest.mark.parametrize("size", range(1, 11))
@@ -52,6 +52,14 @@ def test_random_scores_choose_as_the_heap_does() -> None:
     for _ in range(2_000):
         scores = [dice.randint(0, 3) for _ in range(dice.randint(1, 40))]
         assert chosen(scores) == root_after_init(scores)
+
+
+def test_ranks_stay_true_when_the_heap_outgrows_them() -> None:
+    order = HeapOrder()
+    few = order.ranks(10).argsort().tolist()
+    order.ranks(20_000)
+    assert order.ranks(10).argsort().tolist() == few
+    assert order.ranks(20_000).max() < order.size
 
 
 def test_the_reference_heap_is_a_heap() -> None:
