@@ -7,7 +7,7 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 
-.PHONY: help demo test lint fmt types imports check docs bench-engine control-plane oracle conformance fuzz clean
+.PHONY: help demo test lint fmt types imports check docs bench-engine control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
 	$(BIN)/python -m tests.conformance.run
+
+live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
+	conformance/control-plane etcd kube-apiserver
+	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q tests/live
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)

@@ -27,10 +27,10 @@ ADMIN: Final = "admin"
 
 
 def binaries() -> Path:
-    """Return the folder of the programs that `conformance/control-plane` builds."""
-    printed = subprocess.run(
-        [ROOT / "conformance" / "control-plane", "--print"], check=True, capture_output=True, text=True
-    )
+    """Return the folder of the programs, which are built first if they are not there."""
+    script = ROOT / "conformance" / "control-plane"
+    subprocess.run([script, "etcd", "kube-apiserver"], check=True, capture_output=True)
+    printed = subprocess.run([script, "--print"], check=True, capture_output=True, text=True)
     return Path(printed.stdout.strip())
 
 

@@ -1,0 +1,173 @@
+"""A cluster for live tests: nodes that are always ready, pods that run once they are bound, and what must hold."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.records import Event
+from moorage.client.informer import Informer
+from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.client.watch import Change
+from moorage.errors import ApiError, NotFound
+
+AT_ONCE: Final = 32
+NAMESPACE: Final = "default"
+SCHEDULED: Final = "PodScheduled"
+
+
+class LiveCluster:
+    """Nodes and pods of one test, as an administrator sees them."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def add_nodes(self, *names: str, cpu: str = "4", pods: int = 110) -> None:
+        """Create nodes."""
+        status = {"cpu": cpu, "memory": "32Gi", "pods": str(pods)}
+        body = {"status": {"allocatable": status, "capacity": status}}
+        await self._all([self._create(Node, {"metadata": {"name": name}, **body}) for name in names])
+
+    async def add_pods(self, *names: str, cpu: str = "100m", **spec: Any) -> None:
+        """Create pods that ask for CPU."""
+        container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+        full = {"containers": [container], "terminationGracePeriodSeconds": 5, **spec}
+        contents = [{"metadata": {"name": name, "namespace": NAMESPACE}, "spec": full} for name in names]
+        await self._all([self._create(Pod, content) for content in contents])
+
+    async def create(self, path: str, content: dict[str, Any]) -> None:
+        """Create an object of any kind; one that is there already stays."""
+        try:
+            await self.client.request("POST", path, msgspec.json.encode(content))
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _create(self, kind: type[KubeObject], content: dict[str, Any]) -> None:
+        namespace = content["metadata"].get("namespace", "")
+        await self.client.request("POST", BY_TYPE[kind].path(namespace=namespace), msgspec.json.encode(content))
+
+    async def _all(self, work: Sequence[Any]) -> None:
+        async def one(part: Any) -> None:
+            async with self._gate:
+                await part
+
+        await asyncio.gather(*(one(part) for part in work))
+
+    async def pods(self) -> dict[str, Pod]:
+        """Return all pods by name."""
+        return {pod.name: pod for pod in await self.client.list(Pod, NAMESPACE)}
+
+    async def events(self, reason: str, about: str) -> list[Event]:
+        """Return the events of a reason about a pod."""
+        events = await self.client.list(Event, NAMESPACE)
+        return [event for event in events if event.reason == reason and event.regarding.name == about]
+
+    async def wait_for(self, what: str, holds: Callable[[dict[str, Pod]], bool], seconds: float = 60.0) -> None:
+        """Wait until something holds for the pods; fail with where they are if it never does."""
+        deadline = time.monotonic() + seconds
+        while True:
+            pods: dict[str, Pod] = {}
+            try:
+                pods = await self.pods()
+            except ApiError:
+                pass  # the server may be away: that is what some tests are about
+            else:
+                if holds(pods):
+                    return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"after {seconds} s it is still not so that {what}: {summary(pods.values())}")
+            await asyncio.sleep(0.2)
+
+    async def check(self) -> None:
+        """Require what must hold at any time: every pod bound or reported, and no node over capacity."""
+        pods = (await self.pods()).values()
+        nodes = {node.name: node for node in await self.client.list(Node)}
+        for pod in pods:
+            condition = pod.condition(SCHEDULED)
+            assert condition is not None, f"{pod.name} was neither bound nor reported"
+            assert (condition.status == "True") == bool(pod.node_name), f"{pod.name}: {condition}"
+            assert not pod.node_name or pod.node_name in nodes
+        for name, node in nodes.items():
+            here = [pod for pod in pods if pod.node_name == name and not pod.is_finished]
+            cpu = sum(pod.requests.get("cpu", 0) for pod in here)
+            assert cpu <= node.allocatable["cpu"], f"{name} is over capacity: {cpu} of {node.allocatable['cpu']}"
+            assert len(here) <= node.allocatable["pods"], f"{name} has {len(here)} pods"
+
+    async def clear(self) -> None:
+        """Remove all pods, nodes and events."""
+        await self.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+        await self.client.request("DELETE", "/api/v1/nodes")
+        await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+
+
+class Kubelets:
+    """All nodes' kubelets in one: pods run once they are bound, and are gone once they are to be deleted."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.ran: Counter[str] = Counter()
+        self._client = client
+        self._informer: Informer[Pod] = Informer(client, BY_TYPE[Pod], self._see)
+        self._work: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Run pods until cancelled."""
+        await self._informer.run()
+
+    def _see(self, _kind: Kind, changes: Sequence[Change[Pod]]) -> None:
+        for change in changes:
+            pod = change.after
+            if pod is None or not pod.node_name:
+                continue
+            if pod.is_terminating:
+                self._start(self._end(pod))
+            elif pod.status.phase == "Pending" and (change.before is None or not change.before.node_name):
+                self.ran[pod.uid] += 1
+                self._start(self._begin(pod))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _begin(self, pod: Pod) -> None:
+        path = BY_TYPE[Pod].path(pod.name, pod.namespace, "status")
+        try:
+            await self._client.request("PATCH", path, b'{"status":{"phase":"Running"}}', MERGE_PATCH)
+        except ApiError:
+            return  # deleted, or the server is away: a pod that does not run is still bound
+
+    async def _end(self, pod: Pod) -> None:
+        path = BY_TYPE[Pod].path(pod.name, pod.namespace) + "?gracePeriodSeconds=0"
+        while True:
+            try:
+                await self._client.request("DELETE", path)
+            except NotFound:
+                return
+            except ApiError:
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+
+def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:
+    """Tell whether all pods, or those named, have a node."""
+    wanted = pods if names is None else names
+    return bool(wanted) and all(name in pods and pods[name].node_name for name in wanted)
+
+
+def summary(pods: Any) -> str:
+    """Say how many pods are in which state, and why some wait."""
+    states = Counter("bound" if pod.node_name else "pending" for pod in pods)
+    reasons = Counter(
+        condition.message for pod in pods if not pod.node_name and (condition := pod.condition(SCHEDULED)) is not None
+    )
+    return f"{dict(states)}, waiting because of {dict(reasons.most_common(3))}"

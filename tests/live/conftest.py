@@ -1,0 +1,49 @@
+"""Live tests need the programs that `make control-plane` builds, and minutes: `make live` runs them."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from moorage.client.rest import ApiClient
+from tests.live.cluster import Kubelets, LiveCluster
+from tests.live.control_plane import ControlPlane, control_plane
+
+if not os.environ.get("MOORAGE_LIVE"):
+    collect_ignore_glob = ["test_*.py"]
+
+Story = Callable[[LiveCluster], Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """One control plane for all tests."""
+    with control_plane() as running:
+        yield running
+
+
+@pytest.fixture
+def live(plane: ControlPlane) -> Iterator[Callable[[Story], None]]:
+    """Run a story on an empty cluster whose pods run once they are bound, then require what must hold."""
+
+    def run(story: Story) -> None:
+        async def main() -> None:
+            async with ApiClient(plane.connection()) as client:
+                cluster = LiveCluster(client)
+                kubelets = asyncio.create_task(Kubelets(client).run())
+                try:
+                    await story(cluster)
+                    await cluster.check()
+                finally:
+                    kubelets.cancel()
+
+        asyncio.run(main())
+
+    yield run
+    asyncio.run(_clear(plane))
+
+
+async def _clear(plane: ControlPlane) -> None:
+    async with ApiClient(plane.connection()) as client:
+        await LiveCluster(client).clear()

@@ -1,0 +1,55 @@
+"""A wire between the scheduler and the API server that a test can cut."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class CuttableProxy:
+    """Passes bytes on, until it is told to cut every connection there is."""
+
+    def __init__(self, to_port: int) -> None:
+        self.port = 0
+        self._to_port = to_port
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["CuttableProxy"]:
+        """Listen on a free port for as long as the block lasts."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        """Cut all connections, in the middle of whatever they carry."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to_port)
+            self._writers.add(far_writer)
+            try:
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            finally:
+                self._drop(far_writer)
+        except OSError:
+            pass  # the server is away, so the client sees its connection closed
+        finally:
+            self._drop(writer)
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.transport.abort()
+
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.transport.abort()

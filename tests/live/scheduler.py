@@ -1,0 +1,85 @@
+"""`moorage scheduler` as a process of its own, started, killed and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+COMMAND: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()", "scheduler")
+LEASE: Final = (
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+)
+"""Short leases: the next replica takes over within seconds of a kill."""
+STOP_SECONDS: Final = 30.0
+
+
+class SchedulerProcess:
+    """One replica; ``log`` is all that it and those before it wrote."""
+
+    def __init__(self, kubeconfig: Path, *flags: str, leader_elect: bool = False) -> None:
+        self.log_file = Path(tempfile.mkstemp(prefix="moorage-scheduler-", suffix=".log")[1])
+        election = LEASE if leader_elect else ("--leader-elect=false",)
+        self._command = (*COMMAND, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v=2", *election, *flags)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, perhaps again."""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        """Have it end in order; return its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(STOP_SECONDS)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it wrote."""
+        return self.log_file.read_text(errors="replace")
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU it has used so far."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def scheduler(kubeconfig: Path, *flags: str, leader_elect: bool = False) -> Iterator[SchedulerProcess]:
+    """Run a scheduler for as long as the block lasts; a block that fails shows its log."""
+    process = SchedulerProcess(kubeconfig, *flags, leader_elect=leader_elect)
+    process.start()
+    try:
+        yield process
+    except BaseException as error:
+        error.add_note(f"the scheduler's log ends:\n{process.log[-6000:]}")
+        raise
+    finally:
+        if process.is_running:
+            process.kill()
+        process.log_file.unlink(missing_ok=True)
+
+
+def pause(seconds: float) -> None:
+    """Let real processes go on for a while."""
+    time.sleep(seconds)

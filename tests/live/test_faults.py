@@ -1,0 +1,153 @@
+"""Nothing is lost and nothing is overcommitted, whatever dies."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import yaml
+
+from tests.live.cluster import LiveCluster, bound
+from tests.live.control_plane import ControlPlane
+from tests.live.proxy import CuttableProxy
+from tests.live.scheduler import SchedulerProcess, scheduler
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+
+PENDING: Final = 2000
+KILLS: Final = int(os.environ.get("MOORAGE_KILLS", "10"))
+PODS_PER_KILL: Final = 120
+CUTS: Final = 10
+SEED: Final = int(os.environ.get("MOORAGE_SEED", "1"))
+
+
+def names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+async def tight_cluster(cluster: LiveCluster, pods: int) -> None:
+    """Make exactly as much room as the pods need: one counted twice, or not at all, shows."""
+    await cluster.add_nodes(*names("node", pods // 40), cpu="4")
+    await cluster.add_pods(*names("web", pods), cpu="100m")
+
+
+async def count_bound(cluster: LiveCluster) -> int:
+    return sum(1 for pod in (await cluster.pods()).values() if pod.node_name)
+
+
+async def until_bound(cluster: LiveCluster, count: int) -> None:
+    await cluster.wait_for(
+        f"{count} pods are bound", lambda pods: sum(1 for pod in pods.values() if pod.node_name) >= count
+    )
+
+
+def through(plane: ControlPlane, port: int) -> Path:
+    """Write a kubeconfig that leads through a proxy's port."""
+    content = yaml.safe_load(plane.kubeconfig().read_text())
+    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path = plane.folder / "through-proxy.kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_the_api_server_dies_while_thousands_wait(plane: ControlPlane, live: Live) -> None:
+    """It comes back with etcd compacted: what was watched is gone, and everything is listed again."""
+
+    async def story(cluster: LiveCluster) -> None:
+        await tight_cluster(cluster, PENDING)
+        with scheduler(plane.kubeconfig()) as process:
+            await until_bound(cluster, PENDING // 10)
+            await asyncio.to_thread(plane.kill_api_server)
+            plane.compact()
+            await asyncio.to_thread(plane.start_api_server)
+            await cluster.wait_for("all pods are bound", bound, seconds=120)
+            assert process.is_running
+
+    live(story)
+
+
+def test_every_connection_is_cut_again_and_again(plane: ControlPlane, live: Live) -> None:
+    """Watches break off, and answers to bindings are lost that were carried out."""
+
+    async def story(cluster: LiveCluster) -> None:
+        chance = Random(SEED)
+        async with CuttableProxy(plane.api_port).running() as proxy:
+            await tight_cluster(cluster, 600)
+            with scheduler(through(plane, proxy.port)) as process:
+                await until_bound(cluster, 1)
+                for _ in range(CUTS):
+                    await asyncio.sleep(chance.uniform(0.05, 0.5))
+                    proxy.cut()
+                await cluster.wait_for("all pods are bound", bound, seconds=120)
+                assert process.is_running
+
+    live(story)
+
+
+def test_versions_that_are_gone_are_listed_again(plane: ControlPlane, live: Live) -> None:
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes("node-0", cpu="4")
+        await cluster.add_pods(*names("early", 10))
+        with scheduler(plane.kubeconfig()) as process:
+            await cluster.wait_for("the first are bound", bound)
+            await asyncio.to_thread(plane.kill_api_server)
+            plane.compact()
+            await asyncio.to_thread(plane.start_api_server)
+            await cluster.add_pods(*names("late", 10))
+            await cluster.wait_for("all pods are bound", bound, seconds=90)
+            assert process.is_running
+            assert "version is gone, listing again" in process.log
+
+    live(story)
+
+
+def test_the_scheduler_is_killed_again_and_again(plane: ControlPlane, live: Live) -> None:
+    """Every other time while it binds, else at any moment: while it starts, lists, or has nothing to do."""
+
+    async def story(cluster: LiveCluster) -> None:
+        chance = Random(SEED)
+        await tight_cluster(cluster, PODS_PER_KILL * KILLS)
+        process = SchedulerProcess(plane.kubeconfig())
+        try:
+            for number in range(KILLS):
+                done = await count_bound(cluster)
+                process.start()
+                if number % 2 and done < PODS_PER_KILL * KILLS:
+                    await until_bound(cluster, done + 1)
+                    await asyncio.sleep(chance.uniform(0.0, 0.2))
+                else:
+                    await asyncio.sleep(chance.uniform(0.2, 2.0))
+                process.kill()
+            process.start()
+            await cluster.wait_for("all pods are bound", bound, seconds=120)
+        finally:
+            if process.is_running:
+                process.kill()
+            process.log_file.unlink()
+
+    live(story)
+
+
+def test_another_replica_takes_over_from_a_leader_that_was_killed(plane: ControlPlane, live: Live) -> None:
+    async def story(cluster: LiveCluster) -> None:
+        await tight_cluster(cluster, 600)
+        replicas = [SchedulerProcess(plane.kubeconfig(), leader_elect=True) for _ in range(2)]
+        try:
+            for replica in replicas:
+                replica.start()
+            await until_bound(cluster, 1)
+            leader = next(replica for replica in replicas if "became leader" in replica.log)
+            leader.kill()
+            await cluster.wait_for("all pods are bound", bound, seconds=90)
+            (other,) = (replica for replica in replicas if replica is not leader)
+            assert "became leader" in other.log
+            assert other.stop() == 0
+        finally:
+            for replica in replicas:
+                if replica.is_running:
+                    replica.kill()
+                replica.log_file.unlink()
+
+    live(story)
