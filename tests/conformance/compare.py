@@ -38,7 +38,7 @@ def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference
 
 
 def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
-    """Tell whether upstream drew the node: a narrowed search goes in map order, and where nothing scores, the first will do.
+    """Tell whether upstream drew the node: a narrowed search goes in map order, and unscored, the first will do.
 
     What comes after depends on the draw, so it cannot be compared either.
     """
