@@ -9,7 +9,9 @@ from typing import Final
 import structlog
 
 from moorage.api.pod import Pod
+from moorage.engine import timing
 from moorage.engine.boundary import ask, failure, require_status
+from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcome import Failed, Parked
 from moorage.engine.placement import Placement, one_node_diagnosis
 from moorage.engine.services import Services
@@ -51,8 +53,12 @@ OnFailure = Callable[[QueuedPodInfo, Parked | Failed], None]
 class Binder:
     """Runs binding cycles beside the scheduling cycles."""
 
-    def __init__(self, services: Services, queue: SchedulingQueue, on_failure: OnFailure) -> None:
+    def __init__(
+        self, services: Services, queue: SchedulingQueue, on_failure: OnFailure, observer: AttemptObserver
+    ) -> None:
         self._services = services
+        self._observer = observer
+        self._announces = services.features.enabled("NominatedNodeNameForExpectation")
         self._queue = queue
         self._on_failure = on_failure
         self._pre_binding: dict[str, asyncio.Task[Status | None]] = {}
@@ -91,10 +97,12 @@ class Binder:
 
     async def _bind(self, binding: Binding) -> Status | None:
         """Go through the steps; return the status of the one that failed."""
+        stopwatch, began = binding.placement.stopwatch, timing.read()
         pre_binds = self._pre_flight(binding)
-        if (pre_binds or binding.held is not None) and binding.queued.pod.nominated_node_name != binding.node_name:
+        stopwatch.took(timing.PRE_BIND_PRE_FLIGHT, began)
+        if (pre_binds or binding.held is not None) and self._is_news(binding):
             await self._announce(binding)
-        if binding.held is not None and (status := await binding.held.decision()) is not None:
+        if binding.held is not None and (status := await self._wait_on_permit(binding.held)) is not None:
             if status.is_rejection:
                 return status
             raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
@@ -103,12 +111,21 @@ class Binder:
         if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
             return status
         if not await self._is_bound_by_extender(binding):
+            began = timing.read()
             status = await self._call_bind_plugins(binding)
+            stopwatch.took(timing.BIND, began, Code.SUCCESS if status is None else status.code)
             if status is not None:
                 return status
         self._tell_bound(binding)
+        self._observer.bound(binding.queued, binding.node_name)
         await self._post_bind(binding)
         return None
+
+    async def _wait_on_permit(self, held: HeldPod) -> Status | None:
+        began = timing.read()
+        status = await held.decision()
+        self._observer.waited(timing.read() - began, Code.SUCCESS if status is None else status.code)
+        return status
 
     def _pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
@@ -130,6 +147,9 @@ class Binder:
                 raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
         return wanted if any(wanted) else []
 
+    def _is_news(self, binding: Binding) -> bool:
+        return self._announces and binding.queued.pod.nominated_node_name != binding.node_name
+
     async def _announce(self, binding: Binding) -> None:
         """Let the cluster know where the pod is expected to go; if that fails, it is only noted."""
         try:
@@ -138,18 +158,20 @@ class Binder:
             log.warning("expected node was not recorded", pod=binding.pod.key, error=str(error))
 
     async def _pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
-        uid = binding.pod.uid
+        uid, began = binding.pod.uid, timing.read()
         work = asyncio.ensure_future(self._run_groups(binding, plugins))
         self._pre_binding[uid] = work
         try:
-            return await work
+            status = await work
         except asyncio.CancelledError:
             reason = self._cancelled.pop(uid, None)
             if reason is None:
                 raise
-            return Status.error(reason)
+            status = Status.error(reason)
         finally:
             del self._pre_binding[uid]
+        binding.placement.stopwatch.took(timing.PRE_BIND, began, Code.SUCCESS if status is None else status.code)
+        return status
 
     async def _run_groups(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
         for group in parallel_groups(plugins):
@@ -201,11 +223,13 @@ class Binder:
         return None if status is None else status.by(plugin.name)
 
     async def _post_bind(self, binding: Binding) -> None:
+        began = timing.read()
         for plugin in binding.placement.profile.post_bind:
             try:
                 await plugin.post_bind(binding.cycle, binding.pod, binding.node_name)
             except Exception as error:  # the pod is bound: a plugin that fails now changes nothing
                 log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
+        binding.placement.stopwatch.took(timing.POST_BIND, began)
 
     def _tell_bound(self, binding: Binding) -> None:
         pod = binding.pod
@@ -221,14 +245,15 @@ class Binder:
         """Undo the placement and send the pod back; what it frees may help others, but not itself."""
         binding.undo.close()
         pod, own_uid = binding.pod, binding.pod.uid
+        outcome: Parked | Failed = Failed(refusal.message, is_rejection=refusal.is_rejection)
+        if refusal.is_rejection and refusal.plugin and binding.held is not None:
+            outcome = Parked(one_node_diagnosis(binding.node_name, refusal), "")
+        self._observer.binding_failed(binding.queued, outcome)
         if not refusal.is_rejection:
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-            self._on_failure(binding.queued, Failed(refusal.message))
-        elif refusal.plugin and binding.held is not None:
-            self._on_failure(binding.queued, Parked(one_node_diagnosis(binding.node_name, refusal), ""))
-            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
+            self._on_failure(binding.queued, outcome)
         else:
-            self._on_failure(binding.queued, Failed(refusal.message, is_rejection=True))
+            self._on_failure(binding.queued, outcome)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
 
 

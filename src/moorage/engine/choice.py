@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 
 from moorage.cache.cache import Cache
+from moorage.engine import timing
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.evaluation import normalized_scores, rate_nodes, raw_scores, run_pre_score
 from moorage.engine.feasibility import Found
 from moorage.engine.profile import Profile
 from moorage.engine.ranking import HeapOrder
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import RowArray
+from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
 
 LARGEST_ORDERED: Final = 1 << 62
@@ -35,6 +36,7 @@ class Chooser:
         self.profile = profile
         self.cache = cache
         self.cross_check: CrossCheck | None = None
+        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
         self._heap = HeapOrder()
         self._highest = MAX_NODE_SCORE * sum(profile.weights.values())
         self._ranks_of_all: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
@@ -86,14 +88,26 @@ class Chooser:
 
     def totals(self, found: Found) -> IntArray:
         """Return the weighted sums over all score plugins; rows that are not feasible have less than none."""
-        answer, nodes = found.answer, self.cache.nodes
-        assert answer is not None
         if not self.profile.score:
             return np.where(found.feasible, 1, -1)
+        nodes, began = self.cache.nodes, timing.read()
         rows = None if found.count == len(nodes) else np.flatnonzero(found.feasible)
         window = nodes if rows is None else nodes.take(rows)
-        for plugin in answer.fresh_pre_scores:
+        self._run_pre_scores(found, window)
+        self.stopwatch.took(timing.PRE_SCORE, began)
+        began = timing.read()
+        totals = self._sum_scores(found, window, rows)
+        self.stopwatch.took(timing.SCORE, began)
+        return totals
+
+    def _run_pre_scores(self, found: Found, window: NodeTable) -> None:
+        assert found.answer is not None
+        for plugin in found.answer.fresh_pre_scores:
             run_pre_score(plugin, found.cycle, found.pod, window)
+
+    def _sum_scores(self, found: Found, window: NodeTable, rows: IntArray | None) -> IntArray:
+        answer, nodes = found.answer, self.cache.nodes
+        assert answer is not None
         scorers = [plugin for plugin in answer.fresh_scores if plugin.name not in found.cycle.skipped_scores]
         if found.feasible is answer.feasible:
             standing = answer.standing_totals(found.pod, nodes)

@@ -1,6 +1,9 @@
 """Comparing standing answers with ones computed from nothing: on in all tests, and for a share of live cycles."""
 
+from random import Random
+
 import numpy as np
+import structlog
 
 from moorage.api.pod import Pod
 from moorage.engine.evaluation import judge_nodes, rate_nodes
@@ -12,29 +15,43 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray
 
+log = structlog.get_logger(__name__)
+
 
 class CrossCheckError(MoorageError):
     """A standing answer differs from the one computed from nothing: a plugin's signature or forms are wrong."""
 
 
 class CrossCheck:
-    """Judges and rates everything again, the plain way, and raises where the result differs."""
+    """Judges and rates everything again, the plain way, in a share of all cycles.
 
-    def __init__(self, profile: Profile) -> None:
+    Where the result differs it raises, or, on live cycles, logs and counts: a wrong plugin must not keep a pod waiting.
+    """
+
+    def __init__(self, profile: Profile, share: float = 1.0, *, is_live: bool = False) -> None:
         self._profile = profile
+        self._share = share
+        self._is_live = is_live
+        self._chance = Random()
+        self.differences = 0
 
     def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, statuses: Statuses) -> None:
         """Compare what is said of each row."""
+        if not self._is_due():
+            return
         cycle, plain = CycleState(), Statuses()
         run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
         expected = judge_nodes(self._profile.filter, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
             found, want = statuses[int(numbers[row])], plain[int(expected[row])]
             if found != want:
-                raise CrossCheckError(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
+                self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
+                return
 
     def totals(self, pod: Pod, nodes: NodeTable, feasible: BoolArray, totals: IntArray) -> None:
         """Compare the weighted sum of each feasible row."""
+        if not self._is_due():
+            return
         cycle = CycleState()
         run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
         rows = np.flatnonzero(feasible)
@@ -42,4 +59,14 @@ class CrossCheck:
         for row, want in zip(rows, expected, strict=True):
             if totals[row] != want:
                 name = nodes[int(row)].name
-                raise CrossCheckError(f"{pod.key} on {name}: standing total {totals[row]}, from nothing {want}")
+                self._report(f"{pod.key} on {name}: standing total {totals[row]}, from nothing {want}")
+                return
+
+    def _is_due(self) -> bool:
+        return self._share >= 1 or self._chance.random() < self._share
+
+    def _report(self, difference: str) -> None:
+        self.differences += 1
+        if not self._is_live:
+            raise CrossCheckError(difference)
+        log.error("cross-check found a difference", difference=difference)

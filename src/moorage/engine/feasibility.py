@@ -7,6 +7,7 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
+from moorage.engine import timing
 from moorage.engine.answers import Answer, Answers, judge_fresh
 from moorage.engine.boundary import ask
 from moorage.engine.crosscheck import CrossCheck
@@ -76,6 +77,7 @@ class Search:
         self.answers = Answers(profile, services.cache)
         self._services = services
         self.cross_check: CrossCheck | None = None
+        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
 
     def find(self, pod: Pod, *, try_promised: bool = True) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -85,12 +87,15 @@ class Search:
             return self._find_one_by_one(pod, error)
 
     def _find(self, pod: Pod, try_promised: bool) -> Found:
-        nodes = self.cache.nodes
+        nodes, began = self.cache.nodes, timing.read()
         answer = self.answers.for_pod(pod)
         cycle = answer.cycle.share()
         pre = run_pre_filters(answer.to_pre_filter, cycle, pod, nodes, answer.pre_filter)
         if pre.rejection is not None:
+            self.stopwatch.took(timing.PRE_FILTER, began, pre.rejection.code)
             return self._rejected(pod)
+        self.stopwatch.took(timing.PRE_FILTER, began)
+        began = timing.read()
         diagnosis = Diagnosis(len(nodes))
         diagnosis.unschedulable_plugins |= pre.narrowing
         promise = self._try_promised_node(cycle, pod) if try_promised else {}
@@ -101,6 +106,7 @@ class Search:
             self.cross_check.verdicts(pod, nodes, numbers, answer.statuses)
         found = Found(pod, cycle, answer, feasible, count, self.rotation.start, diagnosis)
         self._settle(found, numbers, pre, promise)
+        self.stopwatch.took(timing.FILTER, began)
         return found
 
     def _settle(self, found: Found, numbers: IdArray, pre: PreFiltered, promise: dict[int, Status]) -> None:

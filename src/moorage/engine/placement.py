@@ -6,6 +6,7 @@ import structlog
 
 from moorage.api.pod import Pod
 from moorage.config.types import Profile as ProfileConfig
+from moorage.engine import timing
 from moorage.engine.boundary import ask, failure, require_status
 from moorage.engine.choice import Choice, Chooser
 from moorage.engine.crosscheck import CrossCheck
@@ -35,6 +36,7 @@ class Rescue:
     message: str
     nominated_node: str | None = None
     victims: tuple[Pod, ...] = ()
+    code: Code = Code.UNSCHEDULABLE
 
 
 class Placement:
@@ -47,16 +49,23 @@ class Placement:
         services: Services,
         rotation: Rotation,
         percentage: int | None,
-        cross_check: bool = False,
+        cross_check: bool | float = False,
     ) -> None:
         handle = EngineHandle(services)
+        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
         self.profile = Profile(config, registry, handle)
         self.search = Search(self.profile, services, rotation, percentage)
         self.chooser = Chooser(self.profile, services.cache)
         self.extending = Extending(services.extenders, services.cache)
         handle.attach(self.search)
         if cross_check:
-            self.search.cross_check = self.chooser.cross_check = CrossCheck(self.profile)
+            self.search.cross_check = self.chooser.cross_check = CrossCheck(
+                self.profile, float(cross_check), is_live=cross_check is not True
+            )
+
+    def time_with(self, stopwatch: timing.Stopwatch) -> None:
+        """Have all extension points timed from now on."""
+        self.stopwatch = self.search.stopwatch = self.chooser.stopwatch = stopwatch
 
     def find(self, pod: Pod) -> Found:
         """Find the nodes the pod fits on, whatever extenders say of them."""
@@ -94,21 +103,27 @@ class Placement:
 
     async def rescue(self, found: Found) -> Rescue:
         """Ask the post-filters to do something for a pod that fits nowhere."""
+        began = timing.read()
+        rescue = await self._ask_post_filters(found)
+        self.stopwatch.took(timing.POST_FILTER, began, rescue.code)
+        return rescue
+
+    async def _ask_post_filters(self, found: Found) -> Rescue:
         reasons: list[str] = []
         kept: PostFilterResult | None = None
         for plugin in self.profile.post_filter:
             try:
                 result = await plugin.post_filter(found.cycle, found.pod, found.diagnosis.statuses)
             except PluginError as error:
-                return Rescue(str(error))
+                return Rescue(str(error), code=Code.ERROR)
             except Exception as error:  # the boundary for plugins that wait
                 raise failure("PostFilter", plugin.name, error) from error
             if result.status is None:
-                return Rescue(result.message, result.nominated_node, result.victims)
+                return Rescue(result.message, result.nominated_node, result.victims, Code.SUCCESS)
             if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return Rescue(result.status.message, result.nominated_node, result.victims)
+                return Rescue(result.status.message, result.nominated_node, result.victims, result.status.code)
             if not result.status.is_rejection:
-                return Rescue(result.status.message)
+                return Rescue(result.status.message, code=result.status.code)
             if result.nominated_node is not None:
                 kept = result
             reasons += result.status.reasons
@@ -116,19 +131,25 @@ class Placement:
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
+        began = timing.read()
         for plugin in self.profile.reserve:
             status = require_status("Reserve", plugin, ask("Reserve", plugin, plugin.reserve, cycle, pod, node_name))
             if status is not None:
+                self.stopwatch.took(timing.RESERVE, began, status.code)
                 return self._refusal("Reserve", plugin.name, status)
+        self.stopwatch.took(timing.RESERVE, began)
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Have every reserve plugin give back what it set aside, last first."""
+        began = timing.read()
         for plugin in reversed(self.profile.reserve):
             ask("Unreserve", plugin, plugin.unreserve, cycle, pod, node_name)
+        self.stopwatch.took(timing.UNRESERVE, began)
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
         """Ask whether the pod may be bound: a refusal, the plugins to wait for and how long, or ``None``."""
+        began = timing.read()
         waits: dict[str, float] = {}
         for plugin in self.profile.permit:
             said = ask("Permit", plugin, plugin.permit, cycle, pod, node_name)
@@ -137,7 +158,9 @@ class Placement:
                 continue
             status = require_status("Permit", plugin, said)
             if status is not None:
+                self.stopwatch.took(timing.PERMIT, began, status.code)
                 return self._refusal("Permit", plugin.name, status)
+        self.stopwatch.took(timing.PERMIT, began, Code.WAIT if waits else Code.SUCCESS)
         return waits or None
 
     @staticmethod

@@ -31,7 +31,8 @@ from moorage.queue.backoff import Backoff
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
-from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.queue.observing import SILENT, QueueObserver
+from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 
 MOST_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
@@ -51,9 +52,11 @@ class Scheduler:
         background: Background,
         clock: Clock,
         features: FeatureGates,
-        cross_check: bool = False,
+        cross_check: bool | float = False,
         observer: AttemptObserver | None = None,
         extenders: Iterable[Extender] = (),
+        queue_observer: QueueObserver = SILENT,
+        max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
     ) -> None:
         self.observer: AttemptObserver = observer or SilentObserver()
         self.cache = Cache()
@@ -76,10 +79,12 @@ class Scheduler:
             )
             for profile in config.profiles
         }
-        self.queue = self._build_queue(config, features)
+        for name, placement in self.placements.items():
+            placement.time_with(self.observer.stopwatch(name))
+        self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
-        self.binder = Binder(self.services, self.queue, self.failures.handle)
+        self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
             cache=self.cache,
@@ -93,7 +98,13 @@ class Scheduler:
         self.queue.activate(pods.values())
         self.services.wake()
 
-    def _build_queue(self, config: SchedulerConfiguration, features: FeatureGates) -> SchedulingQueue:
+    def _build_queue(
+        self,
+        config: SchedulerConfiguration,
+        features: FeatureGates,
+        observer: QueueObserver,
+        max_unschedulable: float,
+    ) -> SchedulingQueue:
         profiles = [placement.profile for placement in self.placements.values()]
         of_extenders = {EXTENDER: EVERY_EVENT} if self.services.extenders else {}
         return SchedulingQueue(
@@ -108,6 +119,8 @@ class Scheduler:
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             pods=self.objects[Pod],
+            max_unschedulable=max_unschedulable,
+            observer=observer,
         )
 
     async def schedule_next(self) -> Outcome | None:
@@ -145,6 +158,7 @@ class Scheduler:
         if found.count == 0:
             with self.services.freeze:
                 rescue = await placement.rescue(found)
+            self.observer.rescued(queued, rescue)
             found.diagnosis.post_filter_message = rescue.message
             return Parked(found.diagnosis, rescue.nominated_node)
         node = (await self._choose(placement, found)).node

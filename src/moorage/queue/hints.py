@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from time import perf_counter
 from typing import Any, Final
 
 from moorage.api.pod import Pod
@@ -111,7 +112,7 @@ class Hints:
             return Strategy.AFTER_BACKOFF
         strategy = Strategy.SKIP
         for plugin, hint in asked:
-            if plugin not in rejectors or not self._says_queue(plugin, hint, info.pod, old, new):
+            if plugin not in rejectors or not self._says_queue(plugin, hint, interest.label, (info.pod, old, new)):
                 continue
             if plugin in pending:
                 return Strategy.IMMEDIATELY
@@ -138,15 +139,19 @@ class Hints:
                     break
         return best
 
-    def _says_queue(self, plugin: str, hint: HintFunction | None, pod: Pod, old: Any, new: Any) -> bool:
+    def _says_queue(self, plugin: str, hint: HintFunction | None, event: str, asked: tuple[Pod, Any, Any]) -> bool:
         if hint is None:
             return True
+        began = perf_counter()
         try:
-            return hint(pod, old, new) is QueueingHint.QUEUE
+            helps = hint(*asked) is QueueingHint.QUEUE
         except Exception as problem:
             # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
-            self._observer.plugin_failed(plugin, pod, problem)
+            self._observer.plugin_failed(plugin, asked[0], problem)
+            self._observer.hinted(plugin, event, "Error", perf_counter() - began)
             return True
+        self._observer.hinted(plugin, event, "Queue" if helps else "QueueSkip", perf_counter() - began)
+        return helps
 
 
 def _concerns(info: QueuedPodInfo, new: Any) -> bool:

@@ -32,6 +32,10 @@ class QueueObserver(Protocol):
         """A pod is being tried."""
         ...
 
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A plugin said whether an event helps a pod: ``Queue``, ``QueueSkip`` or ``Error``, in real seconds."""
+        ...
+
     def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
         """A plugin raised, or answered with an error, when asked for a hint or whether a pod may enter."""
         ...
@@ -50,6 +54,9 @@ class SilentObserver:
         """Take no note."""
 
     def popped(self, pod: Pod, attempt: int) -> None:
+        """Take no note."""
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Take no note."""
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:

@@ -8,6 +8,7 @@ from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.feasibility import Found
+from moorage.engine.observing import SilentObserver
 from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.placement import Placement
 from moorage.features import FeatureGates
@@ -23,7 +24,7 @@ from moorage.simulator.world import Pace, World
 Progress = Callable[[int, int], None]
 
 
-class LastAttempts:
+class LastAttempts(SilentObserver):
     """Keeps the last attempt of every pod, with what was found out about each node if that is wanted."""
 
     def __init__(self, *, with_nodes: bool) -> None:
