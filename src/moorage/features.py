@@ -141,7 +141,7 @@ class FeatureGates:
     @classmethod
     def parse(cls, *flags: str) -> Self:
         """Read what `--feature-gates` was given, each time it was given: `A=true,B=false` or `kube:A=true`."""
-        return cls(dict(_assignments(",".join(flags))))
+        return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
         """Tell whether a gate is on; a name that is no gate at all is a mistake in the program."""
@@ -194,8 +194,9 @@ def _unmet_needs(on: Iterable[str]) -> Iterator[ConfigError]:
             yield ConfigError(FLAG, text, hint=f"add {assignments}, or {name}=false")
 
 
-def _assignments(flag: str) -> Iterator[tuple[str, bool]]:
-    items = [item.strip() for item in flag.split(",") if item.strip()]
+def assignments(*flags: str) -> Iterator[tuple[str, bool]]:
+    """Read what `--feature-gates` was given into names and settings, known or not."""
+    items = [item.strip() for item in ",".join(flags).split(",") if item.strip()]
     prefixed = [item for item in items if ":" in item]
     if prefixed and len(prefixed) < len(items):
         text = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"

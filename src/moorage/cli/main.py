@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from moorage import __version__
-from moorage.cli import config, simulate
+from moorage.cli import config, scheduler, simulate
 from moorage.errors import ConfigErrors, MoorageError
 
 #: A mistake in a file, a flag or the usage.
@@ -33,8 +33,13 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; return its exit code, 2 for a mistake of the user."""
+    """Run one command line; return its exit code, 2 for a mistake of the user.
+
+    The scheduler reads its flags itself, in kube-scheduler's syntax; typer only lists the command.
+    """
     try:
+        if arguments and arguments[0] == scheduler.NAME:
+            return scheduler.run(arguments[1:])
         app(list(arguments), prog_name="moorage")
     except SystemExit as leaving:
         return int(leaving.code or 0)
@@ -57,6 +62,11 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"moorage {__version__}")
         raise typer.Exit
+
+
+@app.command(scheduler.NAME, add_help_option=False)
+def _scheduler() -> None:
+    """Run the scheduler on a cluster; takes kube-scheduler's flags."""
 
 
 @app.callback()

@@ -1,0 +1,126 @@
+"""From the informers to the scheduler: changes are applied at once while it rests, between cycles while it works."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from moorage.api.kinds import Kind
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.client.watch import Change
+from moorage.engine.handlers import RESOURCES, EventHandlers
+from moorage.engine.loop import SchedulingLoop
+from moorage.features import FeatureGates
+from moorage.framework.events import Action, ClusterEvent, Resource
+
+_ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
+
+
+class DeliveryObserver(Protocol):
+    """Is told how long it took to apply an event, for metrics."""
+
+    def applied(self, event: str, seconds: float) -> None:
+        """Hear that an event was applied to cache and queue."""
+        ...
+
+
+class Deliveries:
+    """Passes changes on in the order in which they come."""
+
+    def __init__(
+        self, handlers: EventHandlers, loop: SchedulingLoop, observer: DeliveryObserver, features: FeatureGates
+    ) -> None:
+        self._handlers = handlers
+        self._loop = loop
+        self._observer = observer
+        self._adapt = pod_adapter(features)
+        self._through_loop = False
+
+    def start_through_loop(self) -> None:
+        """Have changes wait for the end of a cycle from now on: the loop runs."""
+        self._through_loop = True
+
+    def on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        """Take changes from an informer."""
+        apply = partial(self._apply, kind, changes)
+        if self._through_loop:
+            self._loop.deliver(apply)
+        else:
+            apply()
+
+    def _apply(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        tell = self._tell_pod if kind.type is Pod else self._tell_node if kind.type is Node else self._tell_object
+        for change in changes:
+            began = perf_counter()
+            tell(change)
+            self._observer.applied(_label(change), perf_counter() - began)
+
+    def _tell_pod(self, change: Change[Pod]) -> None:
+        before, after = change.before, change.after
+        if self._adapt is not None:
+            before, after = before and self._adapt(before), after and self._adapt(after)
+        if after is None:
+            assert before is not None
+            self._handlers.pod_deleted(before, is_final=change.is_final)
+        elif before is None:
+            self._handlers.pod_added(after)
+        else:
+            self._handlers.pod_updated(before, after)
+
+    def _tell_node(self, change: Change[Node]) -> None:
+        if change.after is None:
+            assert change.before is not None
+            self._handlers.node_deleted(change.before)
+        elif change.before is None:
+            self._handlers.node_added(change.after)
+        else:
+            self._handlers.node_updated(change.before, change.after)
+
+    def _tell_object(self, change: Change[KubeObject]) -> None:
+        if change.after is None:
+            assert change.before is not None
+            self._handlers.object_deleted(change.before)
+        elif change.before is None:
+            self._handlers.object_added(change.after)
+        else:
+            self._handlers.object_updated(change.before, change.after)
+
+
+_labels: dict[tuple[type[KubeObject], bool, Action], str] = {}
+
+
+def _label(change: Change[Any]) -> str:
+    thing = change.before if change.after is None else change.after
+    assert thing is not None
+    action = _ACTIONS[change.before is not None, change.after is not None]
+    key = (type(thing), isinstance(thing, Pod) and bool(thing.node_name), action)
+    label = _labels.get(key)
+    if label is None:
+        label = _labels[key] = ClusterEvent(_resource(thing), action).label
+    return label
+
+
+def _resource(thing: KubeObject) -> str:
+    if isinstance(thing, Pod):
+        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
+    if isinstance(thing, Node):
+        return Resource.NODE
+    return RESOURCES.get(type(thing), type(thing).__name__)
+
+
+def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
+    """Return what makes pods look as if the features that are off had never touched them; ``None`` if all are on."""
+    spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
+    with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
+    status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}
+    if not spec and not status:
+        return None
+
+    def adapt(pod: Pod) -> Pod:
+        return replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
+
+    return adapt

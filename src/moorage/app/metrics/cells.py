@@ -1,0 +1,187 @@
+"""Where metrics are counted: plain numbers, bound once, read when somebody scrapes.
+
+prometheus_client's own metrics take a lock for every observation and look children up by label; one loop needs no
+lock, and a pod is placed in less time than that would take. So cells count, and prometheus_client only exposes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from moorage.app.metrics.table import METRICS, MetricKind, MetricSpec
+from moorage.app.options import MetricsOptions
+
+UNEXPECTED = "unexpected"
+"""What a label value becomes that is not among those allowed."""
+
+Labels = tuple[str, ...]
+Reading = Callable[[], Iterable[tuple[Labels, float]]]
+"""Reads the values of a gauge when they are asked for."""
+
+
+class NumberCell:
+    """A counter's or gauge's number."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, by: float = 1.0) -> None:
+        """Add to it."""
+        self.value += by
+
+    def set(self, value: float) -> None:
+        """Replace it."""
+        self.value = value
+
+    def reset(self) -> None:
+        """Begin again at zero."""
+        self.value = 0.0
+
+
+class HistogramCell:
+    """A histogram's buckets and sum."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one observation."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def reset(self) -> None:
+        """Begin again at zero."""
+        self.counts = [0] * len(self.counts)
+        self.total = 0.0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return the cumulated counts under their upper bounds."""
+        bounds = [*(_shown(bound) for bound in self._bounds), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+
+
+def _shown(bound: float) -> str:
+    text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
+    return text
+
+
+class CellMetric:
+    """One metric: its children by label values, in the order of the table."""
+
+    def __init__(self, spec: MetricSpec, allowed: Mapping[int, frozenset[str]]) -> None:
+        self.spec = spec
+        self._allowed = allowed
+        self._numbers: dict[Labels, NumberCell] = {}
+        self._histograms: dict[Labels, HistogramCell] = {}
+        self._readings: list[Reading] = []
+
+    def number(self, *labels: str) -> NumberCell:
+        """Return the counter or gauge of some label values, to be kept by whoever counts often."""
+        assert len(labels) == len(self.spec.labels), self.spec.name
+        labels = self._permitted(labels)
+        cell = self._numbers.get(labels)
+        if cell is None:
+            cell = self._numbers[labels] = NumberCell()
+        return cell
+
+    def histogram(self, *labels: str) -> HistogramCell:
+        """Return the histogram of some label values, to be kept by whoever observes often."""
+        assert len(labels) == len(self.spec.labels), self.spec.name
+        labels = self._permitted(labels)
+        cell = self._histograms.get(labels)
+        if cell is None:
+            cell = self._histograms[labels] = HistogramCell(self.spec.buckets)
+        return cell
+
+    def read_from(self, reading: Reading) -> None:
+        """Have values read when they are asked for: what is known anyway costs nothing to count."""
+        self._readings.append(reading)
+
+    def reset(self) -> None:
+        """Begin again at zero; what is read from elsewhere is as it is."""
+        for number in self._numbers.values():
+            number.reset()
+        for histogram in self._histograms.values():
+            histogram.reset()
+
+    def family(self) -> Metric | None:
+        """Return what is exposed; nothing for a metric with labels that has no children yet, as upstream."""
+        if not self.spec.labels and not self._readings:
+            self._first_child()
+        described = f"[{self.spec.stability}] {self.spec.help}"
+        if self.spec.kind is MetricKind.HISTOGRAM:
+            return self._histogram_family(described)
+        kind = CounterMetricFamily if self.spec.kind is MetricKind.COUNTER else GaugeMetricFamily
+        family = kind(self.spec.name, described, labels=self.spec.labels)
+        for labels, value in self._values():
+            family.add_metric(labels, value)
+        return family if family.samples else None
+
+    def _first_child(self) -> None:
+        if self.spec.kind is MetricKind.HISTOGRAM:
+            self.histogram()
+        else:
+            self.number()
+
+    def _histogram_family(self, described: str) -> Metric | None:
+        family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
+        for labels, cell in self._histograms.items():
+            family.add_metric(labels, cell.buckets(), cell.total)
+        return family if family.samples else None
+
+    def _values(self) -> Iterator[tuple[Labels, float]]:
+        for labels, cell in self._numbers.items():
+            yield labels, cell.value
+        for reading in self._readings:
+            yield from reading()
+
+    def _permitted(self, labels: Labels) -> Labels:
+        if not self._allowed:
+            return labels
+        return tuple(
+            value if place not in self._allowed or value in self._allowed[place] else UNEXPECTED
+            for place, value in enumerate(labels)
+        )
+
+
+class CellRegistry(Collector):
+    """All metrics of the table, by name; those that are disabled count into the void."""
+
+    def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
+        self.options = options or MetricsOptions()
+        self._metrics = {spec.name: CellMetric(spec, self._allowed(spec)) for spec in specs}
+
+    def __getitem__(self, name: str) -> CellMetric:
+        return self._metrics[name]
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all metrics."""
+        return tuple(self._metrics)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is exposed, sorted by name."""
+        for name in sorted(self._metrics):
+            metric = self._metrics[name]
+            is_shown = name not in self.options.disabled and (not metric.spec.is_hidden or self.options.show_hidden)
+            if is_shown and (family := metric.family()) is not None:
+                yield family
+
+    def reset(self) -> None:
+        """Begin again at zero, as DELETE /metrics asks."""
+        for metric in self._metrics.values():
+            metric.reset()
+
+    def _allowed(self, spec: MetricSpec) -> dict[int, frozenset[str]]:
+        allowed = self.options.allowed_labels or {}
+        places = {place: allowed.get(f"{spec.name},{label}") for place, label in enumerate(spec.labels)}
+        return {place: values for place, values in places.items() if values is not None}

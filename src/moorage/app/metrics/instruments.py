@@ -1,0 +1,271 @@
+"""Who counts what: observers of the queue, the attempts, the informers and the event handlers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from moorage.api.kinds import Kind
+from moorage.api.pod import Pod
+from moorage.app.decisions import log_bound, log_failed, log_slow
+from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
+from moorage.app.metrics.sampling import PluginSampler
+from moorage.clock import Clock
+from moorage.engine.feasibility import Found
+from moorage.engine.outcome import Failed, Outcome, Parked, Placed
+from moorage.engine.placement import Placement, Rescue
+from moorage.engine.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE
+from moorage.errors import MoorageError
+from moorage.framework.plugin import Plugin
+from moorage.framework.status import Code
+from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.observing import Story
+
+MOST_ATTEMPTS: Final = 15
+SCHEDULED: Final = "scheduled"
+UNSCHEDULABLE: Final = "unschedulable"
+ERROR: Final = "error"
+
+log = structlog.get_logger(__name__)
+
+
+class Instruments:
+    """All observers, counting into one registry."""
+
+    def __init__(self, registry: CellRegistry, clock: Clock, chance: Random | None = None) -> None:
+        self.registry = registry
+        self.sampler = PluginSampler(registry, chance or Random())
+        self.attempts = AttemptInstruments(registry, self.sampler, clock)
+        self.queue = QueueInstruments(registry, self.attempts)
+        self.events = EventInstruments(registry)
+        self.informers = InformerInstruments(registry)
+
+
+class PointStopwatch:
+    """Times the extension points of one profile."""
+
+    def __init__(self, registry: CellRegistry, profile: str) -> None:
+        self._metric = registry["scheduler_framework_extension_point_duration_seconds"]
+        self._profile = profile
+        self._cells: dict[tuple[str, Code], HistogramCell] = {}
+
+    def took(self, point: str, since: float, code: Code = Code.SUCCESS) -> None:
+        """Count how long a point took."""
+        cell = self._cells.get((point, code))
+        if cell is None:
+            cell = self._cells[point, code] = self._metric.histogram(point, code.label, self._profile)
+        cell.observe(perf_counter() - since)
+
+
+class AttemptInstruments:
+    """Counts attempts, their results and how long they took."""
+
+    def __init__(self, registry: CellRegistry, sampler: PluginSampler, clock: Clock) -> None:
+        self._registry = registry
+        self._sampler = sampler
+        self._clock = clock
+        self._began = 0.0
+        self._found: tuple[Placement, Found] | None = None
+        self._bindings: dict[str, tuple[float, int, int]] = {}
+        self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
+        self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
+        self._attempts = registry["scheduler_pod_scheduling_attempts"].histogram()
+        sli = registry["scheduler_pod_scheduling_sli_duration_seconds"]
+        self._sli = [sli.histogram(str(n)) for n in range(1, MOST_ATTEMPTS)] + [sli.histogram(f"{MOST_ATTEMPTS}+")]
+        self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
+        self._preemptions = registry["scheduler_preemption_attempts_total"].number()
+        self._victims = registry["scheduler_preemption_victims"].histogram()
+        self._evaluated: Counter[tuple[Placement, frozenset[str], frozenset[str] | None]] = Counter()
+        registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
+
+    def stopwatch(self, profile: str) -> PointStopwatch:
+        """Time the extension points of a profile."""
+        return PointStopwatch(self._registry, profile)
+
+    def began(self) -> None:
+        """Note that a pod was popped: its attempt begins."""
+        self._began = perf_counter()
+        self._sampler.cycle_begins()
+
+    def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
+        """Remember the cycle: at its end it is known who had a say."""
+        self._found = placement, found
+
+    def rescued(self, queued: QueuedPodInfo, rescue: Rescue) -> None:
+        """Count an attempt to preempt."""
+        self._preemptions.inc()
+        if rescue.victims:
+            self._victims.observe(len(rescue.victims))
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
+        self._sampler.cycle_ends()
+        took = perf_counter() - self._began
+        self._algorithm.observe(took)
+        log_slow(queued, took)
+        if isinstance(outcome, Placed):
+            self._bindings[queued.uid] = (self._began, *self._numbers())
+        elif isinstance(outcome, Parked | Failed):
+            self._count(queued, _result(outcome), self._began)
+            log_failed(queued, outcome)
+        self._note_evaluations()
+
+    def waited(self, seconds: float, code: Code) -> None:
+        """Count a wait on permit."""
+        self._registry["scheduler_permit_wait_duration_seconds"].histogram(code.label).observe(seconds)
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        """Count a pod that got its node."""
+        began, evaluated, feasible = self._bindings.pop(queued.uid)
+        self._count(queued, SCHEDULED, began)
+        log_bound(queued, node_name, evaluated, feasible)
+        attempts = queued.attempts
+        self._attempts.observe(attempts)
+        if queued.initial_attempt_timestamp is not None:
+            cell = self._sli[min(attempts, MOST_ATTEMPTS) - 1]
+            cell.observe(self._clock.now() - queued.initial_attempt_timestamp)
+        if queued.was_flushed:
+            self._after_flush.inc()
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Count a pod that came back from its binding cycle."""
+        self._count(queued, _result(outcome), self._bindings.pop(queued.uid)[0])
+        log_failed(queued, outcome)
+
+    def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
+        key = (result, queued.scheduler_name)
+        cells = self._results.get(key)
+        if cells is None:
+            cells = self._results[key] = (
+                self._registry["scheduler_schedule_attempts_total"].number(*key),
+                self._registry["scheduler_scheduling_attempt_duration_seconds"].histogram(*key),
+            )
+        cells[0].inc()
+        cells[1].observe(perf_counter() - since)
+
+    def _numbers(self) -> tuple[int, int]:
+        """Return how many nodes were looked at and how many of them would do."""
+        if self._found is None:
+            return 0, 0
+        found = self._found[1]
+        return found.diagnosis.node_count, found.count
+
+    def _note_evaluations(self) -> None:
+        if self._found is None:
+            return
+        (placement, found), self._found = self._found, None
+        skipped = frozenset(found.cycle.skipped_scores) if found.count > 1 else None
+        self._evaluated[placement, frozenset(found.cycle.skipped_filters), skipped] += 1
+
+    def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
+        """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
+        counts: Counter[tuple[str, ...]] = Counter()
+        for (placement, skipped_filters, skipped_scores), cycles in self._evaluated.items():
+            profile = placement.profile
+            points: list[tuple[str, Sequence[Plugin], frozenset[str]]] = [
+                (PRE_FILTER, profile.pre_filter, frozenset()),
+                (FILTER, profile.filter, skipped_filters),
+            ]
+            if skipped_scores is not None:
+                points += [(PRE_SCORE, profile.pre_score, frozenset()), (SCORE, profile.score, skipped_scores)]
+            for point, plugins, skipped in points:
+                for plugin in plugins:
+                    if plugin.name not in skipped:
+                        counts[plugin.name, point, profile.name] += cycles
+        return [(labels, float(count)) for labels, count in counts.items()]
+
+
+def _result(outcome: Parked | Failed) -> str:
+    return UNSCHEDULABLE if isinstance(outcome, Parked) or outcome.is_rejection else ERROR
+
+
+class QueueInstruments:
+    """Counts what happens in the queue, and remembers the last moves of every pod."""
+
+    def __init__(self, registry: CellRegistry, attempts: AttemptInstruments) -> None:
+        self.story = Story()
+        self._attempts = attempts
+        self._incoming = registry["scheduler_queue_incoming_pods_total"]
+        self._entities = registry["scheduler_queue_incoming_entities_total"]
+        self._unschedulable = registry["scheduler_unschedulable_pods"]
+        self._in_flight: Counter[str] = Counter()
+        self._cells: dict[tuple[str, str], tuple[NumberCell, NumberCell]] = {}
+        self._hints = registry["scheduler_queueing_hint_execution_duration_seconds"]
+        self._hint_cells: dict[tuple[str, str, str], HistogramCell] = {}
+        registry["scheduler_inflight_events"].read_from(
+            lambda: [((event,), float(count)) for event, count in self._in_flight.items()]
+        )
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """Count a pod that came into a queue."""
+        cells = self._cells.get((queue, event))
+        if cells is None:
+            cells = self._cells[queue, event] = (
+                self._incoming.number(queue, event),
+                self._entities.number(queue, event, "pod"),
+            )
+        cells[0].value += 1
+        cells[1].value += 1
+        self.story.moved(pod, queue, event)
+
+    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+        """Count waiting pods by the plugin that turned them down."""
+        self._unschedulable.number(plugin, profile).inc(delta)
+
+    def in_flight(self, event: str, delta: int) -> None:
+        """Count events remembered for pods in flight."""
+        self._in_flight[event] += delta
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        """Note that an attempt begins."""
+        self._attempts.began()
+        self.story.popped(pod, attempt)
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """Count how long a queueing hint took."""
+        key = (plugin, event, hint)
+        cell = self._hint_cells.get(key)
+        if cell is None:
+            cell = self._hint_cells[key] = self._hints.histogram(*key)
+        cell.observe(seconds)
+
+    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+        """Log a plugin that raised when asked for a hint, or whether a pod may enter."""
+        log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=str(problem))
+
+
+class EventInstruments:
+    """Counts how long events take to be applied."""
+
+    def __init__(self, registry: CellRegistry) -> None:
+        self._metric = registry["scheduler_event_handling_duration_seconds"]
+        self._cells: dict[str, HistogramCell] = {}
+
+    def applied(self, event: str, seconds: float) -> None:
+        """Count an event."""
+        cell = self._cells.get(event)
+        if cell is None:
+            cell = self._cells[event] = self._metric.histogram(event)
+        cell.observe(seconds)
+
+
+class InformerInstruments:
+    """Counts what goes wrong while listing and watching."""
+
+    def __init__(self, registry: CellRegistry) -> None:
+        self._malformed = registry["moorage_malformed_objects_total"]
+        self._failures = registry["moorage_list_watch_failures_total"]
+
+    def malformed(self, resource: str) -> None:
+        """Count an object that was skipped."""
+        self._malformed.number(resource).inc()
+
+    def listed(self, kind: Kind) -> None:
+        """Take no note."""
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        """Count a list or watch that failed."""
+        self._failures.number(kind.plural).inc()

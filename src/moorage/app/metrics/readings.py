@@ -1,0 +1,92 @@
+"""What is known anyway and read only when somebody scrapes: sizes of queues and cache, versions, gates, forms."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from moorage.api.pod import Pod
+from moorage.api.requests import CPU, limits_total, spec_requests
+from moorage.app.metrics.cells import CellRegistry, Labels
+from moorage.app.version import version_info
+from moorage.cache.objects import Shelf
+from moorage.engine.profile import Profile
+from moorage.engine.scheduler import Scheduler
+from moorage.features import GATES, FeatureGates
+
+Values = Iterable[tuple[Labels, float]]
+_UNITS: Final = {"cpu": "cores", "memory": "bytes", "ephemeral-storage": "bytes", "storage": "bytes"}
+
+
+def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
+    """Read sizes from a scheduler."""
+
+    def pending() -> dict[str, int]:
+        sizes = scheduler.queue.sizes()
+        by_queue = {"active": sizes.active, "backoff": sizes.backoff, "unschedulable": sizes.unschedulable}
+        return {**by_queue, "gated": sizes.gated}
+
+    def cache_sizes() -> Values:
+        cache = scheduler.cache
+        yield ("nodes",), float(len(cache))
+        yield ("pods",), float(cache.pod_count)
+        yield ("assumed_pods",), float(cache.assumed_count)
+
+    registry["scheduler_pending_pods"].read_from(lambda: (((name,), float(n)) for name, n in pending().items()))
+    registry["scheduler_queued_entities"].read_from(
+        lambda: (((name, "pod"), float(n)) for name, n in pending().items())
+    )
+    registry["scheduler_cache_size"].read_from(cache_sizes)
+    registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
+    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.placements.values()))
+
+
+def read_process(registry: CellRegistry, features: FeatureGates) -> None:
+    """Read what never changes: which version runs, with which gates, and how many metrics there are."""
+    info = version_info()
+    registry["kubernetes_build_info"].number(info["gitVersion"], info["platform"], info["compiler"]).set(1)
+    for gate in GATES.values():
+        stage = "" if gate.stage.value == "GA" else gate.stage.value
+        registry["kubernetes_feature_enabled"].number(gate.name, stage).set(float(features.enabled(gate.name)))
+    for name in registry.names():
+        registry["registered_metrics_total"].number(registry[name].spec.stability, "").inc()
+    registry["disabled_metrics_total"].number().inc(len(registry.options.disabled & {*registry.names()}))
+
+
+def forms(profiles: Iterable[Profile]) -> Iterator[tuple[Labels, float]]:
+    """Say of every plugin that judges or rates whether it does so by columns or node by node."""
+    for profile in profiles:
+        per_node = {*profile.per_node_plugins()}
+        for plugin in profile.judges:
+            yield (plugin.name, profile.name, "node" if plugin.name in per_node else "columns"), 1.0
+
+
+class PodResources(Collector):
+    """What pods ask for and are limited to, for /metrics/resources; nothing while somebody else leads."""
+
+    def __init__(self, pods: Shelf[Pod]) -> None:
+        self._pods = pods
+        self.is_leading = False
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield both families."""
+        labels = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
+        request = GaugeMetricFamily(
+            "kube_pod_resource_request",
+            "[STABLE] Resources requested by pods, by the scheduler's count.",
+            labels=labels,
+        )
+        limit = GaugeMetricFamily("kube_pod_resource_limit", "[STABLE] Resource limits of pods.", labels=labels)
+        for pod in self._pods.list() if self.is_leading else ():
+            about = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, _priority(pod))
+            for family, amounts in ((request, spec_requests(pod)), (limit, limits_total(pod))):
+                for resource, amount in amounts.items():
+                    if amount:
+                        value = amount / 1000 if resource == CPU else amount
+                        family.add_metric((*about, resource, _UNITS.get(resource, "integer")), value)
+        yield from (family for family in (request, limit) if family.samples)
+
+
+def _priority(pod: Pod) -> str:
+    return "" if pod.spec.priority is None else str(pod.spec.priority)

@@ -1,0 +1,170 @@
+"""Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+STABLE: Final = "STABLE"
+BETA: Final = "BETA"
+ALPHA: Final = "ALPHA"
+
+
+class MetricKind(Enum):
+    """What a metric does over time."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
+
+    name: str
+    kind: MetricKind
+    labels: tuple[str, ...]
+    help: str
+    stability: str = ALPHA
+    buckets: tuple[float, ...] = ()
+    is_hidden: bool = False
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return upper bounds that grow by a factor, multiplied out one after the other as Go does."""
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+def _counter(name: str, labels: str, text: str, stability: str = ALPHA) -> MetricSpec:
+    return MetricSpec(name, MetricKind.COUNTER, tuple(labels.split()), text, stability)
+
+
+def _gauge(name: str, labels: str, text: str, stability: str = ALPHA) -> MetricSpec:
+    return MetricSpec(name, MetricKind.GAUGE, tuple(labels.split()), text, stability)
+
+
+def _histogram(name: str, labels: str, text: str, stability: str, buckets: tuple[float, ...]) -> MetricSpec:
+    return MetricSpec(name, MetricKind.HISTOGRAM, tuple(labels.split()), text, stability, buckets)
+
+
+_MILLIS: Final = exponential(0.001, 2, 15)
+_TENTHS: Final = exponential(0.0001, 2, 12)
+_MICROS: Final = exponential(0.00001, 1.5, 20)
+_REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
+
+_ALL: Final = (
+    _counter("scheduler_schedule_attempts_total", "result profile", "Attempts to schedule pods, by result.", STABLE),
+    _histogram(
+        "scheduler_scheduling_attempt_duration_seconds",
+        "result profile",
+        "Time of an attempt: algorithm and binding.",
+        STABLE,
+        _MILLIS,
+    ),
+    _histogram(
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "",
+        "Time to find and choose a node, preemption included.",
+        BETA,
+        _MILLIS,
+    ),
+    _histogram("scheduler_preemption_victims", "", "Victims chosen by one preemption.", STABLE, exponential(1, 2, 7)),
+    _counter("scheduler_preemption_attempts_total", "", "Attempts to preempt.", STABLE),
+    _gauge("scheduler_pending_pods", "queue", "Pods that wait, by queue.", STABLE),
+    _gauge("scheduler_queued_entities", "queue type", "What waits, by queue and type."),
+    _gauge("scheduler_inflight_events", "event", "Events remembered for pods being scheduled."),
+    _gauge("scheduler_goroutines", "operation", "Work going on beside the scheduling cycles, by operation.", BETA),
+    _histogram(
+        "scheduler_pod_scheduling_sli_duration_seconds",
+        "attempts",
+        "Time from a pod's first entry into the active queue to its binding.",
+        BETA,
+        exponential(0.01, 2, 20),
+    ),
+    _histogram(
+        "scheduler_pod_scheduling_attempts", "", "Attempts a pod needed to be bound.", STABLE, exponential(1, 2, 5)
+    ),
+    _counter("scheduler_pod_scheduled_after_flush_total", "", "Pods bound after no event but a timeout woke them."),
+    _histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "extension_point status profile",
+        "Time of all plugins of an extension point.",
+        STABLE,
+        _TENTHS,
+    ),
+    _histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "plugin extension_point status",
+        "Time of one plugin at an extension point, in a tenth of all attempts.",
+        BETA,
+        _MICROS,
+    ),
+    _counter(
+        "scheduler_plugin_evaluation_total",
+        "plugin extension_point profile",
+        "Attempts in which a plugin had a say at an extension point.",
+        BETA,
+    ),
+    _histogram(
+        "scheduler_queueing_hint_execution_duration_seconds",
+        "plugin event hint",
+        "Time of one queueing hint.",
+        ALPHA,
+        _MICROS,
+    ),
+    _histogram(
+        "scheduler_event_handling_duration_seconds",
+        "event",
+        "Time to apply an event to cache and queue.",
+        ALPHA,
+        _TENTHS,
+    ),
+    _counter("scheduler_queue_incoming_pods_total", "queue event", "Pods added to a queue, by event.", STABLE),
+    _counter("scheduler_queue_incoming_entities_total", "queue event type", "What was added to a queue, by event."),
+    _histogram("scheduler_permit_wait_duration_seconds", "result", "Time waited on permit.", BETA, _MILLIS),
+    _gauge("scheduler_cache_size", "type", "Nodes, pods and assumed pods in the cache."),
+    _gauge("scheduler_unschedulable_pods", "plugin profile", "Waiting pods that a plugin turned down.", BETA),
+    _counter("scheduler_preemption_goroutines_execution_total", "result", "Evictions carried out in the background."),
+    _histogram(
+        "scheduler_preemption_goroutines_duration_seconds",
+        "result",
+        "Time of evictions carried out in the background.",
+        ALPHA,
+        exponential(0.01, 2, 20),
+    ),
+    _gauge("kubernetes_build_info", "git_version platform compiler", "Which version runs; always 1."),
+    _gauge("kubernetes_feature_enabled", "name stage", "Whether a feature gate is on.", BETA),
+    _gauge("leader_election_master_status", "name", "Whether this replica leads, by lease."),
+    _counter("rest_client_requests_total", "code method host", "Requests to the API server."),
+    _histogram("rest_client_request_duration_seconds", "verb host", "Time of a request.", ALPHA, _REQUESTS),
+    _counter("apiserver_delegated_authn_request_total", "code", "TokenReviews asked for, by answer."),
+    _histogram("apiserver_delegated_authn_request_duration_seconds", "code", "Time of a TokenReview.", ALPHA, _REVIEWS),
+    _counter("apiserver_delegated_authz_request_total", "code", "SubjectAccessReviews asked for, by answer."),
+    _histogram(
+        "apiserver_delegated_authz_request_duration_seconds",
+        "code",
+        "Time of a SubjectAccessReview.",
+        ALPHA,
+        _REVIEWS,
+    ),
+    _counter("registered_metrics_total", "stability_level deprecated_version", "Metrics registered.", BETA),
+    _counter("disabled_metrics_total", "", "Metrics disabled by --disabled-metrics.", BETA),
+    _counter("hidden_metrics_total", "", "Metrics hidden.", BETA),
+    _gauge("moorage_plugin_form", "plugin profile form", "How a plugin judges: columns, or node by node; always 1."),
+    _counter(
+        "moorage_malformed_objects_total", "resource", "Objects of the API that could not be read and were skipped."
+    ),
+    _counter("moorage_list_watch_failures_total", "resource", "Lists and watches that failed and were tried again."),
+    _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
+    _counter(
+        "moorage_cross_check_differences_total", "profile", "Standing answers found wrong by --cross-check-percent."
+    ),
+)
+
+METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})

@@ -1,0 +1,280 @@
+"""What the command line asks for, checked and typed: configuration, gates, and how to serve, log and measure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from msgspec.structs import replace
+
+from moorage.app.flags.kinds import NamedCertificate
+from moorage.app.flags.parsing import FlagValues, parse
+from moorage.app.flags.table import FLAGS, LEADER_ELECTION
+from moorage.app.gates import GateChoice, choose_gates
+from moorage.config.catalogue import IN_TREE as KNOWN_PLUGINS
+from moorage.config.catalogue import Catalogue, PluginFacts
+from moorage.config.loading import default_config, load_config_file
+from moorage.config.types import SchedulerConfiguration
+from moorage.config.validation import validate
+from moorage.errors import ConfigErrors, InputError, did_you_mean
+from moorage.features import FeatureGates
+from moorage.framework.registry import Registry, extension_points
+from moorage.plugins.catalogue import IN_TREE
+
+LOG_FORMATS: Final = ("text", "json")
+TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
+PREVIOUS_RELEASE: Final = "1.36"
+
+_ELECTION_FIELDS: Final = {
+    flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_")
+    if flag.name != "leader-elect"
+    else "leader_elect"
+    for flag in FLAGS.values()
+    if flag.group == LEADER_ELECTION
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """Where and with which certificates to serve."""
+
+    address: str
+    port: int
+    cert_dir: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    named_certificates: tuple[NamedCertificate, ...] = ()
+    cipher_suites: tuple[str, ...] = ()
+    min_version: str = ""
+    share_port: bool = False
+    share_address: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """Which headers of which proxies name the user."""
+
+    client_ca_file: str = ""
+    allowed_names: tuple[str, ...] = ()
+    username: tuple[str, ...] = ("x-remote-user",)
+    uid: tuple[str, ...] = ()
+    group: tuple[str, ...] = ("x-remote-group",)
+    extra_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationOptions:
+    """How to find out who asks; times in seconds."""
+
+    kubeconfig: str = ""
+    skip_lookup: bool = False
+    tolerate_lookup_failure: bool = True
+    cache_ttl: float = 10.0
+    client_ca_file: str = ""
+    headers: RequestHeaders = RequestHeaders()
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationOptions:
+    """How to find out who may ask; times in seconds."""
+
+    kubeconfig: str = ""
+    always_allow: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    allowed_ttl: float = 10.0
+    denied_ttl: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingOptions:
+    """How much is logged, and in which form."""
+
+    format: str = "text"
+    verbosity: int = 0
+    modules: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """Which metrics and label values to leave out."""
+
+    disabled: frozenset[str] = frozenset()
+    allowed_labels: Mapping[str, frozenset[str]] | None = None
+    show_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All there is to know before anything is started."""
+
+    flags: FlagValues
+    gates: GateChoice
+    config: SchedulerConfiguration
+    registry: Registry
+    serving: ServingOptions
+    authentication: AuthenticationOptions
+    authorization: AuthorizationOptions
+    logging: LoggingOptions
+    metrics: MetricsOptions
+
+    @property
+    def features(self) -> FeatureGates:
+        """The gates in force."""
+        return self.gates.features
+
+
+def load_options(arguments: Sequence[str]) -> Options:
+    """Read a command line and the files it names; InputError says what is wrong."""
+    return complete_options(parse(arguments))
+
+
+def complete_options(flags: FlagValues) -> Options:
+    """Check flags against each other and read the files they name."""
+    gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
+    registry = Registry(IN_TREE)
+    registry.register_entry_points()
+    for path in flags["plugin"]:
+        registry.register_path(path)
+    if not 0 <= flags["cross-check-percent"] <= 100:
+        raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
+    return Options(
+        flags=flags,
+        gates=gates,
+        config=configuration(flags, gates.features, catalogue_of(registry)),
+        registry=registry,
+        serving=_serving(flags),
+        authentication=_authentication(flags),
+        authorization=_authorization(flags),
+        logging=logging_options(flags),
+        metrics=_metrics(flags),
+    )
+
+
+def catalogue_of(registry: Registry) -> Catalogue:
+    """Describe the plugins of a registry to the configuration."""
+    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
+    return {
+        **KNOWN_PLUGINS,
+        **{name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()},
+    }
+
+
+def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
+    """Read --config, or apply the deprecated flags to the defaults; leader-election flags override either."""
+    if flags["config"]:
+        config = load_config_file(flags["config"], gates=features, catalogue=catalogue)
+    else:
+        config = _with_deprecated(flags, default_config(gates=features, catalogue=catalogue))
+    changed = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.given(name)}
+    config = replace(config, leader_election=replace(config.leader_election, **changed))
+    if problems := [*validate(config, features)]:
+        raise ConfigErrors(problems)
+    return config
+
+
+def _with_deprecated(flags: FlagValues, config: SchedulerConfiguration) -> SchedulerConfiguration:
+    connection: dict[str, Any] = {
+        field: flags[name]
+        for name, field in (
+            ("kubeconfig", "kubeconfig"),
+            ("kube-api-qps", "qps"),
+            ("kube-api-burst", "burst"),
+            ("kube-api-content-type", "content_type"),
+        )
+        if flags.given(name)
+    }
+    profiling = flags["profiling"]
+    return replace(
+        config,
+        client_connection=replace(config.client_connection, **connection),
+        enable_profiling=profiling,
+        enable_contention_profiling=profiling and flags["contention-profiling"],
+    )
+
+
+def _serving(flags: FlagValues) -> ServingOptions:
+    port, version = flags["secure-port"], flags["tls-min-version"]
+    if not 0 <= port <= 65535:
+        raise InputError("--secure-port", f"{port} must be between 0 and 65535, inclusive. 0 turns serving off")
+    if version and version not in TLS_VERSIONS:
+        hint = did_you_mean(version, TLS_VERSIONS) or f"write one of {', '.join(TLS_VERSIONS)}"
+        raise InputError("--tls-min-version", f'unknown tls version "{version}"', hint=hint)
+    if bool(flags["tls-cert-file"]) != bool(flags["tls-private-key-file"]):
+        raise InputError("--tls-cert-file", "a certificate and its --tls-private-key-file go together")
+    return ServingOptions(
+        address=flags["bind-address"],
+        port=port,
+        cert_dir=flags["cert-dir"],
+        cert_file=flags["tls-cert-file"],
+        key_file=flags["tls-private-key-file"],
+        named_certificates=flags["tls-sni-cert-key"],
+        cipher_suites=flags["tls-cipher-suites"],
+        min_version=version,
+        share_port=flags["permit-port-sharing"],
+        share_address=flags["permit-address-sharing"],
+    )
+
+
+def _authentication(flags: FlagValues) -> AuthenticationOptions:
+    headers = RequestHeaders(
+        client_ca_file=flags["requestheader-client-ca-file"],
+        allowed_names=flags["requestheader-allowed-names"],
+        username=flags["requestheader-username-headers"],
+        uid=flags["requestheader-uid-headers"],
+        group=flags["requestheader-group-headers"],
+        extra_prefix=flags["requestheader-extra-headers-prefix"],
+    )
+    return AuthenticationOptions(
+        kubeconfig=flags["authentication-kubeconfig"],
+        skip_lookup=flags["authentication-skip-lookup"],
+        tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
+        cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
+        client_ca_file=flags["client-ca-file"],
+        headers=headers,
+    )
+
+
+def _authorization(flags: FlagValues) -> AuthorizationOptions:
+    return AuthorizationOptions(
+        kubeconfig=flags["authorization-kubeconfig"],
+        always_allow=flags["authorization-always-allow-paths"],
+        allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
+        denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
+    )
+
+
+def logging_options(flags: FlagValues) -> LoggingOptions:
+    """Read the flags of logs; they are needed before all others."""
+    form = flags["logging-format"]
+    if form not in LOG_FORMATS:
+        raise InputError("--logging-format", f'Unsupported log format "{form}"', hint="write text or json")
+    if form == "json" and flags["vmodule"]:
+        raise InputError("--vmodule", "Only supported for text log format", hint="leave it out, or log as text")
+    return LoggingOptions(form, flags["v"], flags["vmodule"])
+
+
+def _metrics(flags: FlagValues) -> MetricsOptions:
+    hidden = flags["show-hidden-metrics-for-version"]
+    if hidden not in ("", PREVIOUS_RELEASE):
+        text = f"only the previous minor version is meaningful, not {hidden!r}"
+        raise InputError("--show-hidden-metrics-for-version", text, hint=f"write {PREVIOUS_RELEASE}")
+    allowed = {**_allow_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
+    return MetricsOptions(
+        disabled=frozenset(flags["disabled-metrics"]),
+        allowed_labels={key: frozenset(filter(None, text.split(","))) for key, text in allowed.items()},
+        show_hidden=bool(hidden),
+    )
+
+
+def _allow_manifest(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError("--allow-metric-labels-manifest", f"{path} cannot be read: {error}") from error
+    mapping = content.get("allowListMapping", content) if isinstance(content, dict) else None
+    if not isinstance(mapping, dict):
+        hint = 'write allowListMapping: {"metric,label": "value,value"}'
+        raise InputError("--allow-metric-labels-manifest", f"{path} has no mapping", hint=hint)
+    return {str(key): str(value or "") for key, value in mapping.items()}

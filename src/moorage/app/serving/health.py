@@ -1,0 +1,84 @@
+"""Health checks by name, and what /healthz, /livez and /readyz say of them, in the words of Kubernetes components."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+Check = Callable[[], str | None]
+"""Looks whether something is well: ``None``, or what is wrong."""
+
+
+def ping() -> str | None:
+    """Be well: whoever can ask gets an answer."""
+    return None
+
+
+class Report(NamedTuple):
+    """The answer to a health check."""
+
+    is_healthy: bool
+    text: str
+
+
+class HealthChecks:
+    """The checks of each endpoint, in order, and how often each went well or not."""
+
+    def __init__(self, endpoints: Mapping[str, Mapping[str, Check]]) -> None:
+        self._endpoints = endpoints
+        self._latest: dict[tuple[str, str], bool] = {}
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    @property
+    def endpoints(self) -> Collection[str]:
+        """The names of the endpoints, without a slash."""
+        return self._endpoints.keys()
+
+    def report(self, endpoint: str, *, verbose: bool = False, exclude: Collection[str] = ()) -> Report:
+        """Run all checks of an endpoint but those excluded."""
+        lines: list[str] = []
+        failed = False
+        for name, check in self._endpoints[endpoint].items():
+            if name in exclude:
+                lines.append(f"[+]{name} excluded: ok")
+            elif self._run(endpoint, name, check) is None:
+                lines.append(f"[+]{name} ok")
+            else:
+                failed = True
+                # Anybody may ask for health, so why something failed is told in the logs only.
+                lines.append(f"[-]{name} failed: reason withheld")
+        if unknown := sorted({*exclude} - self._endpoints[endpoint].keys()):
+            names = ", ".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            return Report(False, "\n".join([*lines, f"{endpoint} check failed", ""]))
+        return Report(True, "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose else "ok")
+
+    def report_one(self, endpoint: str, name: str) -> Report | None:
+        """Run a single check; ``None`` if there is none of that name."""
+        check = self._endpoints[endpoint].get(name)
+        if check is None:
+            return None
+        problem = self._run(endpoint, name, check)
+        return Report(True, "ok") if problem is None else Report(False, f"internal server error: {problem}\n")
+
+    def _run(self, endpoint: str, name: str, check: Check) -> str | None:
+        problem = check()
+        self._latest[name, endpoint] = problem is None
+        self._counts[name, "success" if problem is None else "error", endpoint] += 1
+        return problem
+
+    def families(self) -> list[Metric]:
+        """Return what /metrics/slis exposes."""
+        gauge = GaugeMetricFamily(
+            "kubernetes_healthcheck", "[STABLE] Whether a health check last went well.", labels=("name", "type")
+        )
+        for labels, is_well in self._latest.items():
+            gauge.add_metric(labels, float(is_well))
+        total = CounterMetricFamily(
+            "kubernetes_healthchecks_total", "[STABLE] Health checks, by result.", labels=("name", "status", "type")
+        )
+        for key, count in self._counts.items():
+            total.add_metric(key, float(count))
+        return [gauge, total]

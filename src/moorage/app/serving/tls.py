@@ -1,0 +1,166 @@
+"""TLS for our server: certificates from files, by name (SNI), or made in memory; cipher suites by their Go names."""
+
+import datetime
+import ipaddress
+import os
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from moorage.app.flags.kinds import NamedCertificate
+from moorage.app.options import ServingOptions
+from moorage.errors import InputError, did_you_mean
+
+PAIR_NAME: Final = "kube-scheduler"
+ONE_YEAR: Final = datetime.timedelta(days=365)
+
+_VERSIONS: Final = {
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+#: OpenSSL's names of the suites of TLS 1.2 and before; those of 1.3 are always all on, in Go as here.
+_CIPHERS: Final = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+_ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+
+
+def server_context(options: ServingOptions, client_cas: Sequence[bytes] = ()) -> ssl.SSLContext:
+    """Make the context to serve with; clients may show certificates of the CAs given, but need not."""
+    context = _context(options, client_cas)
+    _load_default_pair(context, options)
+    if options.named_certificates:
+        _serve_by_name(context, options, client_cas)
+    return context
+
+
+def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[options.min_version or "VersionTLS12"]
+    context.set_alpn_protocols(["http/1.1"])
+    if options.cipher_suites:
+        context.set_ciphers(":".join(_openssl_names(options.cipher_suites)) or "@SECLEVEL=0:ALL")
+    for bundle in client_cas:
+        context.load_verify_locations(cadata=bundle.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _openssl_names(suites: Sequence[str]) -> list[str]:
+    unknown = [suite for suite in suites if suite not in _CIPHERS and suite not in _ALWAYS]
+    if unknown:
+        hint = did_you_mean(unknown[0], [*_CIPHERS, *_ALWAYS]) or f"known ones: {', '.join((*_ALWAYS, *_CIPHERS))}"
+        raise InputError("--tls-cipher-suites", f"Cipher suite {unknown[0]} not supported or doesn't exist", hint=hint)
+    return [_CIPHERS[suite] for suite in suites if suite in _CIPHERS]
+
+
+def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
+    if options.cert_file:
+        _load_files(context, options.cert_file, options.key_file, "--tls-cert-file")
+    elif options.cert_dir:
+        certificate, key = (Path(options.cert_dir) / f"{PAIR_NAME}.{ending}" for ending in ("crt", "key"))
+        if not certificate.exists() or not key.exists():
+            _write_pair(certificate, key, self_signed())
+        _load_files(context, str(certificate), str(key), "--cert-dir")
+    else:
+        _load_pair(context, self_signed())
+
+
+def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(flag, f"{certificate} and {key} cannot be served with: {error}") from error
+
+
+def _load_pair(context: ssl.SSLContext, pair: tuple[bytes, bytes]) -> None:
+    """Load a pair from memory; Python's ssl reads files only, so it gets one for a moment."""
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = Path(folder, "crt"), Path(folder, "key")
+        _write_pair(certificate, key, pair)
+        context.load_cert_chain(certificate, key)
+
+
+def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
+    certificate.parent.mkdir(parents=True, exist_ok=True)
+    certificate.write_bytes(pair[0])
+    with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(pair[1])
+
+
+def _serve_by_name(context: ssl.SSLContext, options: ServingOptions, client_cas: Sequence[bytes]) -> None:
+    """Choose the certificate by the name a client asks for: whole names first, then wildcards."""
+    by_name: dict[str, ssl.SSLContext] = {}
+    for entry in reversed(options.named_certificates):
+        named = _context(options, client_cas)
+        _load_files(named, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
+        by_name.update(dict.fromkeys(entry.names or names_in(entry), named))
+
+    def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        wildcard = f"*.{(name or '').partition('.')[2]}"
+        found = by_name.get(name or "") or by_name.get(wildcard)
+        if found is not None:
+            connection.context = found
+
+    context.sni_callback = choose
+
+
+def names_in(entry: NamedCertificate) -> list[str]:
+    """Return the names a certificate is for."""
+    certificate = x509.load_pem_x509_certificate(Path(entry.cert_file).read_bytes())
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return [str(name) for name in names.get_values_for_type(x509.DNSName)]
+    except x509.ExtensionNotFound:
+        return [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+
+
+def self_signed() -> tuple[bytes, bytes]:
+    """Make a certificate for localhost, and its key, both as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost@moorage")])
+    now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + ONE_YEAR)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private

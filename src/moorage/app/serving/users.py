@@ -1,0 +1,99 @@
+"""Who asks: users as Kubernetes knows them, from a client certificate, a proxy's headers, or nobody at all."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.x509.oid import NameOID
+
+AUTHENTICATED: Final = "system:authenticated"
+MASTERS: Final = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody, and the groups they belong to."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def authenticated(self) -> "User":
+        """Return the same user as a member of those whom we know."""
+        return self if AUTHENTICATED in self.groups else replace(self, groups=(*self.groups, AUTHENTICATED))
+
+
+ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHeaders:
+    """In which headers proxies name users, and which proxies are believed: all with a certificate, unless named."""
+
+    username: Sequence[str] = ("x-remote-user",)
+    uid: Sequence[str] = ()
+    group: Sequence[str] = ("x-remote-group",)
+    extra_prefix: Sequence[str] = ("x-remote-extra-",)
+    allowed_names: Sequence[str] = ()
+
+
+class Authorities:
+    """A CA bundle that tells whether it issued a certificate."""
+
+    def __init__(self, *bundles: bytes) -> None:
+        self._certificates = [cert for bundle in bundles for cert in x509.load_pem_x509_certificates(bundle)]
+
+    def issued(self, certificate: x509.Certificate) -> bool:
+        """Tell whether a certificate, whose chain TLS has verified already, is one of ours."""
+        return any(_issued(authority, certificate) for authority in self._certificates)
+
+
+def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def certificate_user(certificate: x509.Certificate) -> User:
+    """Return whom a client certificate names: the common name, and each organization as a group."""
+    subject = certificate.subject
+    return User(_only(subject, NameOID.COMMON_NAME), groups=tuple(_all(subject, NameOID.ORGANIZATION_NAME)))
+
+
+def proxied_user(headers: Iterable[tuple[str, str]], certificate: x509.Certificate, names: ProxyHeaders) -> User | None:
+    """Return whom a proxy names; ``None`` if it names nobody, or is not believed."""
+    proxy = _only(certificate.subject, NameOID.COMMON_NAME)
+    if names.allowed_names and proxy not in names.allowed_names:
+        return None
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), []).append(value)
+    username = _first(found, names.username)
+    if not username:
+        return None
+    groups = [group for header in names.group for group in found.get(header.lower(), ())]
+    extra = {
+        unquote(header.removeprefix(prefix.lower())): tuple(values)
+        for prefix in names.extra_prefix
+        for header, values in found.items()
+        if header.startswith(prefix.lower())
+    }
+    return User(username, _first(found, names.uid), tuple(groups), tuple(sorted(extra.items())))
+
+
+def _first(found: Mapping[str, list[str]], names: Sequence[str]) -> str:
+    return next((found[name.lower()][0] for name in names if found.get(name.lower())), "")
+
+
+def _only(subject: x509.Name, oid: x509.ObjectIdentifier) -> str:
+    return next(iter(_all(subject, oid)), "")
+
+
+def _all(subject: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
+    return [str(part.value) for part in subject.get_attributes_for_oid(oid)]

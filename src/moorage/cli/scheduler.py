@@ -1,0 +1,59 @@
+"""`moorage scheduler`: the daemon. It reads its own command line, in kube-scheduler's syntax."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from moorage.app.flags.parsing import FlagValues
+    from moorage.app.options import Options
+
+NAME = "scheduler"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what a command line asks for; return the exit code."""
+    from moorage.app.flags.parsing import parse
+    from moorage.app.flags.printing import help_page
+
+    flags = parse(arguments)
+    if flags["help"]:
+        typer.echo(help_page(), nl=False)
+    elif flags["version"] != "false":
+        typer.echo(_version(flags["version"]))
+    else:
+        return _start(flags)
+    return 0
+
+
+def _version(wanted: str) -> str:
+    from moorage.app.version import version_info, version_line
+
+    return json.dumps(version_info()) if wanted == "raw" else version_line()
+
+
+def _start(flags: "FlagValues") -> int:
+    from moorage.app.logs import configure_logs
+    from moorage.app.options import complete_options, logging_options
+
+    configure_logs(logging_options(flags))
+    options = complete_options(flags)
+    if path := flags["write-config-to"]:
+        _write_config(options, path)
+        return 0
+    from moorage.app.daemon import run_daemon
+
+    return run_daemon(options)
+
+
+def _write_config(options: "Options", path: str) -> None:
+    from moorage.config import completed_view, to_yaml
+    from moorage.errors import InputError
+
+    try:
+        Path(path).write_text(to_yaml(completed_view(options.config)), encoding="utf-8")
+    except OSError as error:
+        raise InputError("--write-config-to", f"{path} cannot be written: {error.strerror}") from error

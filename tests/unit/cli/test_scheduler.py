@@ -1,0 +1,47 @@
+"""`moorage scheduler` up to the point where it would talk to a cluster."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from moorage.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scheduler", "--help"]) == 0
+    assert "Leader election flags:" in capsys.readouterr().out
+    assert run(["scheduler", "--version"]) == 0
+    assert capsys.readouterr().out.startswith("moorage ")
+    assert run(["scheduler", "--version=raw"]) == 0
+    assert json.loads(capsys.readouterr().out)["minor"] == "37"
+
+
+def test_the_completed_configuration_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.yaml"
+    assert run(["scheduler", f"--write-config-to={path}", "--leader-elect=false"]) == 0
+    assert "leaderElect: false" in path.read_text()
+
+
+MISTAKES = {
+    "an unknown flag": (["--confg=x"], "unknown flag: --confg"),
+    "a word": (["start"], '"kube-scheduler" does not take any arguments, got ["start"]'),
+    "a gate we lack": (["--feature-gates=GenericWorkload=true"], "GenericWorkload"),
+    "a place that cannot be written": (["--write-config-to=/nowhere/x"], "cannot be written"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scheduler", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Traceback" not in told
