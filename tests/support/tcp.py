@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from ssl import SSLContext
 from typing import TypeAlias
 
 Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[int]:
+async def serving(serve: Serve, ssl: SSLContext | None = None) -> AsyncIterator[int]:
     """Serve on a free port, which the block gets; the client is expected to hang up before the block ends."""
     connections: set[asyncio.Task[None]] = set()
 
@@ -25,7 +26,7 @@ async def serving(serve: Serve) -> AsyncIterator[int]:
             writer.transport.abort()
             connections.discard(task)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=ssl)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

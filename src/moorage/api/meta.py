@@ -114,4 +114,4 @@ def format_time(moment: float) -> str:
 
 def format_micro_time(moment: float) -> str:
     """Write a moment as leases and events do, with microseconds."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

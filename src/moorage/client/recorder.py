@@ -27,7 +27,7 @@ from moorage.framework.recording import EventNote
 LONGEST_QUEUE: Final = 1000
 LONGEST_NOTE: Final = 1024
 MOST_TRIES: Final = 12
-MOST_WRITERS: Final = 16
+MOST_WRITERS: Final = 32
 MOST_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0

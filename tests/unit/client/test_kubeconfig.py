@@ -4,7 +4,6 @@ import asyncio
 import base64
 import os
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,6 @@ from moorage.client.credentials import ExecCredentials, TokenFile
 from moorage.client.kubeconfig import Connection, in_cluster, load_connection
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, Unauthorized
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate and its key, good for anything."""
-    folder = tmp_path_factory.mktemp("ca")
-    subject = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    keys = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    subprocess.run([*command, *keys, *subject], check=True, capture_output=True)
-    return folder
 
 
 def write(folder: Path, *, cluster: Any = None, user: Any = None, name: str = "config", **top: Any) -> Path:
