@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from moorage.simulator.loading import ClusterInput
 
 Progress = Callable[[int, int], None]
+
+MOST_DETAILS: Final = 100_000
+"""Up to so many pods times nodes the table also says how each node was chosen."""
 
 
 class OutputFormat(StrEnum):
@@ -73,12 +76,22 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     cluster = load_cluster(file, features=gates)
     if not quiet:
         _note_unheard(cluster)
+    in_detail = output is not OutputFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MOST_DETAILS
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
-            searches_all = search is Search.ALL
-            decisions = OnePass(cluster, configuration, registry, features=gates, search_all=searches_all).run(progress)
+            single = OnePass(
+                cluster,
+                configuration,
+                registry,
+                features=gates,
+                search_all=search is Search.ALL,
+                with_nodes=in_detail,
+            )
+            decisions = single.run(progress)
         else:
-            decisions = run_until_quiet(cluster, configuration, registry, features=gates, progress=progress)
+            decisions = run_until_quiet(
+                cluster, configuration, registry, features=gates, with_nodes=in_detail, progress=progress
+            )
     _print(decisions, output)
 
 

@@ -12,14 +12,14 @@ from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.boundary import ask
 from moorage.engine.diagnosis import Diagnosis
-from moorage.engine.feasibility import Rotation
+from moorage.engine.feasibility import Found, Rotation
 from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
 from moorage.engine.services import Services
 from moorage.errors import PluginError
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
-from moorage.simulator.decisions import Decision, Nomination, Result
+from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
 from moorage.simulator.loading import ClusterInput
 
@@ -114,9 +114,11 @@ class OnePass:
         *,
         features: FeatureGates,
         search_all: bool = True,
+        with_nodes: bool = True,
         cross_check: bool = False,
     ) -> None:
         self.cluster = cluster
+        self._with_nodes = with_nodes
         self.cache = Cache()
         known = {profile.scheduler_name for profile in config.profiles}
         self.nominations = GivenNominations(pod for pod in cluster.waiting if pod.scheduler_name in known)
@@ -178,7 +180,7 @@ class OnePass:
             found = placement.find(pod)
             if found.count == 0:
                 return await self._unschedulable(placement, pod, found.diagnosis, found)
-            entries = node_entries(placement, self.cache, found)
+            entries = self._entries(placement, found)
             choice = placement.choose(found)
             refusal = self._take(placement, pod, choice.node.name, found.cycle)
         except PluginError as error:
@@ -187,6 +189,9 @@ class OnePass:
             diagnosis = one_node_diagnosis(choice.node.name, refusal)
             return self._refused(pod, diagnosis, nodes=entries)
         return self._decision(pod, Result.SCHEDULED, node=choice.node.name, tied=choice.tied, nodes=entries)
+
+    def _entries(self, placement: Placement, found: Found) -> dict[str, NodeEntry]:
+        return node_entries(placement, self.cache, found) if self._with_nodes else {}
 
     def _take(self, placement: Placement, pod: Pod, node_name: str, cycle: Any) -> Status | None:
         """Assume the pod on its node and reserve what it needs there, or neither."""
@@ -215,7 +220,7 @@ class OnePass:
             nomination = Nomination(rescue.nominated_node, victims)
         if diagnosis.pre_filter is not None:
             return self._refused(pod, diagnosis, pre_filter=rejection(diagnosis.pre_filter), post_filter=nomination)
-        return self._refused(pod, diagnosis, nodes=node_entries(placement, self.cache, found), post_filter=nomination)
+        return self._refused(pod, diagnosis, nodes=self._entries(placement, found), post_filter=nomination)
 
     def _refused(self, pod: Pod, diagnosis: Diagnosis, **fields: Any) -> Decision:
         plugins = tuple(sorted(diagnosis.unschedulable_plugins))
@@ -236,21 +241,6 @@ class OnePass:
     @staticmethod
     def _decision(pod: Pod, result: Result, **fields: Any) -> Decision:
         return Decision(pod=pod.key, profile=pod.scheduler_name, result=result, **fields)
-
-
-def run_one_pass(
-    cluster: ClusterInput,
-    config: SchedulerConfiguration,
-    registry: Registry,
-    *,
-    features: FeatureGates,
-    search_all: bool = True,
-    cross_check: bool = False,
-    progress: Progress | None = None,
-) -> list[Decision]:
-    """Try every pending pod once; the decisions are in the order in which pods were tried, gated ones last."""
-    one_pass = OnePass(cluster, config, registry, features=features, search_all=search_all, cross_check=cross_check)
-    return one_pass.run(progress)
 
 
 def _shelved(cluster: ClusterInput) -> Objects:
