@@ -7,7 +7,7 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 
-.PHONY: help demo test lint fmt types imports check docs bench-engine control-plane oracle conformance live fuzz clean
+.PHONY: help demo test lint fmt bench-engine bench-decode control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ fmt: $(INSTALLED)  ## Format the code
 
 bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the rows as well
 	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))
+
+bench-decode: $(INSTALLED)  ## Measure how fast a listed pod becomes a struct
+	$(BIN)/python -m benchmarks.decode
 
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane
