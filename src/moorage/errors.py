@@ -18,6 +18,7 @@ MoorageError
 │   ├── TooManyRequests   the server asks for patience: wait ``retry_after`` seconds and try again
 │   ├── ServerError       the server failed: try again
 │   └── Unreachable       no answer: the request may or may not have been carried out
+├── NotStored             a plugin read state that nobody stored in this attempt (a LookupError too)
 ├── LeadershipLost        another replica leads, or may: stop working at once
 ├── ExtenderError         a scheduler extender failed, or answered what it may not
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
@@ -85,6 +86,10 @@ class PluginError(MoorageError):
 
 class ExtenderError(MoorageError):
     """An extender could not be reached, failed, or answered what it may not."""
+
+
+class NotStored(MoorageError, LookupError):
+    """A plugin read state of the attempt that nobody stored, as when its pre-filter is switched off."""
 
 
 class CacheError(MoorageError):

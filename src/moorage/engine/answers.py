@@ -103,6 +103,8 @@ class Answer:
         self._columns = columns
         self._nodes_seen = self._nodes_rated = -1
         self._scorers = [(parts[p.name], p) for p in profile.score if p.name in parts]
+        scoring = {plugin.name for plugin in profile.score}
+        self._only_pre_scoring = [parts[p.name] for p in profile.pre_score if p.name in parts and p.name not in scoring]
         self._shares: list[Share] | None = None
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -124,22 +126,21 @@ class Answer:
 
     def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
         """Bring verdicts up to date: on the rows that changed, or on all."""
-        for part in self._that_may_have_changed(self._filters, changed):
+        for part in self._that_may_have_changed(changed):
             part.judge(pod, nodes)
+        # Last: after a plugin's error all of them are asked again.
+        self._nodes_seen = self._columns.node_changes.position
         if changed is None:
             self._combine_all(len(nodes))
         else:
             for row in dict.fromkeys(changed):
                 self._combine_row(row)
 
-    def _that_may_have_changed(
-        self, parts: Iterable[PluginAnswer], changed: list[int] | None
-    ) -> Iterable[PluginAnswer]:
-        """Leave out plugins that look at nodes alone while no node has changed."""
+    def _that_may_have_changed(self, changed: list[int] | None) -> Iterable[PluginAnswer]:
+        """Leave out filters that look at nodes alone while no node has changed."""
         if changed is None or self._nodes_seen != self._columns.node_changes.position:
-            self._nodes_seen = self._columns.node_changes.position
-            return parts
-        return [part for part in parts if part.plugin.looks_at_pods]
+            return self._filters
+        return [part for part in self._filters if part.plugin.looks_at_pods]
 
     def _matters(self, plugin: str) -> bool:
         """Tell whether a remembered answer is more than "go on" or "skip", which the state already holds."""
@@ -176,12 +177,7 @@ class Answer:
     def shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
         """Return the row-local score plugins that take part, with raw scores brought up to date."""
         if self._shares is None:
-            self._shares = []
-            for part, plugin in self._scorers:
-                part.rate(pod, nodes)
-                if not part.skips_score:
-                    share = Share(part, plugin, self.profile.weights[plugin.name], normalizes(plugin))
-                    self._shares.append(share)
+            self._shares = self._new_shares(pod, nodes)
             self._totals_stale = True
         else:
             nodes_changed = self._nodes_rated != self._columns.node_changes.position
@@ -191,6 +187,16 @@ class Answer:
                 self._totals_stale = self._totals_stale or share.is_stale
         self._nodes_rated = self._columns.node_changes.position
         return self._shares
+
+    def _new_shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
+        for part in self._only_pre_scoring:
+            part.prepare_scores(pod, nodes)
+        shares = []
+        for part, plugin in self._scorers:
+            part.rate(pod, nodes)
+            if not part.skips_score:
+                shares.append(Share(part, plugin, self.profile.weights[plugin.name], normalizes(plugin)))
+        return shares
 
     def standing_totals(self, pod: Pod, nodes: NodeTable) -> IntArray:
         """Return the weighted sums over the row-local plugins; rows that are not feasible have less than none."""
@@ -339,7 +345,9 @@ class Answers:
     def _part(self, plugin: Plugin, sign: Hashable, pod: Pod, nodes: NodeTable) -> PluginAnswer:
         part = self._parts.get((plugin.name, sign))
         if part is None:
-            part = self._parts[plugin.name, sign] = PluginAnswer(plugin, self._cache.columns, self._statuses)
+            part = self._parts[plugin.name, sign] = PluginAnswer(
+                plugin, self._profile, self._cache.columns, self._statuses
+            )
             part.prepare(pod, nodes)
         else:
             self._parts.move_to_end((plugin.name, sign))

@@ -1,7 +1,7 @@
 """The one place where a plugin's exception becomes an error of the attempt, named after the plugin."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from moorage.errors import PluginError
 from moorage.framework.plugin import Plugin
@@ -9,27 +9,36 @@ from moorage.framework.status import Code, Status
 
 T = TypeVar("T")
 
+_WORDINGS: Final = {
+    "Filter": 'running "{plugin}" filter plugin: {problem}',
+    "Score": 'running Score plugins: plugin "{plugin}" failed with: {problem}',
+    "NormalizeScore": 'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}',
+    "PreBindPreFlight": 'running PreBindPreFlight "{plugin}": {problem}',
+}
+"""What upstream says where it departs from its usual ``running <point> plugin "<name>": …``."""
+_USUAL: Final = 'running {point} plugin "{plugin}": {problem}'
 
-def ask(what: str, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
-    """Call a plugin; what it raises fails the attempt with ``running <what> plugin "<name>": …``."""
+
+def ask(point: str, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
+    """Call a plugin; what it raises fails the attempt, worded after the extension point and the plugin."""
     try:
         return method(*arguments)
     except PluginError:
         raise
     except Exception as error:
-        raise failure(what, plugin.name, error) from error
+        raise failure(point, plugin.name, error) from error
 
 
-def failure(what: str, plugin: str, error: BaseException | str) -> PluginError:
+def failure(point: str, plugin: str, error: BaseException | str) -> PluginError:
     """Word an error as upstream does."""
-    text = error if isinstance(error, str) else (str(error) or type(error).__name__)
-    return PluginError(plugin, f'running {what} plugin "{plugin}": {text}')
+    problem = error if isinstance(error, str) else (str(error) or type(error).__name__)
+    return PluginError(plugin, _WORDINGS.get(point, _USUAL).format(point=point, plugin=plugin, problem=problem))
 
 
-def require_status(what: str, plugin: Plugin, answer: object) -> Status | None:
+def require_status(point: str, plugin: Plugin, answer: object) -> Status | None:
     """Refuse an answer that is neither a Status nor ``None``; success is ``None``."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
-        raise failure(what, plugin.name, f"it answered {answer!r}, which is neither a Status nor None")
+        raise failure(point, plugin.name, f"it answered {answer!r}, which is neither a Status nor None")
     return None if answer.code == Code.SUCCESS else answer

@@ -10,10 +10,11 @@ import numpy as np
 from moorage.cache.cache import Cache
 from moorage.engine import timing
 from moorage.engine.crosscheck import CrossCheck
-from moorage.engine.evaluation import normalized_scores, rate_nodes, raw_scores, run_pre_score
+from moorage.engine.evaluation import cycle_before_scoring, normalized_scores, rate_nodes, raw_scores, run_pre_score
 from moorage.engine.feasibility import Found
 from moorage.engine.profile import Profile
 from moorage.engine.ranking import HeapOrder
+from moorage.errors import PluginError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
@@ -88,6 +89,12 @@ class Chooser:
 
     def totals(self, found: Found) -> IntArray:
         """Return the weighted sums over all score plugins; rows that are not feasible have less than none."""
+        try:
+            return self._totals(found)
+        except PluginError:
+            return self._totals_from_nothing(found)
+
+    def _totals(self, found: Found) -> IntArray:
         if not self.profile.score:
             return np.where(found.feasible, 1, -1)
         nodes, began = self.cache.nodes, timing.read()
@@ -123,6 +130,19 @@ class Chooser:
                 totals += share
             else:
                 totals[rows] += share
+        return totals
+
+    def _totals_from_nothing(self, found: Found) -> IntArray:
+        """Rate the feasible nodes in the order of upstream, for the error it would meet first.
+
+        Columns rate nodes that are not feasible, too: if only those failed, nothing is wrong.
+        """
+        rows = np.roll(self.cache.order, -found.start)
+        rows = rows[found.feasible[rows]]
+        window = self.cache.nodes.take(rows)
+        cycle = cycle_before_scoring(self.profile, found.pod, self.cache.nodes, window)
+        totals = np.full(len(found.feasible), -1, dtype=np.int64)
+        totals[rows] = rate_nodes(self.profile, cycle, found.pod, window).totals
         return totals
 
     def _heap_ranks(self, found: Found) -> IntArray:

@@ -6,7 +6,7 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.engine.evaluation import judge_nodes, rate_nodes
+from moorage.engine.evaluation import cycle_before_scoring, judge_nodes, rate_nodes
 from moorage.engine.judgement import IdArray, Statuses
 from moorage.engine.prefilter import run_pre_filters
 from moorage.engine.profile import Profile
@@ -52,10 +52,10 @@ class CrossCheck:
         """Compare the weighted sum of each feasible row."""
         if not self._is_due():
             return
-        cycle = CycleState()
-        run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
         rows = np.flatnonzero(feasible)
-        expected = rate_nodes(self._profile, cycle, pod, nodes.take(rows)).totals
+        window = nodes.take(rows)
+        cycle = cycle_before_scoring(self._profile, pod, nodes, window)
+        expected = rate_nodes(self._profile, cycle, pod, window).totals
         for row, want in zip(rows, expected, strict=True):
             if totals[row] != want:
                 name = nodes[int(row)].name

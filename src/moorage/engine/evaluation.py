@@ -7,7 +7,8 @@ import numpy as np
 
 from moorage.api.pod import Pod
 from moorage.engine.boundary import ask, failure, require_status
-from moorage.engine.judgement import IdArray, Statuses, checked_verdict, filter_error, rejection_numbers
+from moorage.engine.judgement import IdArray, Statuses, checked_verdict, rejection_numbers
+from moorage.engine.prefilter import run_pre_filters
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
@@ -22,13 +23,10 @@ def judge_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, nod
     for plugin in filters:
         if plugin.name in cycle.skipped_filters:
             continue
-        try:
-            status = plugin.filter(cycle, pod, node)
-        except Exception as error:
-            raise PluginError(plugin.name, f'running "{plugin.name}" filter plugin: {error}') from error
+        status = ask("Filter", plugin, plugin.filter, cycle, pod, node)
         if status is not None and status.code != Code.SUCCESS:
             if not status.is_rejection:
-                raise filter_error(plugin.name, status)
+                raise failure("Filter", plugin.name, status.message)
             return status.by(plugin.name)
     return None
 
@@ -55,12 +53,7 @@ def apply_filter(
     alive: BoolArray,
 ) -> None:
     """Let one more filter turn nodes down, among those still alive."""
-    try:
-        verdict = plugin.filter_nodes(cycle, pod, nodes.among(alive))
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(plugin.name, f'running "{plugin.name}" filter plugin: {error}') from error
+    verdict = ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes.among(alive))
     for rejected, number in rejection_numbers(
         checked_verdict(plugin, verdict, alive), plugin.name, alive.copy(), statuses
     ):
@@ -92,9 +85,13 @@ def raw_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTabl
 
 def normalized_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
     """Have a plugin bring its scores into range, and refuse those that are not."""
-    normalized = ask("Score", plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
+    normalized = _normalize(plugin, cycle, pod, nodes, scores)
     check_range(plugin.name, normalized)
     return normalized
+
+
+def _normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+    return ask("NormalizeScore", plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
 
 
 def check_range(plugin: str, scores: IntArray) -> None:
@@ -102,7 +99,8 @@ def check_range(plugin: str, scores: IntArray) -> None:
     if len(scores) and (int(scores.min()) < MIN_NODE_SCORE or int(scores.max()) > MAX_NODE_SCORE):
         bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
         text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
-        raise PluginError(plugin, f'plugin "{plugin}" {text} after normalizing')
+        problem = f'plugin "{plugin}" {text} after normalizing'
+        raise PluginError(plugin, f"applying score defaultWeights on Score plugins: {problem}")
 
 
 @dataclass(slots=True)
@@ -127,14 +125,32 @@ def rate_nodes(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) 
     """Rate the feasible nodes by all score plugins; with none configured, every node is worth 1."""
     if not profile.score:
         return Ratings(np.ones(len(nodes), dtype=np.int64))
-    for plugin in profile.pre_score:
-        run_pre_score(plugin, cycle, pod, nodes)
+    for preparer in profile.pre_score:
+        run_pre_score(preparer, cycle, pod, nodes)
+    scorers = [plugin for plugin in profile.score if plugin.name not in cycle.skipped_scores]
+    raw = [raw_scores(plugin, cycle, pod, nodes) for plugin in scorers]
     ratings = Ratings(np.zeros(len(nodes), dtype=np.int64))
-    for scorer in profile.score:
-        if scorer.name not in cycle.skipped_scores:
-            raw = raw_scores(scorer, cycle, pod, nodes)
-            normalized = normalized_scores(scorer, cycle, pod, nodes, raw.copy())
-            weight = profile.weights[scorer.name]
-            ratings.by_plugin.append(PluginScores(scorer.name, weight, raw, normalized))
-            ratings.totals += weight * normalized
+    for plugin, scores in zip(scorers, raw, strict=True):
+        normalized = _normalize(plugin, cycle, pod, nodes, scores.copy())
+        ratings.by_plugin.append(PluginScores(plugin.name, profile.weights[plugin.name], scores, normalized))
+    _require_range(ratings.by_plugin)
+    for item in ratings.by_plugin:
+        ratings.totals += item.weight * item.normalized
     return ratings
+
+
+def _require_range(rated: list[PluginScores]) -> None:
+    """Refuse scores out of range: those of the first node that has one, and there of the first plugin."""
+    bad = [(item.normalized < MIN_NODE_SCORE) | (item.normalized > MAX_NODE_SCORE) for item in rated]
+    places = [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]
+    if places:
+        place, at = min(places)
+        check_range(rated[at].plugin, rated[at].normalized[place : place + 1])
+
+
+def cycle_before_scoring(profile: Profile, pod: Pod, nodes: NodeTable, window: NodeTable) -> CycleState:
+    """Do again what comes before scoring: score plugins may go by what their filters found out."""
+    cycle = CycleState()
+    run_pre_filters(profile.pre_filter, cycle, pod, nodes)
+    judge_nodes(profile.filter, cycle, pod, window, Statuses())
+    return cycle

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moorage.engine.boundary import failure
-from moorage.errors import PluginError
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import BoolArray, Code, Status, Verdict, combined
 
@@ -52,23 +51,18 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
     """
     size = len(rows)
     if not isinstance(verdict, Verdict):
-        raise failure("filter", plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
+        raise failure("Filter", plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
     for mask, status in verdict.rejections:
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
             kind = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
-            raise failure("filter", plugin.name, f"a mask must be an array of bool, not of {kind}")
+            raise failure("Filter", plugin.name, f"a mask must be an array of bool, not of {kind}")
         if mask.shape != (size,):
-            raise failure("filter", plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
+            raise failure("Filter", plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
         if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
-                raise filter_error(plugin.name, status)
-            raise failure("filter", plugin.name, f"{status.code.label} is not an answer of Filter")
+                raise failure("Filter", plugin.name, status.message)
+            raise failure("Filter", plugin.name, f"{status.code.label} is not an answer of Filter")
     return verdict
-
-
-def filter_error(plugin: str, status: Status) -> PluginError:
-    """Word a filter's error as upstream does."""
-    return PluginError(plugin, f'running "{plugin}" filter plugin: {status.message}')
 
 
 def rejection_numbers(

@@ -16,7 +16,7 @@ from moorage.engine.feasibility import Found, Rotation, Search
 from moorage.engine.handle import EngineHandle
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
-from moorage.errors import ExtenderError, PluginError
+from moorage.errors import ExtenderError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.plugin import PostFilterResult, Wait
@@ -103,6 +103,8 @@ class Placement:
 
     async def rescue(self, found: Found) -> Rescue:
         """Ask the post-filters to do something for a pod that fits nowhere."""
+        if not self.profile.post_filter:
+            return Rescue("", nominated_node="")
         began = timing.read()
         rescue = await self._ask_post_filters(found)
         self.stopwatch.took(timing.POST_FILTER, began, rescue.code)
@@ -114,10 +116,9 @@ class Placement:
         for plugin in self.profile.post_filter:
             try:
                 result = await plugin.post_filter(found.cycle, found.pod, found.diagnosis.statuses)
-            except PluginError as error:
-                return Rescue(str(error), code=Code.ERROR)
-            except Exception as error:  # the boundary for plugins that wait
-                raise failure("PostFilter", plugin.name, error) from error
+            except Exception as error:  # the boundary for plugins that wait; the pod stays what it is: unschedulable
+                log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
+                return Rescue(str(error) or type(error).__name__, code=Code.ERROR)
             if result.status is None:
                 return Rescue(result.message, result.nominated_node, result.victims, Code.SUCCESS)
             if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

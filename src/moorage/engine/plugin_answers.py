@@ -5,9 +5,11 @@ from typing import Final
 import numpy as np
 
 from moorage.api.pod import Pod
+from moorage.engine.boundary import ask
 from moorage.engine.evaluation import judge_node, judge_nodes, raw_scores, run_pre_score
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.prefilter import ask_pre_filter
+from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodecolumns import ChangeLog, NodeColumns
@@ -33,8 +35,10 @@ class PluginAnswer:
     plugin that does not look at the pods of a node hears of changes of nodes only.
     """
 
-    def __init__(self, plugin: Plugin, columns: NodeColumns, statuses: Statuses) -> None:
+    def __init__(self, plugin: Plugin, profile: Profile, columns: NodeColumns, statuses: Statuses) -> None:
         self.plugin = plugin
+        self._pre_filters = plugin.name in profile.pre_filtering
+        self._pre_scores = plugin.name in profile.pre_scoring
         self.cycle = CycleState()
         self.pre_filter: PreFilterAnswer | PluginError = None
         self.skips_filter = False
@@ -52,9 +56,10 @@ class PluginAnswer:
         self._rated_to: int | None = None
 
     def prepare(self, pod: Pod, nodes: NodeTable) -> None:
-        """Run the plugin's pre-filter and remember what it said, be it an error."""
-        if not isinstance(self.plugin, PreFilterPlugin):
+        """Run the plugin's pre-filter, if the profile has it, and remember what it said, be it an error."""
+        if not self._pre_filters:
             return
+        assert isinstance(self.plugin, PreFilterPlugin)
         try:
             self.pre_filter = ask_pre_filter(self.plugin, self.cycle, pod, nodes)
         except PluginError as error:
@@ -84,14 +89,20 @@ class PluginAnswer:
         # Last: after a plugin's error the rows are asked about again.
         self._judged_to = self._log.position
 
+    def prepare_scores(self, pod: Pod, nodes: NodeTable) -> None:
+        """Run the plugin's pre-score, if the profile has it."""
+        if self._pre_scores:
+            assert isinstance(self.plugin, PreScorePlugin)
+            run_pre_score(self.plugin, self.cycle, pod, nodes)
+            self.skips_score = self.plugin.name in self.cycle.skipped_scores
+
     def rate(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the raw scores up to date."""
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
         rows = self._changed_since(self._rated_to, len(nodes))
-        if self._rated_to is None and isinstance(plugin, PreScorePlugin):
-            run_pre_score(plugin, self.cycle, pod, nodes)
-            self.skips_score = plugin.name in self.cycle.skipped_scores
+        if self._rated_to is None:
+            self.prepare_scores(pod, nodes)
         if rows is None and not self.skips_score:
             self.raw = np.array(raw_scores(plugin, self.cycle, pod, nodes))
             self.low, self.high = int(self.raw.min()), int(self.raw.max())
@@ -104,7 +115,7 @@ class PluginAnswer:
         if len(rows) > FEW_ROWS:
             values = raw_scores(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
         else:
-            values = [plugin.score(self.cycle, pod, nodes[row]) for row in rows]
+            values = [ask("Score", plugin, plugin.score, self.cycle, pod, nodes[row]) for row in rows]
         for row, value in zip(rows, values, strict=True):
             if self.raw[row] != value:
                 self.raw[row] = value

@@ -59,6 +59,8 @@ class Profile:
         self.bind: tuple[BindPlugin, ...] = at("bind")
         self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
         self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
+        self.pre_filtering = frozenset(plugin.name for plugin in self.pre_filter)
+        self.pre_scoring = frozenset(plugin.name for plugin in self.pre_score)
         judges: Iterable[Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
         self.judges: tuple[Plugin, ...] = tuple({plugin.name: plugin for plugin in judges}.values())
 

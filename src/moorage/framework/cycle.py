@@ -3,15 +3,21 @@
 from typing import Any, Generic, TypeVar, cast
 
 from moorage.api.pod import Pod
+from moorage.errors import NotStored
 
 T = TypeVar("T")
 
 
 class StateKey(Generic[T]):
-    """A typed key: what is stored under it is what comes out, without casts or string lookups."""
+    """A typed key: what is stored under it is what comes out, without casts or string lookups.
 
-    def __init__(self, name: str) -> None:
+    ``missing`` is what the error says when the key is read and nobody stored anything under it: a configuration may
+    switch off the extension point that stores and leave on the one that reads.
+    """
+
+    def __init__(self, name: str, *, missing: str = "") -> None:
         self.name = name
+        self.missing = missing or f"nothing is stored under {name!r}: is the plugin enabled where it stores this?"
 
     def __repr__(self) -> str:
         return f"StateKey({self.name!r})"
@@ -42,7 +48,10 @@ class CycleState:
         self._values[key] = value
 
     def __getitem__(self, key: StateKey[T]) -> T:
-        return cast(T, self._values[key])
+        try:
+            return cast(T, self._values[key])
+        except KeyError:
+            raise NotStored(key.missing) from None
 
     def __contains__(self, key: StateKey[Any]) -> bool:
         return key in self._values

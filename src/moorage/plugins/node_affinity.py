@@ -106,29 +106,36 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         if self._added is not None and not self._added.matches(node.labels, node.name):
             return NOT_ENFORCED
-        return None if cycle[DEMANDS].accepts(node.node) else NOT_WANTED
+        return None if _demands(cycle, pod).accepts(node.node) else NOT_WANTED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        unwanted = ~cycle[DEMANDS].accepted_nodes(nodes)
+        unwanted = ~_demands(cycle, pod).accepted_nodes(nodes)
         if self._added is None:
             return Verdict.reject(where=unwanted, because=NOT_WANTED)
         forbidden = ~matching_nodes(self._added, nodes)
         return Verdict(len(nodes), ((forbidden, NOT_ENFORCED), (unwanted & ~forbidden, NOT_WANTED)))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        preferred = wishes_of(pod).preferred
-        if preferred is None and not self._added_preferences:
+        if wishes_of(pod).preferred is None and not self._added_preferences:
             return Status.skip()
-        cycle[PREFERENCES] = self._added_preferences + parse_preferences(preferred or ())
+        cycle[PREFERENCES] = self._read_preferences(pod)
         return None
+
+    def _preferences(self, cycle: CycleState, pod: Pod) -> tuple[Preference, ...]:
+        """Return what the pod and the profile prefer; a profile without the pre-score has it read here."""
+        preferences = cycle.get(PREFERENCES)
+        return self._read_preferences(pod) if preferences is None else preferences
+
+    def _read_preferences(self, pod: Pod) -> tuple[Preference, ...]:
+        return self._added_preferences + parse_preferences(wishes_of(pod).preferred or ())
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         labels, name = node.labels, node.name
-        return sum(weight for weight, term in cycle[PREFERENCES] if term.matches(labels, name))
+        return sum(weight for weight, term in self._preferences(cycle, pod) if term.matches(labels, name))
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         total = np.zeros(len(nodes), dtype=np.int64)
-        for weight, term in cycle[PREFERENCES]:
+        for weight, term in self._preferences(cycle, pod):
             total += weight * nodes_matching_term(term, nodes)
         return total
 
@@ -152,6 +159,12 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
 
 _NO_WISHES: Final = Wishes()
+
+
+def _demands(cycle: CycleState, pod: Pod) -> Demands:
+    """Return what the pod demands; a profile without the pre-filter has it read here."""
+    demands = cycle.get(DEMANDS)
+    return demands_of(pod) if demands is None else demands
 
 
 def wishes_of(pod: Pod) -> Wishes:

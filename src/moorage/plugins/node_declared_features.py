@@ -13,7 +13,10 @@ from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlu
 from moorage.framework.status import Status, Verdict
 
 MISSING: Final = Status.unresolvable("node(s) didn't match Pod's required features")
-REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures: what the pod needs")
+REQUIRED: Final = StateKey[frozenset[str]](
+    "PreFilterNodeDeclaredFeatures",
+    missing='error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
+)
 
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
 HOST_NETWORK_USERS: Final = "UserNamespacesHostNetworkSupport"

@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from moorage.api.pod import Pod
-from moorage.framework.cycle import CycleState
+from moorage.api.pod import HostPort, Pod
+from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.framework.nodetable import NodeTable
@@ -12,6 +12,9 @@ from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlu
 from moorage.framework.status import Status, Verdict
 
 TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+WANTED: Final = StateKey[tuple[HostPort, ...]](
+    "PreFilterNodePorts", missing='reading "PreFilterNodePorts" from cycleState: not found'
+)
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):
@@ -21,13 +24,17 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return pod.host_ports
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        return None if pod.host_ports else Status.skip()
+        if not pod.host_ports:
+            return Status.skip()
+        cycle[WANTED] = pod.host_ports
+        return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return TAKEN if ports_conflict(pod.host_ports, node.used_ports) else None
+        wanted = cycle[WANTED]
+        return TAKEN if ports_conflict(wanted, node.used_ports) else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        wanted = pod.host_ports
+        wanted = cycle[WANTED]
         return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(wanted, used)), because=TAKEN)
 
     def events_to_register(self) -> Sequence[EventRegistration]:

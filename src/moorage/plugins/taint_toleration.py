@@ -21,7 +21,9 @@ from moorage.framework.plugin import (
 from moorage.framework.status import IntArray, Status, Verdict
 
 UNTOLERATED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
-SOFT: Final = StateKey[tuple[Toleration, ...]]("TaintToleration: tolerations that count for scores")
+SOFT: Final = StateKey[tuple[Toleration, ...]](
+    "PreScoreTaintToleration", missing='failed to read "PreScoreTaintToleration" from cycleState: not found'
+)
 
 
 class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

@@ -45,7 +45,9 @@ class Restrictions:
         )
 
 
-KEY = StateKey[Restrictions]("VolumeRestrictions")
+KEY = StateKey[Restrictions](
+    "PreFilterVolumeRestrictions", missing='cannot read "PreFilterVolumeRestrictions" from cycleState'
+)
 
 
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):

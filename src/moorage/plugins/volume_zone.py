@@ -70,6 +70,20 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Collect the topology of the pod's bound volumes."""
+        wanted = self._collect(pod)
+        if isinstance(wanted, Status):
+            return wanted
+        if not wanted:
+            return Status.skip()
+        cycle[KEY] = wanted
+        return None
+
+    def _wanted(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
+        """Return the topology of the pod's volumes; a profile without the pre-filter has it collected here."""
+        wanted = cycle.get(KEY)
+        return self._collect(pod) if wanted is None else wanted
+
+    def _collect(self, pod: Pod) -> tuple[Topology, ...] | Status:
         wanted: list[Topology] = []
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
@@ -77,22 +91,25 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
                 if isinstance(found, Status):
                     return found
                 wanted += found
-        if not wanted:
-            return Status.skip()
-        cycle[KEY] = tuple(dict.fromkeys(wanted))
-        return None
+        return tuple(dict.fromkeys(wanted))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node by its labels."""
+        wanted = self._wanted(cycle, pod)
+        if isinstance(wanted, Status):
+            return wanted
         labels = node.labels
         if not any(key in labels for key in TOPOLOGY_LABELS):
             return None
-        return None if all(topology.admits(labels) for topology in cycle[KEY]) else WRONG_ZONE
+        return None if all(topology.admits(labels) for topology in wanted) else WRONG_ZONE
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         """Judge all nodes by their label columns."""
+        wanted = self._wanted(cycle, pod)
         admitted = np.ones(len(nodes), dtype=np.bool_)
-        for topology in cycle[KEY]:
+        if isinstance(wanted, Status):
+            return Verdict.reject(where=admitted, because=wanted)
+        for topology in wanted:
             admitted &= topology.admitted(nodes)
         unlabelled = np.ones(len(nodes), dtype=np.bool_)
         for key in TOPOLOGY_LABELS:

@@ -4,11 +4,9 @@ import numpy as np
 
 from moorage.cache.cache import Cache
 from moorage.engine.diagnosis import NOT_EXAMINED
-from moorage.engine.evaluation import rate_nodes
+from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
 from moorage.engine.feasibility import Found
 from moorage.engine.placement import Placement
-from moorage.engine.prefilter import run_pre_filters
-from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
 from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
 
@@ -40,14 +38,14 @@ def _rejected(status: Status) -> NodeEntry:
 
 def _scores(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
     """Rate the feasible nodes from nothing, so that what is shown does not lean on what stood."""
-    rows = np.flatnonzero(found.feasible)
+    rows = np.roll(cache.order, -found.start)
+    rows = rows[found.feasible[rows]]
     if len(rows) == 0:
         return {}
     window = cache.nodes.take(rows)
     if len(rows) == 1:
         return {window[0].name: NodeEntry()}
-    cycle = CycleState()
-    run_pre_filters(placement.profile.pre_filter, cycle, found.pod, cache.nodes)
+    cycle = cycle_before_scoring(placement.profile, found.pod, cache.nodes, window)
     ratings = rate_nodes(placement.profile, cycle, found.pod, window)
     return {
         name: NodeEntry(

@@ -199,12 +199,13 @@ class OnePass:
         self.cache.assume(assumed)
         self.nominations.placed(pod)
         try:
-            refusal = placement.reserve(cycle, assumed, node_name)
+            refusal = placement.reserve(cycle, assumed, node_name) or placement.permit(cycle, assumed, node_name)
         except PluginError:
             self._give_back(placement, assumed, cycle)
             raise
-        if refusal is not None:
-            self._give_back(placement, assumed, cycle)
+        if not isinstance(refusal, Status):
+            return None  # nobody is there to wait for: a pod that has to wait on permit counts as placed
+        self._give_back(placement, assumed, cycle)
         return refusal
 
     def _give_back(self, placement: Placement, assumed: Pod, cycle: Any) -> None:

@@ -1,5 +1,6 @@
 """A plugin that breaks its contract fails that attempt, in words that name it."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -7,16 +8,20 @@ import pytest
 from tests.support.engine import placement_over
 
 from moorage.errors import PluginError
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import (
     FilterPlugin,
     Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
 )
 from moorage.framework.status import Status, Verdict
+from moorage.simulator.one_pass import run_now
 from moorage.testing import make_node, make_pod
 
 NODES = (make_node("a"), make_node("b"))
@@ -88,6 +93,37 @@ class TooFewScores(ScorePlugin):
         return np.array([1])
 
 
+class ScoreRaises(ScorePlugin):
+    def score(self, *_: Any) -> int:
+        raise RuntimeError("no map of the racks")
+
+
+class NormalizeRaises(ScorePlugin):
+    def score(self, *_: Any) -> int:
+        return 1
+
+    def normalize_scores(self, *_: Any) -> Any:
+        raise RuntimeError("nothing to compare with")
+
+
+class Forgot(FilterPlugin, ScorePlugin):
+    def filter(self, *_: Any) -> None:
+        return None
+
+    def score(self, cycle: CycleState, *_: Any) -> int:
+        return cycle[StateKey[int]("racks")]
+
+
+class PreScoreOnly(PreScorePlugin):
+    """Takes part in pre-scoring only, and answers alike for all pods."""
+
+    def sign(self, pod: Any) -> tuple[()]:
+        return ()
+
+    def pre_score(self, *_: Any) -> Status:
+        return Status.error("too late")
+
+
 class PreScoreRejects(PreScorePlugin, ScorePlugin):
     def pre_score(self, *_: Any) -> Status:
         return Status.unschedulable("cannot rate")
@@ -116,8 +152,25 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
         'running PreFilter plugin "PreFilterPending": not now',
     ),
     "a pre-filter that answers nonsense": (PreFilterNonsense, "it answered False, which is no answer of PreFilter"),
-    "a score above 100": (TooHigh, 'plugin "TooHigh" returns an invalid score 101'),
+    "a score above 100": (
+        TooHigh,
+        'applying score defaultWeights on Score plugins: plugin "TooHigh" returns an invalid score 101, '
+        "it should in the range of [0, 100] after normalizing",
+    ),
     "a score below 0": (Negative, 'plugin "Negative" returns an invalid score -1'),
+    "a score that raises": (
+        ScoreRaises,
+        'running Score plugins: plugin "ScoreRaises" failed with: no map of the racks',
+    ),
+    "a normalisation that raises": (
+        NormalizeRaises,
+        'running Normalize on Score plugins: plugin "NormalizeRaises" failed with: nothing to compare with',
+    ),
+    "state that nobody stored": (
+        Forgot,
+        "nothing is stored under 'racks': is the plugin enabled",
+    ),
+    "a pre-score without a score": (PreScoreOnly, 'running PreScore plugin "PreScoreOnly": too late'),
     "a score that is no number": (NotANumber, "a score is not a number"),
     "scores with fractions": (Fractions, "scores must be integers, not float64"),
     "too few scores": (TooFewScores, "score_nodes answered (1,) for a window of 2 nodes"),
@@ -132,6 +185,46 @@ def test_the_attempt_fails_with_the_plugins_name(plugin: type[Plugin], message: 
         placement.choose(placement.find(POD))
     assert message in str(failed.value)
     assert failed.value.plugin == plugin.name
+
+
+@pytest.mark.parametrize(("plugin", "message"), CASES.values(), ids=CASES)
+def test_the_next_pod_fails_alike(plugin: type[Plugin], message: str) -> None:
+    placement = placement_over(*NODES, plugins=[plugin], cross_check=False)
+    for _ in range(2):
+        with pytest.raises(PluginError, match=re.escape(message)):
+            placement.choose(placement.find(POD))
+
+
+class BadElsewhere(FilterPlugin, ScorePlugin):
+    """Cannot rate a node that it turns down."""
+
+    def sign(self, pod: Any) -> tuple[()]:
+        return ()
+
+    def filter(self, _cycle: CycleState, _pod: Any, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no") if node.name == "a" else None
+
+    def score(self, _cycle: CycleState, _pod: Any, node: NodeInfo) -> int:
+        if node.name == "a":
+            raise RuntimeError("who asked?")
+        return 1
+
+
+def test_a_node_that_is_not_feasible_need_not_be_rated() -> None:
+    placement = placement_over(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
+    assert placement.choose(placement.find(POD)).node.name in ("b", "c")
+
+
+class RescueRaises(PostFilterPlugin):
+    async def post_filter(self, *_: Any) -> PostFilterResult:
+        raise RuntimeError("no tow truck")
+
+
+def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
+    pod = make_pod(requests={"cpu": "1000"})
+    placement = placement_over(*NODES, pod, plugins=[RescueRaises])
+    rescue = run_now(placement.rescue(placement.find(pod)))
+    assert (rescue.message, rescue.nominated_node) == ("no tow truck", None)
 
 
 def test_reserve_that_raises() -> None:

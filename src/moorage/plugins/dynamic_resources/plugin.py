@@ -33,10 +33,10 @@ from moorage.plugins.dynamic_resources.hints import DeviceHints
 from moorage.plugins.dynamic_resources.judging import Judge
 from moorage.plugins.dynamic_resources.pools import strict_matcher
 from moorage.plugins.dynamic_resources.results import allocation, preference_of_stored
-from moorage.plugins.dynamic_resources.state import KEY, DeviceState
+from moorage.plugins.dynamic_resources.state import JUDGED, KEY, DeviceState
 from moorage.plugins.dynamic_resources.world import device_world
 
-NOT_PREPARED: Final = Status.error("not found")
+NOT_PREPARED: Final = Status.error(KEY.missing)
 NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
 _NOTHING: Final = DeviceState()
 
@@ -119,10 +119,12 @@ class DynamicResources(
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         state = cycle[KEY]
+        cycle[JUDGED] = True
         return None if state.is_empty else self._judge.judge(state, pod, node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         state = cycle[KEY]
+        cycle[JUDGED] = True
         if state.is_empty:
             return Verdict.accept(len(nodes))
         if not nodes.is_part_of(self._nodes):
@@ -137,11 +139,11 @@ class DynamicResources(
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]
-        return 0 if state.is_empty else self._judge.score(state, pod, node)
+        return 0 if state.is_empty or JUDGED not in cycle else self._judge.score(state, pod, node)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         state = cycle[KEY]
-        if state.is_empty or not nodes.is_part_of(self._nodes):
+        if state.is_empty or JUDGED not in cycle or not nodes.is_part_of(self._nodes):
             return super().score_nodes(cycle, pod, nodes)
         return self._judge.score_nodes(state, pod, nodes)
 
@@ -153,6 +155,8 @@ class DynamicResources(
         places = state.to_allocate
         if not places:
             return None
+        if JUDGED not in cycle:
+            return NO_ALLOCATION if any(state.claims[place] is not state.extended for place in places) else None
         info = self._nodes.find(node_name)
         pattern = self._judge.pattern_for(state, pod, info) if info is not None else None
         if info is None or pattern is None or isinstance(pattern, Status):

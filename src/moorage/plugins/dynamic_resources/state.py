@@ -56,4 +56,6 @@ class DeviceState:
         return [place for place, claim in enumerate(self.claims) if claim.status.allocation is None]
 
 
-KEY: Final = StateKey[DeviceState]("DynamicResources")
+KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
+JUDGED: Final = StateKey[bool]("DynamicResources/judged")
+"""Set when nodes were judged: without that no devices were looked for, and there are none to set aside."""

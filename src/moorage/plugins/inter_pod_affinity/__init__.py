@@ -40,8 +40,12 @@ from moorage.plugins.inter_pod_affinity.score import (
 )
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
 
-FILTER_STATE: Final = StateKey[AffinityState]("PreFilterInterPodAffinity")
-SCORE_STATE: Final = StateKey[DomainScores]("PreScoreInterPodAffinity")
+FILTER_STATE: Final = StateKey[AffinityState](
+    "PreFilterInterPodAffinity", missing='error reading "PreFilterInterPodAffinity" from cycleState: not found'
+)
+SCORE_STATE: Final = StateKey[DomainScores](
+    "PreScoreInterPodAffinity", missing='failed to read "PreScoreInterPodAffinity" from cycleState: not found'
+)
 
 
 class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):

@@ -50,20 +50,35 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return tuple(pod.requests_on_node.items())
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        asks = self._read_asks(pod)
+        if asks is None:
+            # Pods that ask for nothing would all be drawn to the same node.
+            return Status.skip()
+        cycle[ASKS] = asks
+        return None
+
+    def _asks(self, cycle: CycleState, pod: Pod) -> tuple[Ask, ...] | None:
+        """Return what the pod asks for; a profile without the pre-score has it read here."""
+        asks = cycle.get(ASKS)
+        return self._read_asks(pod) if asks is None else asks
+
+    def _read_asks(self, pod: Pod) -> tuple[Ask, ...] | None:
+        """Read what a pod asks for, or ``None`` if it asks for nothing that is rated."""
         asked = pod.requests_on_node
         asks = [Ask(resource, asked.get(resource, 0)) for resource in self._resources]
         if not any(ask.amount for ask in asks):
-            # Pods that ask for nothing would all be drawn to the same node.
-            return Status.skip()
+            return None
         if self._stock is not None:
             self._stock.refresh()
-        cycle[ASKS] = tuple(ask for ask in asks if ask.amount or not is_scalar(ask.resource))
-        return None
+        return tuple(ask for ask in asks if ask.amount or not is_scalar(ask.resource))
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, requested = node.allocatable, node.requested
+        asks = self._asks(cycle, pod)
+        if asks is None:
+            return 0
         before, after = [], []
-        for resource, amount in cycle[ASKS]:
+        for resource, amount in asks:
             capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
             if not capacity and self._stock is not None:
                 capacity, used = self._stock.on_node(node, resource)
@@ -76,10 +91,13 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
+        asks = self._asks(cycle, pod)
+        if asks is None:
+            return np.zeros(len(nodes), dtype=np.int64)
         before: list[FloatArray] = []
         after: list[FloatArray] = []
         present: list[BoolArray | None] = []
-        for resource, amount in cycle[ASKS]:
+        for resource, amount in asks:
             capacity, used, has_some = nodes.allocatable[resource], nodes.requested[resource], None
             if self._stock is not None:
                 capacity, used = self._stock.on_nodes(nodes, resource, capacity, used)

@@ -36,7 +36,9 @@ class Share(NamedTuple):
     weight: int
 
 
-DEMANDS: Final = StateKey[tuple[Demand, ...]]("NodeResourcesFit: what the pod asks for")
+DEMANDS: Final = StateKey[tuple[Demand, ...]](
+    "PreFilterNodeResourcesFit", missing='error reading "PreFilterNodeResourcesFit" from cycleState: not found'
+)
 SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
@@ -97,20 +99,28 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         return Verdict(len(nodes), tuple(found))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        cycle[SHARES] = self._read_shares(pod)
+        return None
+
+    def _shares(self, cycle: CycleState, pod: Pod) -> tuple[Share, ...]:
+        """Return what the pod counts for; a profile without the pre-score has it read here."""
+        shares = cycle.get(SHARES)
+        return self._read_shares(pod) if shares is None else shares
+
+    def _read_shares(self, pod: Pod) -> tuple[Share, ...]:
         asked = pod.scoring_requests
         if self._stock is not None:
             self._stock.refresh()
-        cycle[SHARES] = tuple(
+        return tuple(
             Share(resource, asked.get(resource, 0), weight)
             for resource, weight in self._weights
             if asked.get(resource, 0) or not is_scalar(resource)
         )
-        return None
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, rate = node.allocatable, self._strategy.rate
         ratings = []
-        for resource, amount, weight in cycle[SHARES]:
+        for resource, amount, weight in self._shares(cycle, pod):
             capacity = allocatable.get(resource, 0)
             taken = _taken(node, resource) if capacity else 0
             if not capacity and self._stock is not None:
@@ -123,7 +133,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
         ratings = []
-        for resource, amount, weight in cycle[SHARES]:
+        for resource, amount, weight in self._shares(cycle, pod):
             capacity, present = nodes.allocatable[resource], None
             taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
             if self._stock is not None:

@@ -64,13 +64,22 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         """Look up what the pod attaches."""
         if not attaches_anything(pod):
             return Status.skip()
-        cycle[KEY] = BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
+        cycle[KEY] = self._look_up(pod)
         return None
+
+    def _new(self, cycle: CycleState, pod: Pod) -> BothWays:
+        """Return what the pod attaches; a profile without the pre-filter has it looked up here."""
+        both = cycle.get(KEY)
+        return self._look_up(pod) if both is None else both
+
+    def _look_up(self, pod: Pod) -> BothWays:
+        return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node by counting its volumes."""
         csi_node = self._csi_nodes.get(node.name)
-        new = cycle[KEY].without if csi_node is None else cycle[KEY].with_csi_node
+        both = self._new(cycle, pod)
+        new = both.without if csi_node is None else both.with_csi_node
         if new.failure is not None or not new.volumes:
             return new.failure
         running = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else ()
@@ -94,7 +103,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
-        both = cycle[KEY]
+        both = self._new(cycle, pod)
         if both.with_csi_node == both.without:
             rejections = self._judge(both.without, nodes, np.ones(len(nodes), dtype=np.bool_))
         else:

@@ -24,8 +24,12 @@ from moorage.plugins.pod_topology_spread.filter import SpreadState, count_spread
 from moorage.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.plugins.pod_topology_spread.score import PreferenceCount, PreferenceState
 
-FILTER_STATE: Final = StateKey[SpreadState]("PreFilterPodTopologySpread")
-SCORE_STATE: Final = StateKey[PreferenceState]("PreScorePodTopologySpread")
+FILTER_STATE: Final = StateKey[SpreadState](
+    "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
+)
+SCORE_STATE: Final = StateKey[PreferenceState](
+    "PreScorePodTopologySpread", missing='error reading "PreScorePodTopologySpread" from cycleState: not found'
+)
 
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):

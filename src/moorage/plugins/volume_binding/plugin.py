@@ -44,8 +44,11 @@ BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind
 NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
-WANTED = StateKey[WantedVolumes]("VolumeBinding")
+WANTED = StateKey[WantedVolumes]("VolumeBinding", missing="not found")
+JUDGED = StateKey[bool]("VolumeBinding/judged")
+"""Set when nodes were judged: without that nothing is known of them, and they offer nothing."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
+NOT_PREPARED: Final = Status.error(WANTED.missing)
 NO_CLAIMS: Final = WantedVolumes()
 """What pods without claims want; they all share it, so it must never be changed."""
 
@@ -89,6 +92,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node; all reasons that apply are given, in upstream's order."""
         wanted = cycle[WANTED]
+        cycle[JUDGED] = True
         try:
             reached, found = judge_bound(wanted.bound, node, self._migrated.on_node(node.name))
         except TranslationError as error:
@@ -108,6 +112,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         """Judge all nodes, once per distinct topology; errors are left to the per-node form."""
         wanted = cycle[WANTED]
+        cycle[JUDGED] = True
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         try:
@@ -123,16 +128,19 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Leave scoring out only if the gate StorageCapacityScoring is off."""
-        return Status.skip() if self._score is None else None
+        if self._score is None:
+            return Status.skip()
+        return None if WANTED in cycle else NOT_PREPARED
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Rate one node by the storage that the pod would leave free there."""
-        return self._rate(cycle[WANTED].offer_of(node.name, node.labels))
+        wanted = cycle[WANTED]
+        return self._rate(wanted.offer_of(node.name, node.labels)) if JUDGED in cycle else 0
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         """Rate all nodes, once per distinct topology."""
         wanted = cycle[WANTED]
-        if not wanted.waits:
+        if not wanted.waits or JUDGED not in cycle:
             return np.zeros(len(nodes), dtype=np.int64)
         offers, groups = wanted.offers(nodes)
         scores = np.fromiter((self._rate(offer) for offer in offers), dtype=np.int64, count=len(offers))
@@ -141,7 +149,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Assume what the node offers; nothing is to be done if all claims are bound."""
         wanted = cycle[WANTED]
-        if not wanted.waits:
+        if not wanted.waits or JUDGED not in cycle:
             return None
         node = self._handle.nodes.find(node_name)
         assert node is not None, "a pod is only given a node that is there"
@@ -159,6 +167,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Skip binding if nothing was reserved."""
+        if WANTED not in cycle:
+            return NOT_PREPARED
         return None if RESERVED in cycle else Status.skip()
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:

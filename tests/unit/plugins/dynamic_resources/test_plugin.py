@@ -294,7 +294,17 @@ def test_score(form: ScoreForm, objects: Sequence[KubeObject], pod: Pod, want: l
     rig = Rig(*NODES, GPU, *objects)
     plugin, cycle = DynamicResources(handle=rig), CycleState()
     plugin.pre_filter(cycle, pod, rig.nodes)
+    plugin.filter_nodes(cycle, pod, rig.nodes)
     assert form(plugin, cycle, pod, rig.nodes) == want
+
+
+@pytest.mark.parametrize("form", SCORE_FORMS)
+def test_nodes_that_were_not_judged_score_nothing_and_have_no_devices(form: ScoreForm) -> None:
+    rig = Rig(*NODES, GPU, *ONE_EACH, make_claim())
+    plugin, cycle, pod = DynamicResources(handle=rig), CycleState(), claiming("claim")
+    assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+    assert form(plugin, cycle, pod, rig.nodes) == [0, 0]
+    assert plugin.reserve(cycle, pod, "n1") == Status.error("claim allocation not found for node")
 
 
 def reserve(plugin: DynamicResources, rig: Rig, pod: Pod, node: str) -> CycleState:

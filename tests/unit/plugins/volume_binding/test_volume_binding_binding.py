@@ -187,6 +187,7 @@ def test_a_volume_that_changed_since_cannot_be_reserved_and_nothing_else_is() ->
     pod = make_pod(volumes=(claim_volume("c"), claim_volume("d")))
     plugin, cycle = VolumeBinding(handle=rig), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+    plugin.filter_nodes(cycle, pod, rig.nodes)
     rig.add(make_volume("w", storage_class="local", version="7"))
     want = Status.error('"w" is out of sync (stored: 7, assume: 1)')
     assert plugin.reserve(cycle, pod, "n") == want

@@ -3,6 +3,7 @@ import pytest
 from moorage.api.meta import KubeObject
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.config.args import UtilizationShapePoint, VolumeBindingArgs
+from moorage.errors import NotStored
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
@@ -122,7 +123,29 @@ def test_a_node_selected_before_is_scored_alone(form: ScoreForm) -> None:
     rig = Rig(make_node("a"), make_node("b"), chosen, LATE, WATCHED, make_pool(storage_class="late", capacity="20Gi"))
     plugin, cycle, pod = VolumeBinding(handle=rig), CycleState(), make_pod(volumes=(claim_volume("c"),))
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+    plugin.filter_nodes(cycle, pod, rig.nodes)
     assert form(plugin, cycle, pod, rig.nodes) == [50, 0]
+
+
+@pytest.mark.parametrize("form", SCORE_FORMS)
+def test_nodes_that_were_not_judged_score_nothing(form: ScoreForm) -> None:
+    objects = CASES["most free capacity is best"][0]
+    rig = Rig(make_node("a", zone="a"), make_node("b", zone="b"), *objects)
+    names = [thing.name for thing in objects if isinstance(thing, PersistentVolumeClaim)]
+    plugin, pod, cycle = VolumeBinding(handle=rig), make_pod(volumes=tuple(map(claim_volume, names))), CycleState()
+    assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+    assert form(plugin, cycle, pod, rig.nodes) == [0, 0]
+    assert plugin.reserve(cycle, pod, "a") is None
+    assert plugin.pre_bind_pre_flight(cycle, pod, "a") == Status.skip()
+
+
+def test_without_its_pre_filter_it_can_do_nothing() -> None:
+    rig = Rig(make_node("a"))
+    plugin, pod = VolumeBinding(handle=rig), make_pod()
+    assert plugin.pre_score(CycleState(), pod, rig.nodes) == Status.error("not found")
+    assert plugin.pre_bind_pre_flight(CycleState(), pod, "a") == Status.error("not found")
+    with pytest.raises(NotStored, match=r"^not found$"):
+        plugin.reserve(CycleState(), pod, "a")
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
