@@ -8,7 +8,9 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.app.deliveries import Deliveries
+from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
+from moorage.app.metrics.measuring import MeasuredBackground, MeasuredTransport
 from moorage.app.options import Options
 from moorage.app.version import KUBERNETES
 from moorage.cache.objects import Objects
@@ -18,6 +20,7 @@ from moorage.client.extender import HttpExtender
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.leader import LeaderElector, LeaseSettings
+from moorage.client.pool import HttpPool
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
@@ -61,11 +64,11 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
     """Build all parts; must be called on the loop that is to run them."""
     clock = SystemClock()
     hostname = socket.gethostname()
-    client = ApiClient(connection, user_agent=f"{USER_AGENT}/scheduler")
+    client = _client(connection, f"{USER_AGENT}/scheduler", instruments.registry)
     # Events have connections of their own: they must not delay a binding.
-    event_client = ApiClient(connection, user_agent=USER_AGENT)
+    event_client = _client(connection, USER_AGENT, instruments.registry)
     recorder = EventRecorder(event_client, hostname, clock)
-    background = TaskBackground()
+    background = MeasuredBackground(instruments.registry)
     limit = limit_of(options.config.client_connection.qps, options.config.client_connection.burst)
     known = KnownObjects()
     cluster = ApiCluster(client, Dispatcher(limit=limit), recorder, clock, known)
@@ -94,6 +97,17 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
 def kinds_of(scheduler: Scheduler) -> tuple[type[KubeObject], ...]:
     """Return what has to be listed and watched: pods, nodes, and what the plugins asked for when they were built."""
     return tuple(dict.fromkeys((Node, Pod, *scheduler.objects.kinds())))
+
+
+def _client(connection: Connection, user_agent: str, registry: CellRegistry) -> ApiClient:
+    pool = HttpPool(
+        connection.server,
+        tls=connection.tls,
+        server_name=connection.server_name,
+        proxy=connection.proxy,
+        source=connection.source,
+    )
+    return ApiClient(connection, user_agent=user_agent, transport=MeasuredTransport(pool, registry))
 
 
 class KnownObjects:

@@ -18,7 +18,7 @@ from moorage.app.assembly import Parts, assemble, connect
 from moorage.app.debugger import Debugger
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.metrics.readings import PodResources, read_process, read_scheduler
+from moorage.app.metrics.readings import PodResources, read_client, read_process, read_scheduler
 from moorage.app.options import Options
 from moorage.app.serving.pages import PageSources
 from moorage.app.serving.starting import Server
@@ -75,6 +75,7 @@ class Daemon:
         instruments.sampler.watch(placement.profile for placement in parts.scheduler.placements.values())
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
+        read_client(registry, parts.recorder, parts.elector)
         self._heed_signals(Debugger(parts.scheduler, parts.client, instruments.queue.story))
         _tell_forms(parts)
         async with AsyncExitStack() as ending:

@@ -13,6 +13,7 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
+from moorage.queue.observing import SILENT, QueueObserver
 from moorage.simulator.world import World
 
 MOST_ERRORS: Final = 8
@@ -31,6 +32,7 @@ class Simulation:
         features: FeatureGates,
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
+        queue_observer: QueueObserver = SILENT,
     ) -> None:
         self.world = world
         self.scheduler = Scheduler(
@@ -42,6 +44,7 @@ class Simulation:
             features=features,
             cross_check=cross_check,
             observer=observer,
+            queue_observer=queue_observer,
         )
         self.loop = SchedulingLoop(self.scheduler)
         self.on_step: Callable[[], None] = lambda: None

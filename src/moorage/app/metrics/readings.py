@@ -11,6 +11,8 @@ from moorage.api.requests import CPU, limits_total, spec_requests
 from moorage.app.metrics.cells import CellRegistry, Labels
 from moorage.app.version import version_info
 from moorage.cache.objects import Shelf
+from moorage.client.leader import LeaderElector
+from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.features import GATES, FeatureGates
@@ -39,7 +41,22 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     )
     registry["scheduler_cache_size"].read_from(cache_sizes)
     registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
+    registry["moorage_cross_check_differences_total"].read_from(
+        lambda: (
+            ((name,), float(placement.search.cross_check.differences))
+            for name, placement in scheduler.placements.items()
+            if placement.search.cross_check is not None
+        )
+    )
     registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.placements.values()))
+
+
+def read_client(registry: CellRegistry, recorder: EventRecorder, elector: LeaderElector | None) -> None:
+    """Read whether we lead, and how many events were dropped."""
+    registry["moorage_events_dropped_total"].read_from(lambda: [((), float(recorder.dropped))])
+    if elector is not None:
+        lease = elector.settings.name
+        registry["leader_election_master_status"].read_from(lambda: [((lease,), float(elector.election.is_leader))])
 
 
 def read_process(registry: CellRegistry, features: FeatureGates) -> None:

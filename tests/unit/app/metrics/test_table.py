@@ -1,0 +1,60 @@
+"""The table of metrics against kube-scheduler's own."""
+
+from pathlib import Path
+
+import pytest
+
+from moorage.app.metrics.printing import reference_page
+from moorage.app.metrics.table import METRICS, exponential
+
+ROOT = Path(__file__).parents[4]
+
+#: Name, type, stability, labels and, for histograms, start, factor and number of buckets, as upstream registers them.
+UPSTREAM = """
+scheduler_schedule_attempts_total counter STABLE result,profile
+scheduler_scheduling_attempt_duration_seconds histogram STABLE result,profile 0.001 2 15
+scheduler_scheduling_algorithm_duration_seconds histogram BETA - 0.001 2 15
+scheduler_preemption_victims histogram STABLE - 1 2 7
+scheduler_preemption_attempts_total counter STABLE -
+scheduler_pending_pods gauge STABLE queue
+scheduler_queued_entities gauge ALPHA queue,type
+scheduler_inflight_events gauge ALPHA event
+scheduler_goroutines gauge BETA operation
+scheduler_pod_scheduling_sli_duration_seconds histogram BETA attempts 0.01 2 20
+scheduler_pod_scheduling_attempts histogram STABLE - 1 2 5
+scheduler_pod_scheduled_after_flush_total counter ALPHA -
+scheduler_framework_extension_point_duration_seconds histogram STABLE extension_point,status,profile 0.0001 2 12
+scheduler_plugin_execution_duration_seconds histogram BETA plugin,extension_point,status 0.00001 1.5 20
+scheduler_plugin_evaluation_total counter BETA plugin,extension_point,profile
+scheduler_queueing_hint_execution_duration_seconds histogram ALPHA plugin,event,hint 0.00001 1.5 20
+scheduler_event_handling_duration_seconds histogram ALPHA event 0.0001 2 12
+scheduler_queue_incoming_pods_total counter STABLE queue,event
+scheduler_queue_incoming_entities_total counter ALPHA queue,event,type
+scheduler_permit_wait_duration_seconds histogram BETA result 0.001 2 15
+scheduler_cache_size gauge ALPHA type
+scheduler_unschedulable_pods gauge BETA plugin,profile
+scheduler_preemption_goroutines_execution_total counter ALPHA result
+scheduler_preemption_goroutines_duration_seconds histogram ALPHA result 0.01 2 20
+leader_election_master_status gauge ALPHA name
+kubernetes_feature_enabled gauge BETA name,stage
+rest_client_requests_total counter ALPHA code,method,host
+"""
+
+
+@pytest.mark.parametrize("line", UPSTREAM.strip().splitlines(), ids=lambda line: line.split()[0])
+def test_every_upstream_metric_is_as_upstream_has_it(line: str) -> None:
+    name, kind, stability, labels, *buckets = line.split()
+    spec = METRICS[name]
+    assert (spec.kind.value, spec.stability) == (kind, stability)
+    assert ",".join(spec.labels) == labels.replace("-", "")
+    if buckets:
+        assert spec.buckets == exponential(float(buckets[0]), float(buckets[1]), int(buckets[2]))
+
+
+def test_bounds_grow_by_a_factor() -> None:
+    assert exponential(1, 2, 5) == (1, 2, 4, 8, 16)
+
+
+def test_the_documentation_is_what_the_table_says() -> None:
+    written = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    assert written == reference_page(), "run python -m moorage.app.metrics.printing > docs/reference/metrics.md"
