@@ -1,0 +1,98 @@
+"""Our HTTPS server on a free port of this machine, and a client for it."""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+from prometheus_client.registry import Collector
+
+from moorage.app.flags.parsing import parse
+from moorage.app.metrics.cells import CellRegistry
+from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+from moorage.app.serving.health import Check, HealthChecks, ping
+from moorage.app.serving.pages import PageSources
+from moorage.app.serving.starting import Server
+from moorage.clock import VirtualClock
+
+ON_LOOPBACK = ServingOptions("127.0.0.1", 0)
+EVERYTHING = AuthorizationOptions(always_allow=("/*",))
+
+
+class Nothing(Collector):
+    """Exposes nothing."""
+
+    def collect(self) -> list[Any]:
+        return []
+
+
+class Reply(NamedTuple):
+    """What was answered."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+
+class Visitor:
+    """Asks for pages; trusts any certificate, and may show its own."""
+
+    def __init__(self, port: int) -> None:
+        self.base = f"https://127.0.0.1:{port}"
+
+    async def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        token: str = "",
+        certificate: tuple[Path, Path] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: str = "",
+    ) -> Reply:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(method, self.base + path, headers=sent, data=body or None) as answer,
+        ):
+            return Reply(answer.status, await answer.text(), answer.headers)
+
+
+def page_sources(checks: Mapping[str, Check] | None = None, **changes: Any) -> PageSources:
+    """Return where pages take what they show from, with one set of checks on all endpoints."""
+    given = dict(checks or {"ping": ping})
+    sources = PageSources(
+        health=HealthChecks({"healthz": given, "livez": given, "readyz": given}),
+        metrics=CellRegistry(),
+        pod_resources=Nothing(),
+        configuration=lambda: {"kind": "KubeSchedulerConfiguration"},
+        flags=parse(["--v=2"]),
+    )
+    return replace(sources, **changes)
+
+
+@asynccontextmanager
+async def served(
+    sources: PageSources | None = None,
+    *,
+    options: ServingOptions = ON_LOOPBACK,
+    authentication: AuthenticationOptions | None = None,
+    authorization: AuthorizationOptions = EVERYTHING,
+    clock: VirtualClock | None = None,
+) -> AsyncIterator[Visitor]:
+    """Serve while the block lasts."""
+    server = Server(options, sources or page_sources(), with_profiling=True)
+    try:
+        await server.start(authentication or AuthenticationOptions(), authorization, clock)
+        yield Visitor(server.port)
+    finally:
+        await server.stop()

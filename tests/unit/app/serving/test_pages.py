@@ -1,0 +1,111 @@
+"""Pages over a real TLS socket on this machine."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from tests.support.serving import Reply, page_sources, served
+
+from moorage.app.logs import VERBOSITY
+from moorage.app.serving.pages import PageSources
+
+
+def visit(path: str, sources: PageSources | None = None, **asked: str) -> Reply:
+    async def work() -> Reply:
+        async with served(sources) as visitor:
+            return await visitor.ask(path, **asked)  # type: ignore[arg-type]
+
+    return asyncio.run(work())
+
+
+@pytest.fixture
+def _verbosity_as_before() -> Iterator[None]:
+    yield
+    VERBOSITY.set(0)
+
+
+@pytest.mark.parametrize("endpoint", ["healthz", "livez", "readyz"])
+def test_health(endpoint: str) -> None:
+    reply = visit(f"/{endpoint}")
+    assert (reply.status, reply.text) == (200, "ok")
+
+
+def test_health_that_fails() -> None:
+    sources = page_sources({"ping": lambda: "no"})
+    assert visit("/readyz", sources).status == 500
+    assert visit("/readyz/ping", sources).text == "internal server error: no\n"
+    assert visit("/readyz?exclude=ping&verbose", sources).text == "[+]ping excluded: ok\nreadyz check passed\n"
+    assert visit("/readyz/pong", sources).status == 404
+
+
+def test_metrics_and_their_reset() -> None:
+    sources = page_sources()
+    sources.metrics["scheduler_preemption_attempts_total"].number().inc(3)
+
+    async def work() -> tuple[Reply, Reply, Reply]:
+        async with served(sources) as visitor:
+            first = await visitor.ask("/metrics")
+            deleted = await visitor.ask("/metrics", method="DELETE")
+            return first, deleted, await visitor.ask("/metrics")
+
+    before, deleted, after = asyncio.run(work())
+    assert before.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert "scheduler_preemption_attempts_total 3.0" in before.text
+    assert "process_cpu_seconds_total" in before.text
+    assert deleted.text == "metrics reset\n"
+    assert "scheduler_preemption_attempts_total 0.0" in after.text
+
+
+def test_metrics_in_the_newer_format() -> None:
+    reply = visit("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})  # type: ignore[arg-type]
+    assert reply.text.endswith("# EOF\n")
+
+
+def test_slis_follow_the_health_checks() -> None:
+    async def work() -> str:
+        async with served() as visitor:
+            await visitor.ask("/healthz")
+            return (await visitor.ask("/metrics/slis")).text
+
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 1.0' in asyncio.run(work())
+
+
+def test_configuration_version_flags_and_status() -> None:
+    assert json.loads(visit("/configz").text) == {"componentconfig": {"kind": "KubeSchedulerConfiguration"}}
+    assert json.loads(visit("/version").text)["major"] == "1"
+    assert "\nv=2\n" in visit("/flagz").text
+    status = visit("/statusz").text
+    assert "Binary version: 1.37.1" in status
+    assert "/metrics" in status
+
+
+def test_gates_take_pages_away() -> None:
+    sources = page_sources(with_flagz=False, with_statusz=False)
+    assert visit("/flagz", sources).status == visit("/statusz", sources).status == 404
+
+
+@pytest.mark.usefixtures("_verbosity_as_before")
+def test_verbosity_is_set() -> None:
+    reply = visit("/debug/flags/v", method="PUT", body="7")
+    assert reply.text == "successfully set klog.logging.verbosity to 7\n"
+    assert VERBOSITY.level == 7
+    assert visit("/debug/flags/v", method="PUT", body="loud").status == 400
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    {
+        "/debug/pprof/": "goroutine",
+        "/debug/pprof/goroutine": " tasks",
+        "/debug/pprof/heap": " objects",
+        "/debug/pprof/profile?seconds=0": "function calls",
+        "/debug/pprof/cmdline": "pytest",
+    }.items(),
+)
+def test_profiling(page: str, told: str) -> None:
+    assert told in visit(page).text
+
+
+def test_a_profile_of_no_number_of_seconds() -> None:
+    assert visit("/debug/pprof/profile?seconds=long").status == 400

@@ -1,0 +1,109 @@
+"""Certificates and what may be negotiated with them."""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from tests.support.certificates import Authority
+from tests.support.serving import ON_LOOPBACK, served
+
+from moorage.app.flags.kinds import NamedCertificate
+from moorage.app.options import ServingOptions
+from moorage.errors import InputError
+
+
+def handshake(options: ServingOptions, name: str = "", **wanted: ssl.TLSVersion) -> tuple[str, str, list[str]]:
+    """Connect asking for a name; return the protocol, the cipher and the names in the certificate."""
+
+    async def work() -> tuple[str, str, list[str]]:
+        async with served(options=options) as visitor:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            for key, version in wanted.items():
+                setattr(context, key, version)
+            port = int(visitor.base.rpartition(":")[2])
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name or "x")
+            connection = writer.get_extra_info("ssl_object")
+            found = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True))
+            writer.transport.abort()
+            names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            return connection.version(), connection.cipher()[0], names.get_values_for_type(x509.DNSName)
+
+    return asyncio.run(work())
+
+
+def test_without_files_a_certificate_is_made_in_memory() -> None:
+    assert handshake(ON_LOOPBACK)[2] == ["localhost"]
+
+
+def test_a_certificate_is_kept_in_its_folder(tmp_path: Path) -> None:
+    options = replace(ON_LOOPBACK, cert_dir=str(tmp_path / "certs"))
+    handshake(options)
+    key = tmp_path / "certs" / "kube-scheduler.key"
+    assert key.stat().st_mode & 0o077 == 0
+    before = key.read_bytes()
+    handshake(options)
+    assert key.read_bytes() == before
+
+
+def test_certificates_are_chosen_by_name(tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path)
+    default, exact, wild, own = (
+        authority.issue(name, hosts=(name,)) for name in ("default.test", "a.foo.test", "wild.test", "own.test")
+    )
+    options = replace(
+        ON_LOOPBACK,
+        cert_file=str(default[0]),
+        key_file=str(default[1]),
+        named_certificates=(
+            NamedCertificate(str(exact[0]), str(exact[1]), ("a.foo.test",)),
+            NamedCertificate(str(wild[0]), str(wild[1]), ("*.foo.test",)),
+            NamedCertificate(str(own[0]), str(own[1])),
+        ),
+    )
+    asked = {name: handshake(options, name)[2][0] for name in ("a.foo.test", "b.foo.test", "own.test", "other.test")}
+    assert asked == {
+        "a.foo.test": "a.foo.test",
+        "b.foo.test": "wild.test",
+        "own.test": "own.test",
+        "other.test": "default.test",
+    }
+
+
+def test_the_lowest_version_is_kept() -> None:
+    options = replace(ON_LOOPBACK, min_version="VersionTLS13")
+    assert handshake(options)[0] == "TLSv1.3"
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
+
+
+def test_only_the_suites_asked_for_are_spoken() -> None:
+    options = replace(ON_LOOPBACK, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",))
+    spoken = handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
+    assert spoken[1] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+REFUSED = {
+    "an unknown suite": (replace(ON_LOOPBACK, cipher_suites=("TLS_NONE",)), "not supported or doesn't exist"),
+    "a file that is not there": (replace(ON_LOOPBACK, cert_file="/nowhere", key_file="/nowhere"), "cannot be served"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusals(options: ServingOptions, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        handshake(options)
+    assert message in str(raised.value)
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="cannot listen there"):
+            handshake(replace(ON_LOOPBACK, port=taken.getsockname()[1]))
