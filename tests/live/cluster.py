@@ -71,6 +71,14 @@ class LiveCluster:
         events = await self.client.list(Event, NAMESPACE)
         return [event for event in events if event.reason == reason and event.regarding.name == about]
 
+    async def event(self, reason: str, about: str, seconds: float = 30.0) -> Event:
+        """Wait for an event of a reason about a pod."""
+        deadline = time.monotonic() + seconds
+        while not (found := await self.events(reason, about)):
+            assert time.monotonic() < deadline, f"there is no {reason} event about {about}"
+            await asyncio.sleep(0.2)
+        return found[0]
+
     async def wait_for(self, what: str, holds: Callable[[dict[str, Pod]], bool], seconds: float = 60.0) -> None:
         """Wait until something holds for the pods; fail with where they are if it never does."""
         deadline = time.monotonic() + seconds

@@ -41,12 +41,10 @@ def test_a_pod_that_fits_nowhere_is_reported_and_bound_when_a_node_appears(plane
             assert (condition.status, condition.reason) == ("False", "Unschedulable")
             assert condition.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
             assert condition.last_transition_time is not None
-            await cluster.wait_for("there is an event", lambda pods: True)
+            event = await cluster.event("FailedScheduling", "big")
+            assert (event.note, event.type) == (condition.message, "Warning")
             await cluster.add_nodes("large", cpu="4")
             await cluster.wait_for("the pod is bound", bound)
-        (event, *_) = await cluster.events("FailedScheduling", "big")
-        assert event.note == condition.message
-        assert event.type == "Warning"
 
     live(story)
 
@@ -62,7 +60,9 @@ def test_an_important_pod_takes_the_place_of_others(plane: ControlPlane, live: L
             await cluster.add_pods("important", cpu="1500m", priorityClassName="high")
             await cluster.wait_for("the important pod is bound", lambda pods: bound(pods, ["important"]))
             assert set(await cluster.pods()) == {"important"}
-        assert await cluster.events("Preempted", "low-0")
+            victim = await cluster.event("Preempted", "low-0")
+            assert victim.related is not None
+            assert victim.related.name == "important"
 
     live(story)
 

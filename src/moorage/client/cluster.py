@@ -17,6 +17,7 @@ from moorage.client.backoff import WATCH_DELAYS
 from moorage.client.dispatcher import Dispatcher
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
+from moorage.client.turns import Turns
 from moorage.clock import Clock
 from moorage.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from moorage.framework.recording import EventNote
@@ -50,6 +51,7 @@ class ApiCluster:
         self._recorder = recorder
         self._clock = clock
         self._known = known
+        self._turns = Turns()
         self._chance = Random()
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -62,10 +64,18 @@ class ApiCluster:
         body = _encoder.encode(Binding(metadata=meta, target=ObjectReference(kind="Node", name=node_name)))
         path = _PODS.path(pod.name, pod.namespace, "binding")
         try:
-            await self._dispatcher.run(lambda: self._client.request("POST", path, body), priority=pod.priority)
+            if pod.uid in self._turns:
+                # A word on an earlier attempt that came after the binding would call a bound pod unscheduled.
+                async with self._turns.of(pod.uid):
+                    await self._post(path, body, pod)
+            else:
+                await self._post(path, body, pod)
         except (Conflict, ServerError, Unreachable) as error:
             if not await self._is_bound(pod, node_name, error):
                 raise
+
+    async def _post(self, path: str, body: bytes, pod: Pod) -> None:
+        await self._dispatcher.run(lambda: self._client.request("POST", path, body), priority=pod.priority)
 
     async def _is_bound(self, pod: Pod, node_name: str, error: ApiError) -> bool:
         """Find out whether a pod is on its node after all, however long the server takes to say so."""
@@ -122,15 +132,19 @@ class ApiCluster:
         return current
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status; conditions are merged by type."""
+        """Merge something into an object's status; conditions are merged by type.
+
+        What is told of one object is written in the order in which it is told, a binding included.
+        """
         body = _encoder.encode({"status": self._with_times(thing, patch)})
         path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, "status")
         priority = thing.priority if isinstance(thing, Pod) else 0
-        await self._dispatcher.run(
-            lambda: self._client.request("PATCH", path, body, STRATEGIC_MERGE_PATCH),
-            priority=priority,
-            retries_conflicts=True,
-        )
+        async with self._turns.of(thing.uid):
+            await self._dispatcher.run(
+                lambda: self._client.request("PATCH", path, body, STRATEGIC_MERGE_PATCH),
+                priority=priority,
+                retries_conflicts=True,
+            )
 
     def _with_times(self, thing: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say since when each condition is as it is: since now, unless its status stays the same."""

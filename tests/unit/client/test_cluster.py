@@ -1,5 +1,6 @@
 """Writes of the scheduler: bindings that survive lost answers, updates that keep what we do not know, statuses."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -126,6 +127,21 @@ def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
     bench.server.fail("PATCH", 409, times=2)
     bench.run(bench.cluster.patch_status(bench.pod, {"nominatedNodeName": "n1"}))
     assert bench.server.objects[PODS]["shop/web"]["status"]["nominatedNodeName"] == "n1"
+
+
+def test_a_binding_waits_for_what_was_told_of_the_pod_before(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.fail("PATCH", 409, times=2)
+        patches = [asyncio.create_task(bench.cluster.patch_status(bench.pod, {"phase": text})) for text in "ab"]
+        await asyncio.sleep(0)
+        await bench.cluster.bind(bench.pod, "n1")
+        await asyncio.gather(*patches)
+        other = make_pod("web", namespace="shop", uid="u1")
+        assert other.uid not in bench.cluster._turns
+
+    bench.run(work())
+    assert [request.method for request in bench.server.requests] == ["PATCH"] * 4 + ["POST"]
+    assert bench.server.objects[PODS]["shop/web"]["status"]["phase"] == "b"
 
 
 VOLUMES = "/api/v1/persistentvolumes"
