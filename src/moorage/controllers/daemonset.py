@@ -1,0 +1,193 @@
+"""Daemon sets: one pod on every node that may have it; the scheduler places each on the node it was made for."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from moorage.api.codec import convert
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod, PodSpec
+from moorage.api.selectors import node_matcher
+from moorage.clock import Clock
+from moorage.controllers.actions import Action, Create, Delete, status_actions
+from moorage.controllers.objects import DaemonSet, Data
+from moorage.controllers.ownership import (
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_of,
+    revision_of,
+    scaled,
+)
+from moorage.controllers.replicaset import wait_for_availability
+from moorage.controllers.view import View
+
+REVISION_LABEL: Final = "controller-revision-hash"
+_NODE: Final = "node.kubernetes.io"
+TOLERATIONS: Final = (
+    {"key": f"{_NODE}/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": f"{_NODE}/unreachable", "operator": "Exists", "effect": "NoExecute"},
+    {"key": f"{_NODE}/disk-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/memory-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/pid-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+)
+"""What every daemon tolerates: it is needed most where something is wrong."""
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class DaemonSetController:
+    """Keeps the pods of daemon sets."""
+
+    name = "daemon sets"
+    kinds = (DaemonSet, Pod, Node)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a daemon set when it changes, or one of its pods; at all of them when a node does."""
+        if isinstance(thing, Node):
+            return [daemon_set.key for daemon_set in view[DaemonSet]]
+        return (thing.key,) if isinstance(thing, DaemonSet) else owner_keys(thing, DaemonSet)
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Bring pods to nodes that lack one and take them from nodes that should have none."""
+        daemon_set = view[DaemonSet].get(key)
+        if daemon_set is None or daemon_set.is_terminating:
+            return ()
+        nodes = list(view[Node])
+        return Daemons(daemon_set, nodes, managed_pods(daemon_set, view), self._clock.now()).actions()
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """One daemon set at one moment: the nodes there are, and its pods."""
+
+    daemon_set: DaemonSet
+    nodes: list[Node]
+    pods: list[Pod]
+    now: float
+
+    @cached_property
+    def revision(self) -> str:
+        """The name of the current template."""
+        return revision_of(self.daemon_set.spec.template)
+
+    @cached_property
+    def example(self) -> Pod:
+        """A pod as the template makes it, to ask what it tolerates and selects."""
+        spec = dict(self.daemon_set.spec.template.get("spec") or {})
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
+        return Pod(spec=convert(PodSpec, spec))
+
+    @cached_property
+    def by_node(self) -> dict[str, list[Pod]]:
+        """The pods of each node, also those that are yet to be placed there."""
+        places: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            places.setdefault(target_of(pod), []).append(pod)
+        return places
+
+    @cached_property
+    def wanted(self) -> set[str]:
+        """The nodes that are to have a pod."""
+        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node)}
+
+    def _selects(self, node: Node) -> bool:
+        spec = self.example.spec
+        if not (spec.node_selector or {}).items() <= node.labels.items():
+            return False
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        if affinity is None or affinity.required is None:
+            return True
+        return node_matcher(affinity.required).matches(node.labels, node.name)
+
+    def _is_repelled(self, node: Node) -> bool:
+        return any(taint.keeps_pods_off and not self.example.tolerates(taint) for taint in node.taints)
+
+    def actions(self) -> Iterator[Action]:
+        """Decide what is to be done now."""
+        for node in sorted(self.wanted - self.by_node.keys()):
+            yield Create(Pod, self._pod_for(node))
+        for node, pods in self.by_node.items():
+            spare = pods[1:] if node in self.wanted else pods
+            doomed = [*spare, *(pod for pod in pods[:1] if node in self.wanted and pod.is_finished)]
+            yield from (Delete(pod) for pod in doomed if not pod.is_terminating)
+        yield from self._update()
+        yield from status_actions(self.daemon_set, self.daemon_set.status, self._status())
+        yield from wait_for_availability(self.pods, self.daemon_set.spec.min_ready_seconds, self.now)
+
+    def _update(self) -> Iterator[Action]:
+        """Delete pods of old templates, as long as enough others are available."""
+        strategy = self.daemon_set.spec.update_strategy
+        if strategy.type == "OnDelete":
+            return
+        given = strategy.rolling_update.max_unavailable
+        most = max(1, scaled(1 if given is None else given, len(self.wanted), round_up=True))
+        room = most - (len(self.wanted) - sum(map(self._is_up, self.wanted)))
+        old = [pod for pod in self._kept if pod.labels.get(REVISION_LABEL) != self.revision and is_active(pod)]
+        for pod in old:
+            if not self._is_available(pod):
+                yield Delete(pod)
+            elif room > 0:
+                room -= 1
+                yield Delete(pod)
+
+    @property
+    def _kept(self) -> list[Pod]:
+        return [self.by_node[node][0] for node in sorted(self.wanted & self.by_node.keys())]
+
+    def _is_up(self, node: str) -> bool:
+        return any(is_active(pod) and self._is_available(pod) for pod in self.by_node.get(node, ()))
+
+    def _is_available(self, pod: Pod) -> bool:
+        return is_available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
+
+    def _pod_for(self, node: str) -> Data:
+        labels = {REVISION_LABEL: self.revision, "pod-template-generation": str(self.daemon_set.metadata.generation)}
+        data = pod_of(
+            self.daemon_set, self.daemon_set.spec.template, generateName=f"{self.daemon_set.name}-", labels=labels
+        )
+        spec = data["spec"]
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
+        affinity = dict(spec.get("affinity") or {})
+        affinity["nodeAffinity"] = _pinned(affinity.get("nodeAffinity") or {}, node)
+        spec["affinity"] = affinity
+        return data
+
+    def _status(self) -> Data:
+        kept = [pod for pod in self._kept if is_active(pod)]
+        available = sum(map(self._is_available, kept))
+        return {
+            "observedGeneration": self.daemon_set.metadata.generation,
+            "desiredNumberScheduled": len(self.wanted),
+            "currentNumberScheduled": len(kept),
+            "numberMisscheduled": sum(1 for node in self.by_node if node not in self.wanted),
+            "numberReady": sum(map(is_ready, kept)),
+            "updatedNumberScheduled": sum(1 for pod in kept if pod.labels.get(REVISION_LABEL) == self.revision),
+            "numberAvailable": available,
+            "numberUnavailable": len(self.wanted) - available,
+        }
+
+
+def target_of(pod: Pod) -> str:
+    """Name the node a daemon's pod runs on or was made for."""
+    if pod.node_name or pod.spec.affinity is None or pod.spec.affinity.node_affinity is None:
+        return pod.node_name
+    required = pod.spec.affinity.node_affinity.required
+    terms = required.node_selector_terms if required is not None else ()
+    names = (item.values[0] for term in terms for item in term.match_fields if item.key == "metadata.name")
+    return next(names, "")
+
+
+def _pinned(affinity: Data, node: str) -> Data:
+    """Narrow a node affinity down to one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    return {**affinity, _REQUIRED: {"nodeSelectorTerms": [{**term, "matchFields": [field]} for term in terms]}}

@@ -1,0 +1,118 @@
+"""Garbage: objects whose owners are gone go too; owners that wait for their dependents, or let them go, are heeded."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from moorage.api.devices import ResourceClaim
+from moorage.api.meta import KubeObject, OwnerReference, parse_time
+from moorage.api.pod import Pod
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.clock import Clock
+from moorage.controllers.actions import Action, After, Delete, Patch
+from moorage.controllers.objects import DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, kind_of
+from moorage.controllers.view import View
+
+OWNERS: Final = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, Pod)
+DEPENDENTS: Final = (ReplicaSet, Job, Pod, PersistentVolumeClaim, ResourceClaim)
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+PATIENCE: Final = 2.0
+"""Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
+_BY_NAME: Final = {kind_of(kind).name: kind for kind in OWNERS}
+
+
+class GarbageCollector:
+    """Follows owner references. Keys are ``Kind/namespace/name``."""
+
+    name = "garbage"
+    kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*OWNERS, *DEPENDENTS)))
+    pause = 0.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at an object that has owners, or an end to await; and at what it owned."""
+        if thing.metadata.owner_references or thing.metadata.finalizers:
+            yield _key(thing)
+        if isinstance(thing, OWNERS) and (thing.is_terminating or _is_gone(thing, view)):
+            yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
+        if thing.is_terminating or _is_gone(thing, view):
+            yield from (f"{owner.kind}/{thing.namespace}/{owner.name}" for owner in thing.metadata.owner_references)
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Delete an object that nobody owns any more; let one go whose dependents are settled."""
+        kind, _, rest = key.partition("/")
+        shelves = (view[item] for item in self.kinds if kind_of(item).name == kind)
+        thing = next((found for shelf in shelves if (found := shelf.get(rest)) is not None), None)
+        if thing is None:
+            return ()
+        if thing.is_terminating:
+            return _settle(thing, list(dependents_of(thing.uid, view)))
+        return _collect(thing, view, self._clock.now())
+
+
+def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
+    """Go through everything that names an owner."""
+    for kind in DEPENDENTS:
+        yield from view[kind].owned_by(uid)
+
+
+def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
+    owners = thing.metadata.owner_references
+    if not owners or any(_is_there(owner, thing.namespace, view) for owner in owners):
+        return
+    created = thing.metadata.creation_timestamp
+    age = now - parse_time(created) if created else PATIENCE
+    yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
+
+
+def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]:
+    """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
+    if ORPHAN in owner.metadata.finalizers:
+        yield from (_without_owner(dependent, owner.uid) for dependent in dependents)
+        yield _without_finalizer(owner, ORPHAN)
+    elif FOREGROUND in owner.metadata.finalizers:
+        yield from (Delete(item, propagation="Foreground") for item in dependents if not item.is_terminating)
+        if not dependents:
+            yield _without_finalizer(owner, FOREGROUND)
+        else:
+            yield After(PATIENCE)
+
+
+def _without_owner(thing: KubeObject, uid: str) -> Patch:
+    kept = [
+        {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.uid,
+            **({} if owner.controller is None else {"controller": owner.controller}),
+        }
+        for owner in thing.metadata.owner_references
+        if owner.uid != uid
+    ]
+    return Patch(thing, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
+
+
+def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
+    kept = [name for name in thing.metadata.finalizers if name != finalizer]
+    return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+
+
+def _is_there(owner: OwnerReference, namespace: str, view: View) -> bool:
+    """Tell whether an owner exists; those of kinds we do not watch are taken at their word."""
+    kind = _BY_NAME.get(owner.kind)
+    if kind is None:
+        return True
+    found = view[kind].get(f"{namespace}/{owner.name}")
+    return found is not None and found.uid == owner.uid and FOREGROUND not in found.metadata.finalizers
+
+
+def _is_gone(thing: KubeObject, view: View) -> bool:
+    found = view[type(thing)].get(thing.key)
+    return found is None or found.uid != thing.uid
+
+
+def _key(thing: KubeObject) -> str:
+    return f"{kind_of(type(thing)).name}/{thing.key}"

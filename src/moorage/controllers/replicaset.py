@@ -1,0 +1,90 @@
+"""Replica sets: as many pods as were asked for, no more and no less."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.clock import Clock
+from moorage.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.controllers.objects import Data, ReplicaSet
+from moorage.controllers.ownership import (
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_of,
+    ready_since,
+)
+from moorage.controllers.view import View
+
+BURST: Final = 500
+"""How many pods are made or deleted before looking again."""
+
+
+class ReplicaSetController:
+    """Keeps the pods of replica sets."""
+
+    name = "replica sets"
+    kinds = (ReplicaSet, Pod)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a replica set when it changes, or one of its pods."""
+        return (thing.key,) if isinstance(thing, ReplicaSet) else owner_keys(thing, ReplicaSet)
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Make what is missing, delete what is too many, and count."""
+        replica_set = view[ReplicaSet].get(key)
+        if replica_set is None:
+            return ()
+        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
+
+
+def reconcile(replica_set: ReplicaSet, pods: Iterable[Pod], now: float) -> Iterator[Action]:
+    """Decide what is to be done about one replica set."""
+    active = [pod for pod in pods if is_active(pod)]
+    missing = replica_set.spec.replicas - len(active)
+    if replica_set.is_terminating:
+        missing = 0
+    for _ in range(min(missing, BURST)):
+        data = pod_of(replica_set, replica_set.spec.template, generateName=f"{replica_set.name}-")
+        yield Create(Pod, data)
+    if missing < 0:
+        surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
+        yield from (Delete(pod) for pod in surplus)
+    yield from status_actions(replica_set, replica_set.status, _status(replica_set, active, now))
+    yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
+
+
+def _status(replica_set: ReplicaSet, active: list[Pod], now: float) -> Data:
+    labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
+    min_ready = replica_set.spec.min_ready_seconds
+    return {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(1 for pod in active if labels.items() <= pod.labels.items()),
+        "readyReplicas": sum(map(is_ready, active)),
+        "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
+        "observedGeneration": replica_set.metadata.generation,
+    }
+
+
+def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[Action]:
+    """Look again when the next pod has been ready for long enough."""
+    if min_ready:
+        waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
+        yield from (After(seconds) for seconds in waits if seconds > 0)
+
+
+def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:
+    """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
+    try:
+        cost = int(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0"))
+    except ValueError:
+        cost = 0
+    young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")
+    return bool(pod.node_name), pod.status.phase == "Running", is_ready(pod), cost, young_first

@@ -1,0 +1,109 @@
+"""Objects for controllers in one line, and their actions as short sentences."""
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any, TypeVar
+
+from moorage.api.codec import convert
+from moorage.api.meta import KubeObject, format_time
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.controllers.actions import Action, After, Create, Delete, Patch, Sweep
+from moorage.controllers.objects import kind_of
+
+K = TypeVar("K", bound=KubeObject)
+NOW = VirtualClock().now()
+_versions = count(1)
+
+
+def make(kind: type[K], name: str = "it", *, owner: KubeObject | None = None, age: float = 100.0, **content: Any) -> K:
+    """Make an object of a kind from plain data; ``metadata`` adds to what every object has."""
+    metadata = {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "generation": 1,
+        "resourceVersion": str(next(_versions)),
+        "creationTimestamp": format_time(NOW - age),
+        **({"namespace": "shop"} if kind_of(kind).namespaced else {}),
+        **({"ownerReferences": [_reference(owner)]} if owner is not None else {}),
+        **content.pop("metadata", {}),
+    }
+    return convert(kind, {"metadata": metadata, **content})
+
+
+def pod(
+    name: str = "pod",
+    *,
+    phase: str = "Running",
+    ready: bool = True,
+    node: str = "n1",
+    owner: KubeObject | None = None,
+    stopping: bool = False,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    ready_for: float = 50.0,
+    **spec: Any,
+) -> Pod:
+    """Make a pod that has come so far."""
+    metadata: dict[str, Any] = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
+    if stopping:
+        metadata |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
+    since = format_time(NOW - ready_for)
+    status = "True" if ready and phase == "Running" else "False"
+    conditions = [{"type": "Ready", "status": status, "lastTransitionTime": since}]
+    return make(
+        Pod,
+        name,
+        owner=owner,
+        metadata=metadata,
+        spec={"nodeName": node, "containers": [{"name": "main", "image": "app:1"}], **spec},
+        status={"phase": phase, "conditions": conditions},
+    )
+
+
+def _reference(owner: KubeObject) -> dict[str, Any]:
+    kind = kind_of(type(owner))
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+    }
+
+
+def said(actions: Iterable[Action]) -> list[str]:
+    """Put actions in words; statuses are left out, they have tests of their own."""
+    words = (_word(action) for action in actions)
+    return [word for word in words if word]
+
+
+def _word(action: Action) -> str:
+    match action:
+        case Create(kind, data):
+            metadata = data["metadata"]
+            return f"create {kind.__name__} {metadata.get('name') or metadata.get('generateName')}"
+        case Delete(thing, grace):
+            return f"delete {thing.name}" + (" at once" if grace == 0 else "")
+        case Patch(thing, patch) if "replicas" in patch.get("spec", {}):
+            return f"scale {thing.name} to {patch['spec']['replicas']}"
+        case Patch(thing, patch, subresource):
+            return "" if subresource else f"change {thing.name}"
+        case After():
+            return ""
+        case Sweep(namespace):
+            return f"sweep {namespace.name}"
+
+
+def status_in(actions: Iterable[Action]) -> dict[str, Any]:
+    """Return what the actions write into a status, together."""
+    found: dict[str, Any] = {}
+    for action in actions:
+        if isinstance(action, Patch) and action.subresource == "status":
+            found |= action.patch["status"]
+    return found
+
+
+def waits_in(actions: Iterable[Action]) -> list[float]:
+    """Return how long the actions want to wait."""
+    return [action.seconds for action in actions if isinstance(action, After)]

@@ -1,0 +1,97 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+
+from moorage.api.meta import format_time
+from moorage.api.pod import Pod
+from moorage.controllers.job import INDEX, Progress
+from moorage.controllers.objects import Job
+
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+
+
+def job(*, status: dict[str, Any] | None = None, **spec: Any) -> Job:
+    return make(Job, "sum", spec={"template": TEMPLATE, "completions": 1, **spec}, status=status or {})
+
+
+def work(name: str = "p", phase: str = "Running", index: int | None = None, **state: Any) -> Pod:
+    annotations = {} if index is None else {INDEX: str(index)}
+    return pod(name, phase=phase, annotations=annotations, **state)
+
+
+INDEXED = {"completionMode": "Indexed", "completions": 3}
+CASES = {
+    "one pod is made": (job(), [], ["create Pod sum-"]),
+    "and waited for": (job(), [work()], []),
+    "as many as may run at once": (job(completions=5, parallelism=2), [], ["create Pod sum-", "create Pod sum-"]),
+    "no more than are still needed": (
+        job(completions=2, parallelism=2),
+        [work("a", "Succeeded")],
+        ["create Pod sum-"],
+    ),
+    "each number has a pod": (job(**INDEXED, parallelism=2), [], ["create Pod sum-0-", "create Pod sum-1-"]),
+    "a number that is done is not done again": (
+        job(**INDEXED, parallelism=2),
+        [work("a", "Succeeded", 0), work("b", "Running", 2)],
+        ["create Pod sum-1-"],
+    ),
+    "a suspended job stops its pods": (job(suspend=True), [work("a")], ["delete a"]),
+    "too many are stopped": (job(completions=5, parallelism=1), [work("a"), work("b")], ["delete b"]),
+    "after a failure it waits": (job(), [work("a", "Failed", ready_for=1.0)], []),
+    "and then tries again": (job(), [work("a", "Failed", ready_for=11.0)], ["create Pod sum-"]),
+    "too many failures stop all pods": (job(backoffLimit=0), [work("a", "Failed"), work("b")], ["delete b"]),
+    "a work queue makes no more after the first success": (
+        make(Job, "sum", spec={"template": TEMPLATE, "parallelism": 3}),
+        [work("a", "Succeeded"), work("b")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "pods", "want"), CASES.values(), ids=CASES)
+def test_runs_pods_to_their_end(wanted: Job, pods: list[Pod], want: list[str]) -> None:
+    assert said(Progress(wanted, pods, NOW).actions()) == want
+
+
+def outcome(status: dict[str, Any]) -> dict[str, str]:
+    return {item["type"]: item["reason"] for item in status.get("conditions", ())}
+
+
+ENDINGS = {
+    "enough succeeded": (job(), [work("a", "Succeeded")], {"Complete": "CompletionsReached"}),
+    "too many failed": (job(backoffLimit=0), [work("a", "Failed")], {"Failed": "BackoffLimitExceeded"}),
+    "it took too long": (
+        job(activeDeadlineSeconds=10, status={"startTime": format_time(NOW - 11)}),
+        [work()],
+        {"Failed": "DeadlineExceeded"},
+    ),
+    "it is not over yet": (job(completions=2), [work("a", "Succeeded")], {}),
+}
+
+
+@pytest.mark.parametrize(("wanted", "pods", "want"), ENDINGS.values(), ids=ENDINGS)
+def test_ends(wanted: Job, pods: list[Pod], want: dict[str, str]) -> None:
+    status = status_in(Progress(wanted, pods, NOW).actions())
+    certain = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
+    before = {certain[kind]: reason for kind, reason in want.items()}
+    assert outcome(status) == {**before, **want}
+    assert ("completionTime" in status) == ("Complete" in want)
+
+
+def test_counts_numbers_that_are_done() -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in (0, 1, 2, 5)]
+    status = status_in(Progress(job(completionMode="Indexed", completions=9), pods, NOW).actions())
+    assert (status["succeeded"], status["completedIndexes"]) == (4, "0-2,5")
+
+
+def ended(seconds_ago: float, **spec: Any) -> Job:
+    since = format_time(NOW - seconds_ago)
+    conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": since}]
+    return job(status={"conditions": conditions}, **spec)
+
+
+def test_an_ended_job_is_deleted_when_its_time_is_over() -> None:
+    assert said(Progress(ended(10), [], NOW).actions()) == []
+    assert waits_in(Progress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
+    assert said(Progress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
