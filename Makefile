@@ -50,6 +50,7 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
 	$(BIN)/python -m tests.conformance.run
+	$(MAKE) live
 
 live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
 	conformance/control-plane etcd kube-apiserver

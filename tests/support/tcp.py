@@ -34,4 +34,5 @@ async def serving(serve: Serve, ssl: SSLContext | None = None) -> AsyncIterator[
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
-        await asyncio.sleep(0)
+        for _ in range(3):  # what was aborted is closed a turn or two later
+            await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.support.tcp import serving
 
 from moorage.client.certificates import load_client_certificate_files, trusting_context, verifying_context
@@ -16,11 +17,11 @@ from moorage.errors import InputError
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer with the name in the client's certificate, if it shows one."""
-    await reader.readuntil(b"\r\n\r\n")
-    certificate = writer.get_extra_info("peercert") or {"subject": ()}
-    name = "".join(value for part in certificate["subject"] for _, value in part).encode()
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
-    await reader.read()
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        certificate = writer.get_extra_info("peercert") or {"subject": ()}
+        name = "".join(value for part in certificate["subject"] for _, value in part).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
 
 
 def ask(authority: Path, tls: ssl.SSLContext, **options: Any) -> bytes:
@@ -37,6 +38,40 @@ def ask(authority: Path, tls: ssl.SSLContext, **options: Any) -> bytes:
                 return await client.request("GET", "/")
 
     return asyncio.run(main())
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_tls_goes_through_a_proxy(authority: Path, loop_factory: Any) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+
+    async def main() -> bytes:
+        async with serving(serve, ssl=context) as port:
+
+            async def connect_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+                finally:
+                    far_writer.transport.abort()
+
+            async with serving(connect_on) as proxy_port:
+                proxy = f"http://127.0.0.1:{proxy_port}"
+                connection = Connection(f"https://127.0.0.1:{port}", "test", trusting(authority), proxy=proxy)
+                async with ApiClient(connection) as client:
+                    await client.request("GET", "/")
+                    return await client.request("GET", "/again")
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert runner.run(main()) == b""
 
 
 def trusting(authority: Path) -> ssl.SSLContext:
