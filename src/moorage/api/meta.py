@@ -109,7 +109,12 @@ def parse_time(text: str) -> float:
 
 def format_time(moment: float) -> str:
     """Write a moment as Kubernetes does, in whole seconds of UTC."""
-    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(moment))
+
+
+@lru_cache(maxsize=256)
+def _format_second(moment: int) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: float) -> str:

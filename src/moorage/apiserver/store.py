@@ -93,7 +93,7 @@ class Change:
             assert self.after is not None
             return self.after.body
         assert self.before is not None
-        data = self.before.data if self.after is None else self.after.data
+        data = self.before.data
         data["metadata"]["resourceVersion"] = str(self.version)
         return _encode_json(data)
 
@@ -154,8 +154,6 @@ class Store:
         log = self._logs.get(resource)
         if log is None:
             log = self._logs[resource] = Log(self._history)
-            # What happened before somebody first asked cannot be told; there is nothing of it, or it was loaded.
-            log.forgotten_version = 0
         return log
 
     def get(self, resource: str, key: str) -> Entry | None:

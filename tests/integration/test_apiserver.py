@@ -1,0 +1,205 @@
+"""The embedded API server over HTTP, asked by the scheduler's own client and by hand."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+import pytest
+import yaml
+
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.apiserver.journal import Journal
+from moorage.apiserver.server import LONGEST_BODY, ApiServer
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.errors import AlreadyExists, ApiError, InputError, NotFound, Unauthorized
+from moorage.testing import make_node, make_pod
+from tests.support.api import PODS, pod
+
+ROOT = Path(__file__).resolve().parents[2]
+WATCHERS = 20
+CHANGES = 200
+T = TypeVar("T", bound=KubeObject)
+
+
+def client_of(kubeconfig: Path) -> ApiClient:
+    return ApiClient(load_connection(str(kubeconfig)))
+
+
+@asynccontextmanager
+async def serving(folder: Path, token: str = "") -> AsyncIterator[tuple[ApiServer, ApiClient]]:
+    async with ApiServer() as server:
+        config = server.kubeconfig()
+        config["users"][0]["user"]["token"] = token or server.token
+        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+        async with client_of(folder / "kubeconfig") as client:
+            yield server, client
+
+
+def test_the_schedulers_client_is_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, client):
+            made = await client.create(make_node("n1"))
+            assert (await client.get(Node, "n1")).metadata == made.metadata
+            stored = await client.create(make_pod("web"))
+            with pytest.raises(AlreadyExists):
+                await client.create(make_pod("web"))
+            assert [thing.name for thing in await client.list(Pod, "default")] == ["web"]
+            changed = await client.patch(stored, {"metadata": {"labels": {"a": "b"}}})
+            assert changed.labels == {"a": "b"}
+            await client.delete(stored)
+            with pytest.raises(NotFound):
+                await client.get(Pod, "web", "default")
+
+    asyncio.run(scenario())
+
+
+def test_a_wrong_token_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, token="wrong") as (_, client):
+            with pytest.raises(Unauthorized):
+                await client.list(Pod)
+            assert await client.request("GET", "/readyz") == b"ok"
+
+    asyncio.run(scenario())
+
+
+def test_a_body_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, client):
+            with pytest.raises(ApiError) as error:
+                await client.request("POST", PODS, b'"' + b"x" * LONGEST_BODY + b'"')
+            assert (error.value.status, error.value.reason) == (413, "RequestEntityTooLarge")
+
+    asyncio.run(scenario())
+
+
+def test_no_watcher_loses_an_event(tmp_path: Path) -> None:
+    async def watch(client: ApiClient, versions: list[int]) -> None:
+        rest = b""
+        async with client.stream(f"{PODS}?watch=true") as chunks:
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    versions.append(int(msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]))
+                if len(versions) >= CHANGES:
+                    return
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, client):
+            told: list[list[int]] = [[] for _ in range(WATCHERS)]
+            watchers = [asyncio.create_task(watch(client, versions)) for versions in told]
+            bodies = [msgspec.json.encode(pod(f"p{number}")) for number in range(CHANGES)]
+            await asyncio.gather(*(client.request("POST", PODS, body) for body in bodies))
+            await asyncio.wait_for(asyncio.gather(*watchers), 30)
+            assert all(versions == sorted(told[0]) for versions in told)
+            assert len(set(told[0])) == CHANGES
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_ends_when_it_was_asked_to(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as (_, client):
+            query = "watch=true&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true"
+            async with client.stream(f"/api/v1/nodes?{query}") as chunks:
+                lines = b"".join([chunk async for chunk in chunks]).splitlines()
+            assert [msgspec.json.decode(line)["type"] for line in lines] == ["BOOKMARK"]
+
+    asyncio.run(scenario())
+
+
+def test_plain_http_is_served_when_asked_for() -> None:
+    async def scenario() -> None:
+        async with ApiServer(plain=True) as server, aiohttp.ClientSession() as session:
+            headers = {"Authorization": f"Bearer {server.token}"}
+            async with session.get(f"{server.plain_url}/api/v1/nodes", headers=headers) as answer:
+                assert (answer.status, (await answer.json())["kind"]) == (200, "NodeList")
+
+    asyncio.run(scenario())
+
+
+async def until(succeeds: Callable[[], Awaitable[bool]]) -> None:
+    deadline = time.monotonic() + 30
+    while not await succeeds():
+        assert time.monotonic() < deadline, "nothing happened for half a minute"
+        await asyncio.sleep(0.05)
+
+
+class Killable:
+    """A server in a process of its own, on data that outlives it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.kubeconfig = folder / "data", folder / "kubeconfig"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        self.kubeconfig.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tests.integration.serving", str(self.data), str(self.kubeconfig)]
+        self.process = subprocess.Popen(command, cwd=ROOT)
+
+        async def is_up() -> bool:
+            return self.kubeconfig.exists()
+
+        await until(is_up)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    acknowledged: set[str] = set()
+
+    async def write(client: ApiClient, number: int) -> None:
+        try:
+            await client.request("POST", PODS, msgspec.json.encode(pod(f"p{number}")))
+        except ApiError:
+            return
+        acknowledged.add(f"p{number}")
+
+    async def write_until_killed(server: Killable) -> None:
+        async with client_of(server.kubeconfig) as client:
+            writers = [asyncio.create_task(write(client, number)) for number in range(1000)]
+
+            async def has_begun() -> bool:
+                return len(acknowledged) >= 200
+
+            await until(has_begun)
+            server.kill()
+            await asyncio.gather(*writers)
+
+    async def scenario() -> None:
+        server = Killable(tmp_path)
+        await server.start()
+        try:
+            await write_until_killed(server)
+            await server.start()
+            async with client_of(server.kubeconfig) as client:
+                listed = msgspec.json.decode(await client.request("GET", PODS))
+                names = {item["metadata"]["name"] for item in listed["items"]}
+                assert acknowledged <= names
+                newest = max(int(item["metadata"]["resourceVersion"]) for item in listed["items"])
+                assert int(listed["metadata"]["resourceVersion"]) > newest
+                await client.request("DELETE", f"{PODS}/{min(acknowledged)}")
+        finally:
+            server.kill()
+
+    asyncio.run(scenario())
+
+
+def test_two_servers_cannot_share_their_data(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    with pytest.raises(InputError, match="cannot be opened"):
+        Journal(tmp_path)
+    asyncio.run(first.close())

@@ -1,0 +1,147 @@
+"""A client of the embedded API without a network, for tests."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from moorage.apiserver.api import Api
+from moorage.apiserver.requests import JSON, Answer, Request
+from moorage.apiserver.store import Store
+from moorage.apiserver.watching import Watch
+from moorage.clock import VirtualClock
+
+Data = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class Asked:
+    """Asks an API in virtual time and reads the answers."""
+
+    def __init__(self, *, history: int = 10_000) -> None:
+        self.clock = VirtualClock()
+        self.api = Api(self.clock, Store(history=history), knows_token=lambda token: token == "good")
+
+    def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = "") -> Answer:
+        place, _, query = path.partition("?")
+        pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        answer = self.api.answer(Request(method, place, pairs, content, content_type, accept, "tester/1"))
+        assert isinstance(answer, Answer)
+        return answer
+
+    def got(self, method: str, path: str, body: Any = None, *, want: int = 200, **how: str) -> Data:
+        answer = self.ask(method, path, body, **how)
+        data: Data = msgspec.json.decode(answer.body)
+        assert answer.status == want, data
+        return data
+
+    def create(self, path: str, body: Data) -> Data:
+        return self.got("POST", path, body, want=201)
+
+    def get(self, path: str) -> Data:
+        return self.got("GET", path)
+
+    def names(self, path: str) -> list[str]:
+        return [item["metadata"]["name"] for item in self.get(path)["items"]]
+
+    def watch(self, path: str) -> "Watched":
+        place, _, query = path.partition("?")
+        pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+        answer = self.api.answer(Request("GET", place, {"watch": "true", **pairs}))
+        assert isinstance(answer, Watch), answer
+        return Watched(answer)
+
+
+class Watched:
+    """Reads a watch as (event, name) pairs."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def first(self) -> list[Data]:
+        return _events(b"".join(self.watch.begin()))
+
+    def next(self) -> list[Data]:
+        return _events(self.watch.take())
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in [*self.first(), *self.next()]]
+
+
+def _events(lines: bytes) -> list[Data]:
+    return [msgspec.json.decode(line) for line in lines.splitlines()]
+
+
+def pod(name: str = "web", *, labels: dict[str, str] | None = None, **spec: Any) -> Data:
+    containers = [{"name": "main", "image": "web:1"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"containers": containers, **spec},
+    }
+
+
+def node(name: str = "n1") -> Data:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}}
+
+
+def deployment(name: str = "shop", image: str = "shop:1") -> Data:
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": image}]}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def budget(name: str = "keep", *, allowed: int = 0) -> Data:
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1}
+    status = {
+        "disruptionsAllowed": allowed,
+        "desiredHealthy": 1,
+        "currentHealthy": 1 + allowed,
+        "observedGeneration": 1,
+    }
+    metadata = {"name": name}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def definition() -> Data:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "required": ["most"],
+                "properties": {"most": {"type": "integer", "minimum": 1}, "unit": {"type": "string", "default": "gpu"}},
+            }
+        },
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [{"name": "Most", "type": "integer", "jsonPath": ".spec.most"}],
+    }
+    names = {"plural": "quotas", "kind": "Quota", "singular": "quota"}
+    spec = {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}
+    metadata = {"name": "quotas.example.org"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
