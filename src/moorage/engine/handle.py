@@ -11,7 +11,7 @@ from moorage.engine.feasibility import Search
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -20,6 +20,7 @@ from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Status
 
 K = TypeVar("K", bound=KubeObject)
+S = TypeVar("S")
 
 
 class EngineHandle:
@@ -96,6 +97,13 @@ class EngineHandle:
     def lister(self, kind: type[K]) -> Shelf[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
         return self._services.objects[kind]
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        if key not in self._services.shared:
+            self._services.shared[key] = make()
+        found: S = self._services.shared[key]
+        return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""

@@ -12,6 +12,7 @@ from moorage.clock import Clock
 from moorage.engine.extenders import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
+from moorage.framework.cycle import StateKey
 from moorage.framework.handle import Cluster, Nominator
 
 
@@ -64,6 +65,7 @@ class Services:
     nominator: Nominator
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
+    shared: dict[StateKey[Any], Any] = field(default_factory=dict)
     waiting: WaitingPods = field(default_factory=WaitingPods)
     freeze: Freeze = field(default_factory=Freeze)
     wake: Callable[[], None] = lambda: None

@@ -8,7 +8,7 @@ from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
@@ -19,6 +19,7 @@ from moorage.framework.victims import Victims
 
 Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
 K = TypeVar("K", bound=KubeObject)
+S = TypeVar("S")
 
 
 class Lister(Protocol[Object_co]):
@@ -195,6 +196,10 @@ class Handle(Protocol):
 
     def lister(self, kind: type[K]) -> Lister[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        ...
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins of all profiles share under a key; the first that asks makes it."""
         ...
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:

@@ -13,7 +13,7 @@ from moorage.cache.objects import Objects, Shelf
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -30,6 +30,7 @@ from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Code, Status
 
 K = TypeVar("K", bound=KubeObject)
+S = TypeVar("S")
 
 
 class NoNominations:
@@ -75,6 +76,7 @@ class Rig:
         self.objects = Objects()
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
+        self._shared: dict[StateKey[Any], Any] = {}
         self.nominator: Nominator = NoNominations()
         self._cluster: Cluster | None = None
         self.filters: list[FilterPlugin] = []
@@ -133,6 +135,13 @@ class Rig:
     def lister(self, kind: type[K]) -> Shelf[K]:
         """Return all objects of a kind."""
         return self.objects[kind]
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins share under a key; the first that asks makes it."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        found: S = self._shared[key]
+        return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge a node by the rig's filters, in order; first as if the pods promised to it were there."""

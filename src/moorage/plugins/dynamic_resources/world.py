@@ -1,9 +1,9 @@
 """What all profiles share: claims, classes, slices, and the answers that follow from them."""
 
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from moorage.api.devices import DeviceClass, ResourceClaim
+from moorage.framework.cycle import StateKey
 from moorage.framework.handle import Handle, Lister
 from moorage.plugins.dynamic_resources.answers import AnswerBook
 from moorage.plugins.dynamic_resources.claims import ClaimBook
@@ -31,13 +31,9 @@ class DeviceWorld:
         self.claims.refresh()
 
 
-_WORLDS: Final["WeakKeyDictionary[Lister[ResourceClaim], DeviceWorld]"] = WeakKeyDictionary()
+WORLD: Final = StateKey["DeviceWorld"]("the devices of the cluster")
 
 
 def device_world(handle: Handle) -> DeviceWorld:
     """Return the one world of the cluster behind a handle, for plugins of all its profiles."""
-    claims = handle.lister(ResourceClaim)
-    world = _WORLDS.get(claims)
-    if world is None:
-        world = _WORLDS[claims] = DeviceWorld(handle)
-    return world
+    return handle.shared(WORLD, lambda: DeviceWorld(handle))
