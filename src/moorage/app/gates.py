@@ -28,6 +28,7 @@ LACKING: Final[Mapping[str, str]] = {
     "DRAListTypeAttributes": "lists as device attributes",
     "DRADeviceCompatibilityGroups": "device compatibility groups",
     "DRADerivedAttributes": "derived device attributes",
+    "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
     "TaintTolerationComparisonOperators": "the toleration operators Lt and Gt",
     "CoordinatedLeaderElection": "lease candidates",
 }

@@ -62,14 +62,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     The scheduler runs in virtual time until nothing more would change: preemption is carried out, pods are bound,
     backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
-    from moorage.features import FeatureGates
+    from moorage.app.gates import choose_gates
     from moorage.framework.registry import Registry
     from moorage.plugins.catalogue import IN_TREE
     from moorage.simulator.loading import load_cluster
     from moorage.simulator.one_pass import OnePass
     from moorage.simulator.until_quiet import run_until_quiet
 
-    gates = FeatureGates.parse(*feature_gates or ())
+    gates = choose_gates(feature_gates or ()).features
     others = third_party(plugin)
     configuration = load_configuration(config, gates, catalogue_with(others))
     registry = Registry((*IN_TREE, *others.values()))

@@ -97,3 +97,9 @@ def test_mistakes_are_told_in_one_message(
     assert message in printed.err
     assert "Traceback" not in printed.err
     assert printed.out == ""
+
+
+def test_a_gate_whose_feature_we_lack_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    gates = "TaintTolerationComparisonOperators=true"
+    assert run(["simulate", "-f", str(CLUSTERS / "tour.yaml"), "--feature-gates", gates]) == 2
+    assert "moorage lacks the toleration operators Lt and Gt" in capsys.readouterr().err
