@@ -84,7 +84,7 @@ class Search:
         try:
             return self._find(pod, try_promised)
         except PluginError as error:
-            return self._find_one_by_one(pod, error)
+            return self._find_one_by_one(pod, error, try_promised)
 
     def _find(self, pod: Pod, try_promised: bool) -> Found:
         nodes, began = self.cache.nodes, timing.read()
@@ -140,7 +140,7 @@ class Search:
             for status in statuses.distinct():
                 found.diagnosis.blame(status)
 
-    def _find_one_by_one(self, pod: Pod, error: PluginError) -> Found:
+    def _find_one_by_one(self, pod: Pod, error: PluginError, try_promised: bool) -> Found:
         """Go node by node, as upstream does, and raise the error met first; the nodes before it count as looked at.
 
         Columns meet the error of the first plugin, upstream that of the first node; and a node that is refused for the
@@ -148,8 +148,25 @@ class Search:
         """
         if derives_filter(self.profile, error.plugin):
             raise error
-        nodes, cycle, answer = self.cache.nodes, CycleState(), self.answers.for_pod(pod)
+        nodes, cycle = self.cache.nodes, CycleState()
         pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
+        promise = self._try_promised_node(cycle, pod) if try_promised else {}
+        if isinstance(promise, NodeInfo):
+            return self._only(pod, cycle, promise, Diagnosis(len(nodes)))
+        refused = self._refused_one_by_one(cycle, pod, pre, promise, error)
+        answer = self.answers.for_pod(pod)
+        numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
+        feasible = np.equal(numbers, FEASIBLE)
+        diagnosis = Diagnosis(len(nodes))
+        diagnosis.unschedulable_plugins |= pre.narrowing
+        found = Found(pod, cycle, answer, feasible, int(np.count_nonzero(feasible)), self.rotation.start, diagnosis)
+        self._settle(found, numbers, pre, promise)
+        return found
+
+    def _refused_one_by_one(
+        self, cycle: CycleState, pod: Pod, pre: PreFiltered, promise: dict[int, Status], error: PluginError
+    ) -> dict[int, Status]:
+        """Return what is said of the nodes that are turned down, or raise the first error met on the way."""
         order = self.cache.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
@@ -157,19 +174,15 @@ class Search:
         for place in range(len(order)):
             row = int(order[(self.rotation.start + place) % len(order)])
             try:
-                status = self.judge(cycle, pod, nodes[row])
+                status = self.judge(cycle, pod, self.cache.nodes[row])
             except PluginError as first:
-                self.rotation.advance(place, len(nodes))
+                # The promised node has its status from before, whether or not its turn had come.
+                looked_at = place + len(promise.keys() - refused.keys())
+                self.rotation.advance(looked_at, len(self.cache))
                 raise first from error
             if status is not None:
                 refused[row] = status
-        numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
-        feasible = np.equal(numbers, FEASIBLE)
-        diagnosis = Diagnosis(len(nodes))
-        diagnosis.unschedulable_plugins |= pre.narrowing
-        found = Found(pod, cycle, answer, feasible, int(np.count_nonzero(feasible)), self.rotation.start, diagnosis)
-        self._settle(found, numbers, pre, {})
-        return found
+        return refused
 
     def _rejected(self, pod: Pod) -> Found:
         """Run the pre-filters again from nothing: what those after the rejecting one stored must not be there."""
