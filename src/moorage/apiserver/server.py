@@ -28,6 +28,13 @@ LONGEST_BODY: Final = 3 * 1024 * 1024
 LONGEST_WATCH: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 TICK_SECONDS: Final = 5.0
+AUTHORITY: Final = "extension-apiserver-authentication"
+PROXY_HEADERS: Final = {
+    "allowed-names": "[]",
+    "extra-headers-prefix": '["X-Remote-Extra-"]',
+    "group-headers": '["X-Remote-Group"]',
+    "username-headers": '["X-Remote-User"]',
+}
 OPEN_TO_ALL: Final = (*HEALTH, "/version")
 
 log = structlog.get_logger(__name__)
@@ -110,7 +117,19 @@ class ApiServer:
         if self._is_plain:
             await web.TCPSite(self._runner, LOOPBACK, 0).start()
             self._plain_port = self._runner.addresses[1][1]
+        self._publish_authority()
         self._tick()
+
+    def _publish_authority(self) -> None:
+        """Leave the certificate where components with a port of their own look for whom to trust."""
+        place = "/api/v1/namespaces/kube-system/configmaps"
+        authority = self._certificate.pem.decode()
+        content = {"client-ca-file": authority, "requestheader-client-ca-file": authority}
+        content |= {f"requestheader-{name}": text for name, text in PROXY_HEADERS.items()}
+        body = msgspec.json.encode({"metadata": {"name": AUTHORITY}, "data": content})
+        # The certificate is new at every start, the map may be there from the last one.
+        self.api.answer(Request("DELETE", f"{place}/{AUTHORITY}"))
+        self.api.answer(Request("POST", place, body=body))
 
     async def stop(self) -> None:
         """End all watches and stop listening."""
