@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -100,7 +101,7 @@ def test_verbosity_is_set() -> None:
         "/debug/pprof/goroutine": " tasks",
         "/debug/pprof/heap": " objects",
         "/debug/pprof/profile?seconds=0": "function calls",
-        "/debug/pprof/cmdline": "pytest",
+        "/debug/pprof/cmdline": sys.argv[0],
     }.items(),
 )
 def test_profiling(page: str, told: str) -> None:
