@@ -1,0 +1,18 @@
+{{- define "moorage.name" -}}
+{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- define "moorage.labels" -}}
+app.kubernetes.io/name: moorage
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- define "moorage.selector" -}}
+app.kubernetes.io/name: moorage
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "moorage.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "moorage.name" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}

@@ -1,0 +1,103 @@
+"""The manifests of deploy/ against the code they deploy."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.api.kinds import BY_TYPE
+from moorage.app.assembly import assemble, kinds_of
+from moorage.app.metrics.cells import CellRegistry
+from moorage.app.metrics.instruments import Instruments
+from moorage.app.options import load_options
+from moorage.client.kubeconfig import Connection
+from moorage.clock import SystemClock
+from moorage.config import load_config
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+WATCHING = {"get", "list", "watch"}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return [*yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8"))]
+
+
+def container() -> dict[str, Any]:
+    found: dict[str, Any] = documents("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def watched_kinds() -> set[tuple[str, str]]:
+    """Return group and plural of everything the default profile lists and watches."""
+
+    async def work() -> set[tuple[str, str]]:
+        connection = Connection("http://127.0.0.1:1", "a test")
+        parts = assemble(load_options([]), connection, Instruments(CellRegistry(), SystemClock()))
+        kinds = [BY_TYPE[kind] for kind in kinds_of(parts.scheduler)]
+        return {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
+
+    return asyncio.run(work())
+
+
+def test_the_role_allows_watching_what_the_default_profile_watches_and_nothing_else() -> None:
+    rules = documents("rbac.yaml")[0]["rules"]
+    allowed = {
+        (group, resource)
+        for rule in rules
+        if {*rule["verbs"]} == WATCHING
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert allowed == watched_kinds()
+
+
+def test_no_rule_is_for_everything() -> None:
+    for document in documents("rbac.yaml"):
+        for rule in document.get("rules", ()):
+            assert "*" not in {*rule["verbs"], *rule["apiGroups"], *rule["resources"]}
+
+
+def test_the_flags_are_understood() -> None:
+    command, *flags = container()["args"]
+    assert command == "scheduler"
+    options = load_options([flag for flag in flags if not flag.startswith("--config=")])
+    assert (options.serving.port, options.logging.verbosity) == (10259, 2)
+
+
+def test_the_configuration_can_be_used_and_its_lease_may_be_written() -> None:
+    config = load_config(documents("config-map.yaml")[0]["data"]["config.yaml"])
+    assert [profile.scheduler_name for profile in config.profiles] == ["moorage"]
+    lease = config.leader_election
+    role = next(document for document in documents("rbac.yaml") if document["kind"] == "Role")
+    assert role["metadata"]["namespace"] == lease.resource_namespace
+    assert [rule.get("resourceNames") for rule in role["rules"]] == [None, [lease.resource_name]]
+
+
+def test_the_container_may_do_as_little_as_possible() -> None:
+    pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    security = container()["securityContext"]
+    assert security["readOnlyRootFilesystem"]
+    assert not security["allowPrivilegeEscalation"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
+def test_probes_ask_for_what_anybody_may_read(probe: str) -> None:
+    asked = container()[probe]["httpGet"]
+    assert asked["path"] in load_options([]).authorization.always_allow
+    assert asked["scheme"] == "HTTPS"
+
+
+def test_the_chart_has_the_same_rules() -> None:
+    chart = (DEPLOY / "helm/moorage/templates/rbac.yaml").read_text(encoding="utf-8")
+    rules = chart[chart.index("rules:") : chart.index("  {{- with .Values.extraRules")]
+    assert yaml.safe_load(rules)["rules"] == documents("rbac.yaml")[0]["rules"]
+
+
+def test_the_chart_and_the_manifests_have_one_version() -> None:
+    chart = documents("helm/moorage/Chart.yaml")[0]
+    tag = documents("kustomization.yaml")[0]["images"][0]["newTag"]
+    assert chart["appVersion"] == tag == chart["version"]
