@@ -8,7 +8,7 @@ import asyncio
 import gc
 import os
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import structlog
@@ -27,13 +27,15 @@ from moorage.app.wellness import health_checks
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.config import completed_view, to_yaml
-from moorage.errors import ApiError, LeadershipLost, Unauthorized
+from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, Unreachable
 
 DRAIN_SECONDS: Final = 25.0
 """A kubelet waits for 30 seconds before it kills."""
 EVENT_SECONDS: Final = 3.0
 GC_THRESHOLDS: Final = (100_000, 20, 100)
 """What is listed lives long and is reference-counted; looking through it for cycles would only cost time."""
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 15.0
 EXIT_FAILURE: Final = 1
 
 log = structlog.get_logger(__name__)
@@ -65,6 +67,7 @@ class Daemon:
         self.options = options
         self._stopping = asyncio.Event()
         self._informing: asyncio.Task[None] | None = None
+        self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
 
     async def run(self) -> None:
@@ -80,10 +83,10 @@ class Daemon:
         _tell_forms(parts)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            await _check_access(parts.client)
             resources = PodResources(parts.scheduler.objects[Pod])
             await self._serve(parts, registry, resources, ending)
-            await self._work(parts, resources)
+            if await self._is_reachable(parts.client):
+                await self._work(parts, resources)
 
     def _heed_signals(self, debugger: Debugger) -> None:
         loop = asyncio.get_running_loop()
@@ -116,11 +119,31 @@ class Daemon:
         ending.push_async_callback(server.stop)
         await server.start(options.authentication, options.authorization)
 
+    async def _is_reachable(self, client: ApiClient) -> bool:
+        """Wait for the API server to answer; False if we are told to stop first.
+
+        What would never mend itself is raised: a certificate that nobody trusts, credentials that nobody takes.
+        """
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                await client.request("GET", "/version")
+            except Forbidden:
+                return True
+            except (Unreachable, ServerError) as error:
+                log.warning("waiting for the API server", error=str(error))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return True
+        return False
+
     async def _work(self, parts: Parts, resources: PodResources) -> None:
         """Lead, or wait to lead, until told to stop."""
         if parts.elector is None or not self.options.config.delay_cache_until_active:
             self._start_informers(parts)
-        leading = asyncio.create_task(self._lead(parts, resources), name="leading")
+        self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
             asyncio.create_task(parts.recorder.run(), name="event series"),
             asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
@@ -128,6 +151,8 @@ class Daemon:
         try:
             await leading
         except asyncio.CancelledError:
+            if self._informing is not None and self._informing.done():
+                self._informing.result()
             if not self._stopping.is_set():
                 raise
         finally:
@@ -146,6 +171,8 @@ class Daemon:
     def _start_informers(self, parts: Parts) -> None:
         if self._informing is None:
             self._informing = asyncio.create_task(parts.informers.run(), name="informers")
+            # Informers never end by themselves; without them we would decide on a world that is no more.
+            self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
     async def _lead(self, parts: Parts, resources: PodResources) -> None:
         async def work() -> None:
@@ -182,16 +209,6 @@ async def _drain(parts: Parts) -> None:
             await parts.recorder.flush()
     except TimeoutError:
         log.warning("stopping with work under way", tasks=len(parts.background))
-
-
-async def _check_access(client: ApiClient) -> None:
-    """Find out at once what would never mend itself: a certificate nobody trusts, credentials nobody takes."""
-    try:
-        await client.request("GET", "/version")
-    except Unauthorized:
-        raise
-    except ApiError as error:
-        log.warning("API server is not ready yet", error=str(error))
 
 
 def _tell_forms(parts: Parts) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 import structlog
@@ -84,10 +85,20 @@ class _NamedLoggers:
         return _NamedLogger(self._stream, str(names[0]) if names else "")
 
 
-class _NamedLogger(structlog.PrintLogger):
+class _NamedLogger:
+    """Writes lines. One that cannot be written is lost: whoever logs must not fail because nobody listens any more."""
+
     def __init__(self, stream: TextIO, name: str) -> None:
-        super().__init__(stream)
+        self._stream = stream
         self.name = name
+
+    def write(self, line: str) -> None:
+        """Write one line at once."""
+        with suppress(OSError, ValueError):
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    debug = info = warning = error = critical = exception = write
 
 
 def _filter(logger: Any, method: str, event: EventDict) -> EventDict:
