@@ -300,7 +300,7 @@ class Answers:
     def for_pod(self, pod: Pod) -> Answer:
         """Return what is known of every row for this pod, brought up to date."""
         self._drop_what_no_longer_holds()
-        signature = tuple([plugin.sign(pod) for plugin in self._signers])
+        signature = self._signature(pod)
         nodes, changes = self._cache.nodes, self._cache.columns.changes
         answer = self._answers.get(signature)
         if answer is None:
@@ -315,6 +315,13 @@ class Answers:
             answer.judge(pod, nodes, changed)
         answer.position = changes.position
         return answer
+
+    def unjudged(self, pod: Pod) -> Answer:
+        """Return the answer that could not be brought up to date: its verdicts mean nothing, all else does."""
+        return self._answers[self._signature(pod)]
+
+    def _signature(self, pod: Pod) -> tuple[Hashable, ...]:
+        return tuple([plugin.sign(pod) for plugin in self._signers])
 
     def _drop_what_no_longer_holds(self) -> None:
         """Start anew when rows stand for other nodes, or something outside pods and rows has changed."""

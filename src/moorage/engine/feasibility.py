@@ -84,7 +84,7 @@ class Search:
         try:
             return self._find(pod, try_promised)
         except PluginError as error:
-            return self._find_one_by_one(pod, error, try_promised)
+            return self._find_one_by_one(pod, try_promised, error)
 
     def _find(self, pod: Pod, try_promised: bool) -> Found:
         nodes, began = self.cache.nodes, timing.read()
@@ -140,25 +140,26 @@ class Search:
             for status in statuses.distinct():
                 found.diagnosis.blame(status)
 
-    def _find_one_by_one(self, pod: Pod, error: PluginError, try_promised: bool) -> Found:
+    def _find_one_by_one(self, pod: Pod, try_promised: bool, error: PluginError) -> Found:
         """Go node by node, as upstream does, and raise the error met first; the nodes before it count as looked at.
 
         Columns meet the error of the first plugin, upstream that of the first node; and a node that is refused for the
         pods it is promised to is not asked about again. A plugin that has the columnar form only keeps its error.
         """
+        nodes, cycle, answer = self.cache.nodes, CycleState(), self.answers.unjudged(pod)
+        pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
+        if pre.rejection is not None:
+            return self._rejected(pod)
         if derives_filter(self.profile, error.plugin):
             raise error
-        nodes, cycle = self.cache.nodes, CycleState()
-        pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
-        promise = self._try_promised_node(cycle, pod) if try_promised else {}
-        if isinstance(promise, NodeInfo):
-            return self._only(pod, cycle, promise, Diagnosis(len(nodes)))
-        refused = self._refused_one_by_one(cycle, pod, pre, promise, error)
-        answer = self.answers.for_pod(pod)
-        numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
-        feasible = np.equal(numbers, FEASIBLE)
         diagnosis = Diagnosis(len(nodes))
         diagnosis.unschedulable_plugins |= pre.narrowing
+        promise = self._try_promised_node(cycle, pod) if try_promised else {}
+        if isinstance(promise, NodeInfo):
+            return self._only(pod, cycle, promise, diagnosis)
+        refused = self._refused_one_by_one(cycle, pod, pre, promise, error)
+        numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
+        feasible = np.equal(numbers, FEASIBLE)
         found = Found(pod, cycle, answer, feasible, int(np.count_nonzero(feasible)), self.rotation.start, diagnosis)
         self._settle(found, numbers, pre, promise)
         return found
@@ -166,7 +167,7 @@ class Search:
     def _refused_one_by_one(
         self, cycle: CycleState, pod: Pod, pre: PreFiltered, promise: dict[int, Status], error: PluginError
     ) -> dict[int, Status]:
-        """Return what is said of the nodes that are turned down, or raise the first error met on the way."""
+        """Judge nodes until more than enough will do; return those that will not, or raise the first error."""
         order = self.cache.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
@@ -182,6 +183,8 @@ class Search:
                 raise first from error
             if status is not None:
                 refused[row] = status
+            elif place - len(refused) >= self._enough(len(order)):
+                break
         return refused
 
     def _rejected(self, pod: Pod) -> Found:
@@ -301,10 +304,13 @@ class Search:
         percentage = self.percentage or max(LOWEST_PERCENTAGE, 50 - nodes_to_check // 125)
         return max(nodes_to_check * percentage // 100, FEWEST_NODES)
 
+    def _enough(self, nodes_to_check: int) -> int:
+        return self.wanted(nodes_to_check) if self.profile.score else 1
+
     def _limit(self, found: Found, narrowed: BoolArray | None) -> BoolArray | None:
         """End the search where upstream ends it with one worker; return the rows looked at, or ``None`` for all."""
         size = len(self.cache) if narrowed is None else int(np.count_nonzero(narrowed))
-        wanted = self.wanted(size) if self.profile.score else 1
+        wanted = self._enough(size)
         if found.count <= wanted:
             return narrowed
         order = self.cache.order if narrowed is None else self.cache.order[narrowed[self.cache.order]]

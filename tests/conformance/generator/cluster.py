@@ -31,6 +31,9 @@ FOCI: Final = (
     ("extended", "hugepages", "config", "initContainers"),
     ("podLevel", "overhead", "resizes", "initContainers", "tight"),
     ("images", "taints", "config"),
+    ("config", "ports", "podAffinity", "podAntiAffinity", "spread"),
+    ("config", "priorities", "tight", "nominations", "podAntiAffinity"),
+    ("config", "taints", "nodeSelector", "nodeAffinity", "features"),
 )
 FEATURE_FOCI: Final = {
     "volumes": (
@@ -38,6 +41,7 @@ FEATURE_FOCI: Final = {
         ("claims", "ephemeral", "capacities"),
         ("claims", "disks", "priorities", "tight"),
         ("claims", "nodeAffinity", "spread"),
+        ("claims", "disks", "capacities", "config", "priorities"),
     ),
     "devices": (
         ("deviceClaims",),
@@ -47,6 +51,7 @@ FEATURE_FOCI: Final = {
         ("deviceClaims", "deviceTaints", "sharedDevices"),
         ("deviceClaims", "heldDevices", "priorities", "tight"),
         ("deviceExtended", "extended", "initContainers"),
+        ("deviceClaims", "heldDevices", "config", "priorities"),
     ),
 }
 #: Gates that are worth a look when set the other way.

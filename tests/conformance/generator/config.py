@@ -5,26 +5,9 @@ from typing import Any
 from tests.conformance.generator import words
 from tests.conformance.generator.affinity import PREFERRED, node_affinity
 from tests.conformance.generator.dice import Dice
+from tests.conformance.generator.plugin_sets import make_plugins
 from tests.conformance.generator.words import Object
 
-SCORING = (
-    "TaintToleration",
-    "NodeAffinity",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "ImageLocality",
-)
-OPTIONAL = (
-    *SCORING,
-    "NodeName",
-    "NodePorts",
-    "NodeUnschedulable",
-    "NodeResourcesBalancedAllocation",
-    "DefaultPreemption",
-    "SchedulingGates",
-    "NodeDeclaredFeatures",
-)
 BARE_CONFIG: Object = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -56,7 +39,7 @@ def schedulers_of(config: Object | None) -> tuple[str, ...]:
 def _profile(dice: Dice, name: str, nodes: list[str]) -> Object:
     profile: Object = {"schedulerName": name}
     if dice.chance(0.6):
-        profile["plugins"] = _plugins(dice)
+        profile["plugins"] = make_plugins(dice)
     if dice.chance(0.7):
         profile["pluginConfig"] = [
             {"name": plugin, "args": make(dice, nodes)} for plugin, make in dice.some(tuple(ARGS.items()), 1, 4)
@@ -64,25 +47,6 @@ def _profile(dice: Dice, name: str, nodes: list[str]) -> Object:
     if dice.chance(0.1):
         profile["percentageOfNodesToScore"] = dice.pick((0, 20, 60))
     return profile
-
-
-def _plugins(dice: Dice) -> Object:
-    """Switch plugins off, and move, reweigh or single out others; one without its pre-filter would only fail."""
-    off = dice.some(OPTIONAL, 1, 3) if dice.chance(0.5) else []
-    plugins: Object = {"multiPoint": {"disabled": [{"name": name} for name in off]}} if off else {}
-    scoring = [name for name in SCORING if name not in off]
-    if dice.chance(0.5):
-        plugins["score"] = {
-            "enabled": [{"name": name, "weight": dice.number(1, 10)} for name in dice.some(scoring, 1, 3)]
-        }
-    filtering = [name for name in ("NodePorts", "NodeResourcesFit", "NodeName") if name not in off]
-    if filtering and dice.chance(0.2):
-        plugins["filter"] = {"enabled": [{"name": name} for name in dice.some(filtering, 1, 2)]}
-    if dice.chance(0.1):
-        plugins["score"] = {"disabled": [{"name": "*"}]}
-    if dice.chance(0.1):
-        plugins["postFilter"] = {"disabled": [{"name": dice.pick(("*", "DefaultPreemption"))}]}
-    return plugins
 
 
 def _fit(dice: Dice, nodes: list[str]) -> Object:
@@ -145,6 +109,20 @@ def _preemption(dice: Dice, nodes: list[str]) -> Object:
     return {"minCandidateNodesPercentage": dice.pick((1, 10, 50)), "minCandidateNodesAbsolute": dice.pick((1, 2, 100))}
 
 
+def _volumes(dice: Dice, nodes: list[str]) -> Object:
+    args: Object = {"bindTimeoutSeconds": dice.pick((0, 1, 600))}
+    if dice.chance(0.6):
+        args["shape"] = _shape(dice)
+    return args
+
+
+def _devices(dice: Dice, nodes: list[str]) -> Object:
+    args: Object = {"filterTimeout": dice.pick(("0s", "10s", "1h0m0s"))}
+    if dice.chance(0.5):
+        args["bindingTimeout"] = dice.pick(("1s", "10m0s"))
+    return args
+
+
 ARGS: dict[str, Any] = {
     "NodeResourcesFit": _fit,
     "NodeResourcesBalancedAllocation": _balanced,
@@ -152,4 +130,6 @@ ARGS: dict[str, Any] = {
     "NodeAffinity": _added_affinity,
     "InterPodAffinity": _pod_affinity,
     "DefaultPreemption": _preemption,
+    "VolumeBinding": _volumes,
+    "DynamicResources": _devices,
 }

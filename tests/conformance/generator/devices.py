@@ -180,7 +180,25 @@ def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
         claim["spec"] = {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "any"}}]}}
         piece = dice.pick(local)["spec"]
         claim["status"] = {"allocation": _allocation(piece, dice.pick(piece["devices"])["name"])}
+        if dice.chance(0.4):
+            _await_conditions(dice, claim["status"])
     return claim
+
+
+def _await_conditions(dice: Dice, status: Object) -> None:
+    """Let a device have to be prepared: in time, too late, done, or failed."""
+    allocation = status["allocation"]
+    result = allocation["devices"]["results"][0]
+    result |= {"bindingConditions": ["ready", "linked"][: dice.number(1, 2)], "bindingFailureConditions": ["failed"]}
+    if dice.chance(0.8):
+        allocation["allocationTimestamp"] = dice.pick(("2020-01-01T00:00:00Z", "2120-01-01T00:00:00Z"))
+    conditions = [
+        {"type": kind, "status": dice.pick(("True", "True", "False")), "reason": "Told", "message": 'it "says" so'}
+        for kind in dice.some(("ready", "linked", "failed"), 0, 2)
+    ]
+    if conditions or dice.chance(0.5):
+        known = {key: result[key] for key in ("driver", "pool", "device")}
+        status["devices"] = [{**known, "conditions": conditions}]
 
 
 def _ask_by_name(dice: Dice, pod: Object) -> None:

@@ -83,7 +83,8 @@ def _placement(dice: Dice, around: Surroundings, labels: dict[str, str]) -> Obje
 def _toleration(dice: Dice) -> Object:
     if dice.chance(0.15):
         return {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", **_effect(dice)}
-    operator = dice.pick(("Exists", "Equal", "", "Exists"))
+    # Comparing needs a gate that is off: such a toleration tolerates nothing.
+    operator = dice.pick(("Lt", "Gt")) if dice.chance(0.05) else dice.pick(("Exists", "Equal", "", "Exists"))
     toleration: Object = {"operator": operator} if operator else {}
     if operator != "Exists" or dice.chance(0.8):
         toleration["key"] = dice.pick(words.TAINT_KEYS)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.support.engine import placement_over
 
+from moorage.api.pod import PodStatus
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.nodeinfo import NodeInfo
@@ -213,6 +214,49 @@ class BadElsewhere(FilterPlugin, ScorePlugin):
 def test_a_node_that_is_not_feasible_need_not_be_rated() -> None:
     placement = placement_over(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
     assert placement.choose(placement.find(POD)).node.name in ("b", "c")
+
+
+class NeverFits(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> Status:
+        return Status.unschedulable("not today")
+
+
+class RaisesForAll(FilterPlugin):
+    """Fails for every pod and node, and says so once for all pods."""
+
+    def sign(self, pod: Any) -> tuple[()]:
+        return ()
+
+    def filter(self, *_: Any) -> Status | None:
+        raise ValueError("no disk map")
+
+
+def test_a_filter_that_no_node_comes_to_does_not_fail() -> None:
+    placement = placement_over(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
+    for _ in range(2):
+        found = placement.find(POD)
+        assert (found.count, found.diagnosis.unschedulable_plugins) == (0, {"NodeUnschedulable"})
+
+
+def test_a_pod_that_is_turned_down_before_comes_to_no_filter() -> None:
+    placement = placement_over(*NODES, plugins=[RaisesForAll, NeverFits])
+    rejection = placement.find(POD).diagnosis.pre_filter
+    assert rejection == Status.unschedulable("not today").by("NeverFits")
+
+
+class RaisesElsewhere(FilterPlugin):
+    def filter(self, _cycle: CycleState, _pod: Any, node: NodeInfo) -> Status | None:
+        if node.name == "a":
+            raise ValueError("no disk map")
+        return None
+
+
+def test_a_promised_node_that_fits_is_the_only_one_looked_at() -> None:
+    pod = make_pod("p", status=PodStatus(nominated_node_name="b"))
+    placement = placement_over(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
+    found = placement.find(pod)
+    assert found.promised is not None
+    assert found.promised.name == "b"
 
 
 class RescueRaises(PostFilterPlugin):
