@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+import yaml
+
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -11,6 +13,7 @@ from moorage.clock import VirtualClock
 from moorage.config import default_config, load_config
 from moorage.config.catalogue import IN_TREE as KNOWN
 from moorage.config.catalogue import PluginFacts
+from moorage.config.types import Plugin as PluginEntry
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.feasibility import Rotation
 from moorage.engine.placement import Placement
@@ -22,17 +25,26 @@ from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.one_pass import GivenNominations, NothingCarriedOut
 
 
-def config_with(*plugins: type[Plugin], weights: Mapping[str, int] | None = None) -> SchedulerConfiguration:
-    """Return the default configuration with more plugins behind the default ones."""
-    enabled = "".join(
-        f"\n      - name: {plugin.name}\n        weight: {(weights or {}).get(plugin.name, 1)}" for plugin in plugins
-    )
-    text = (
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
-        f"- schedulerName: default-scheduler\n  plugins:\n    multiPoint:\n      enabled:{enabled or ' []'}\n"
-    )
+def config_with(*plugins: type[Plugin], first: bool = False) -> SchedulerConfiguration:
+    """Return the default configuration with more plugins behind the default ones, or before them."""
+    usual = [{"name": plugin.name, "weight": plugin.weight} for plugin in default_plugins()]
+    more: list[dict[str, object]] = [{"name": plugin.name} for plugin in plugins]
+    enabled = [*more, *usual] if first else [*usual, *more]
+    profile = {
+        "schedulerName": "default-scheduler",
+        "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}},
+    }
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    text = yaml.safe_dump({**head, "profiles": [profile]})
     facts = {plugin.name: PluginFacts(extension_points(plugin), plugin.Args) for plugin in plugins}
     return load_config(text, catalogue={**KNOWN, **facts})
+
+
+def default_plugins() -> Iterable[PluginEntry]:
+    """Return the plugins of the default profile, in their order."""
+    plugins = default_config().profiles[0].plugins
+    assert plugins is not None
+    return plugins.multi_point.enabled
 
 
 def registry_with(*plugins: type[Plugin]) -> Registry:

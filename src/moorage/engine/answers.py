@@ -15,10 +15,12 @@ import numpy as np
 
 from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
+from moorage.engine.boundary import ask, ask_each
 from moorage.engine.evaluation import apply_filter, check_range, normalized_scores
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.plugin_answers import PluginAnswer
 from moorage.engine.profile import Profile, normalizes
+from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodetable import NodeTable
@@ -302,7 +304,7 @@ class Answers:
         self._drop_what_no_longer_holds()
         signature = self._signature(pod)
         nodes, changes = self._cache.nodes, self._cache.columns.changes
-        answer = self._answers.get(signature)
+        answer = self._find(signature)
         if answer is None:
             answer = self._new(signature, pod, nodes)
             changed = None
@@ -316,16 +318,28 @@ class Answers:
         answer.position = changes.position
         return answer
 
-    def unjudged(self, pod: Pod) -> Answer:
-        """Return the answer that could not be brought up to date: its verdicts mean nothing, all else does."""
-        return self._answers[self._signature(pod)]
+    def unjudged(self, pod: Pod) -> Answer | None:
+        """Return the answer that could not be brought up to date, if there is one: all but its verdicts holds."""
+        return self._find(self._signature(pod))
 
     def _signature(self, pod: Pod) -> tuple[Hashable, ...]:
-        return tuple([plugin.sign(pod) for plugin in self._signers])
+        return ask_each("Sign", self._signers, lambda plugin: plugin.sign(pod))
+
+    def _find(self, signature: tuple[Hashable, ...]) -> Answer | None:
+        try:
+            return self._answers.get(signature)
+        except TypeError:
+            for plugin, sign in zip(self._signers, signature, strict=True):
+                ask("Sign", plugin, hash, sign)
+            raise
 
     def _drop_what_no_longer_holds(self) -> None:
         """Start anew when rows stand for other nodes, or something outside pods and rows has changed."""
-        epoch = tuple([plugin.epoch() for plugin in self._timed])
+        try:
+            epoch = ask_each("Epoch", self._timed, lambda plugin: plugin.epoch())
+        except PluginError:
+            self._reset()
+            raise
         if self._structure != self._cache.structure or len(self._statuses) > MOST_STATUSES:
             self._reset()
         elif epoch != self._epoch:

@@ -1,6 +1,6 @@
 """The one place where a plugin's exception becomes an error of the attempt, named after the plugin."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from moorage.errors import PluginError
@@ -8,6 +8,7 @@ from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Plugin)
 
 _WORDINGS: Final = {
     "Filter": 'running "{plugin}" filter plugin: {problem}',
@@ -33,6 +34,17 @@ def failure(point: str, plugin: str, error: BaseException | str) -> PluginError:
     """Word an error as upstream does."""
     problem = error if isinstance(error, str) else (str(error) or type(error).__name__)
     return PluginError(plugin, _WORDINGS.get(point, _USUAL).format(point=point, plugin=plugin, problem=problem))
+
+
+def ask_each(point: str, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
+    """Ask plugins one short question each, too often for a boundary around every call.
+
+    Only when one raises are they asked again, to learn which.
+    """
+    try:
+        return tuple([method(plugin) for plugin in plugins])
+    except Exception:  # raised again by the boundary, unless it was a passing fit
+        return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 
 
 def require_status(point: str, plugin: Plugin, answer: object) -> Status | None:

@@ -24,7 +24,11 @@ def judge_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, nod
         if plugin.name in cycle.skipped_filters:
             continue
         status = ask("Filter", plugin, plugin.filter, cycle, pod, node)
-        if status is not None and status.code != Code.SUCCESS:
+        if status is None:
+            continue
+        if not isinstance(status, Status):
+            raise failure("Filter", plugin.name, f"it answered {status!r}, which is neither a Status nor None")
+        if status.code != Code.SUCCESS:
             if not status.is_rejection:
                 raise failure("Filter", plugin.name, status.message)
             return status.by(plugin.name)
@@ -70,6 +74,14 @@ def run_pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: No
         cycle.skipped_scores.add(plugin.name)
 
 
+def raw_score(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+    """Ask one plugin to rate one node, and refuse what is not an integer."""
+    score = ask("Score", plugin, plugin.score, cycle, pod, node)
+    if not isinstance(score, (int, np.integer)):
+        raise failure("Score", plugin.name, f"scores must be integers, not {score!r}")
+    return int(score)
+
+
 def raw_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
     """Ask one plugin to rate a window, and refuse what is not one integer per node."""
     scores = ask("Score", plugin, plugin.score_nodes, cycle, pod, nodes)
@@ -91,7 +103,11 @@ def normalized_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: N
 
 
 def _normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-    return ask("NormalizeScore", plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
+    normalized = ask("NormalizeScore", plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
+    if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
+        problem = f"it answered {normalized!r}, not one integer for each of {len(nodes)} nodes"
+        raise failure("NormalizeScore", plugin.name, problem)
+    return normalized
 
 
 def check_range(plugin: str, scores: IntArray) -> None:

@@ -147,6 +147,8 @@ class Search:
         pods it is promised to is not asked about again. A plugin that has the columnar form only keeps its error.
         """
         nodes, cycle, answer = self.cache.nodes, CycleState(), self.answers.unjudged(pod)
+        if answer is None:
+            raise error
         pre = run_pre_filters(self.profile.pre_filter, cycle, pod, nodes)
         if pre.rejection is not None:
             return self._rejected(pod)

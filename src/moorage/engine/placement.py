@@ -16,7 +16,7 @@ from moorage.engine.feasibility import Found, Rotation, Search
 from moorage.engine.handle import EngineHandle
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
-from moorage.errors import ExtenderError
+from moorage.errors import ExtenderError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.plugin import PostFilterResult, Wait
@@ -119,6 +119,9 @@ class Placement:
             except Exception as error:  # the boundary for plugins that wait; the pod stays what it is: unschedulable
                 log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
                 return Rescue(str(error) or type(error).__name__, code=Code.ERROR)
+            if not isinstance(result, PostFilterResult):
+                problem = f"PostFilter plugin {plugin.name} answered {result!r}, which is no PostFilterResult"
+                return Rescue(problem, code=Code.ERROR)
             if result.status is None:
                 return Rescue(result.message, result.nominated_node, result.victims, Code.SUCCESS)
             if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -142,10 +145,13 @@ class Placement:
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Have every reserve plugin give back what it set aside, last first."""
+        """Have every reserve plugin give back what it set aside, last first; one that cannot does not stop the rest."""
         began = timing.read()
         for plugin in reversed(self.profile.reserve):
-            ask("Unreserve", plugin, plugin.unreserve, cycle, pod, node_name)
+            try:
+                ask("Unreserve", plugin, plugin.unreserve, cycle, pod, node_name)
+            except PluginError as error:
+                log.warning("reserve plugin gave nothing back", plugin=plugin.name, pod=pod.key, error=str(error))
         self.stopwatch.took(timing.UNRESERVE, began)
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:

@@ -5,8 +5,7 @@ from typing import Final
 import numpy as np
 
 from moorage.api.pod import Pod
-from moorage.engine.boundary import ask
-from moorage.engine.evaluation import judge_node, judge_nodes, raw_scores, run_pre_score
+from moorage.engine.evaluation import judge_node, judge_nodes, raw_score, raw_scores, run_pre_score
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.prefilter import ask_pre_filter
 from moorage.engine.profile import Profile
@@ -115,7 +114,7 @@ class PluginAnswer:
         if len(rows) > FEW_ROWS:
             values = raw_scores(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
         else:
-            values = [ask("Score", plugin, plugin.score, self.cycle, pod, nodes[row]) for row in rows]
+            values = [raw_score(plugin, self.cycle, pod, nodes[row]) for row in rows]
         for row, value in zip(rows, values, strict=True):
             if self.raw[row] != value:
                 self.raw[row] = value

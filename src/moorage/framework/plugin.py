@@ -11,6 +11,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -231,7 +232,8 @@ class ScorePlugin(Plugin):
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         """Rate every node of a window at once. Override this when ``score`` is too slow."""
-        return np.fromiter((self.score(cycle, pod, node) for node in nodes), dtype=np.int64, count=len(nodes))
+        # Without `index` a fraction would be cut off in silence.
+        return np.fromiter((index(self.score(cycle, pod, node)) for node in nodes), dtype=np.int64, count=len(nodes))
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         """Bring the raw scores of all feasible nodes into 0…100; by default they are there already."""

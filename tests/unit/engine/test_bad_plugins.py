@@ -89,6 +89,11 @@ class Fractions(ScorePlugin):
         return np.full(len(nodes), 0.5)
 
 
+class NodeByNodeFractions(ScorePlugin):
+    def score(self, *_: Any) -> Any:
+        return 0.5
+
+
 class TooFewScores(ScorePlugin):
     def score_nodes(self, *_: Any) -> Any:
         return np.array([1])
@@ -174,6 +179,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     "a pre-score without a score": (PreScoreOnly, 'running PreScore plugin "PreScoreOnly": too late'),
     "a score that is no number": (NotANumber, "a score is not a number"),
     "scores with fractions": (Fractions, "scores must be integers, not float64"),
+    "a score with a fraction": (NodeByNodeFractions, "'float' object cannot be interpreted as an integer"),
     "too few scores": (TooFewScores, "score_nodes answered (1,) for a window of 2 nodes"),
     "a pre-score that rejects": (PreScoreRejects, 'running PreScore plugin "PreScoreRejects": cannot rate'),
 }

@@ -1,0 +1,296 @@
+"""Whatever method of a plugin raises, the attempt fails in words that name the plugin, and the scheduler lives on.
+
+Every plugin here raises for pods labelled ``unlucky`` only: ordinary pods must be placed before and after them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from tests.support.engine import config_with, registry_with
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.features import FeatureGates
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from moorage.framework.status import IntArray, Status
+from moorage.simulator.loop import run_virtual
+from moorage.simulator.simulation import Simulation
+from moorage.simulator.world import World
+from moorage.testing import make_node, make_pod
+
+UNLUCKY = make_pod("b-unlucky", labels={"unlucky": "yes"}, requests={"cpu": "1"})
+PODS = (make_pod("a", requests={"cpu": "1"}), UNLUCKY, make_pod("c", requests={"cpu": "1"}))
+NODES = (make_node("n1"), make_node("n2"))
+
+
+def fail_on(pod: Pod) -> None:
+    if "unlucky" in pod.labels:
+        raise RuntimeError("out of luck")
+
+
+class Signs(FilterPlugin):
+    def sign(self, pod: Pod) -> bool:
+        fail_on(pod)
+        return True
+
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class SignsWithAList(FilterPlugin):
+    def sign(self, pod: Pod) -> Any:
+        return ["no key"] if "unlucky" in pod.labels else True
+
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class Filters(FilterPlugin):
+    def filter(self, _cycle: Any, pod: Pod, _node: Any) -> Status | None:
+        return fail_on(pod)
+
+
+class AnswersNonsense(FilterPlugin):
+    def filter(self, _cycle: Any, pod: Pod, _node: Any) -> Any:
+        return "out of luck" if "unlucky" in pod.labels else None
+
+
+class PreFilters(PreFilterPlugin):
+    def pre_filter(self, _cycle: Any, pod: Pod, _nodes: Any) -> None:
+        return fail_on(pod)
+
+
+class PreScores(PreScorePlugin):
+    def pre_score(self, _cycle: Any, pod: Pod, _nodes: Any) -> None:
+        return fail_on(pod)
+
+
+class Scores(ScorePlugin):
+    def score(self, _cycle: Any, pod: Pod, _node: Any) -> int:
+        fail_on(pod)
+        return 1
+
+
+class Normalizes(ScorePlugin):
+    def score(self, *_: Any) -> int:
+        return 1
+
+    def normalize_scores(self, _cycle: Any, pod: Pod, _nodes: Any, scores: IntArray) -> IntArray:
+        fail_on(pod)
+        return scores
+
+
+class NormalizesToNothing(ScorePlugin):
+    def score(self, *_: Any) -> int:
+        return 1
+
+    def normalize_scores(self, _cycle: Any, pod: Pod, _nodes: Any, scores: IntArray) -> Any:
+        return "out of luck" if "unlucky" in pod.labels else scores
+
+
+class Reserves(ReservePlugin):
+    def reserve(self, _cycle: Any, pod: Pod, _node: str) -> None:
+        return fail_on(pod)
+
+    def unreserve(self, *_: Any) -> None:
+        return None
+
+
+class Permits(PermitPlugin):
+    def permit(self, _cycle: Any, pod: Pod, _node: str) -> None:
+        return fail_on(pod)
+
+
+class FliesBefore(PreBindPlugin):
+    def pre_bind_pre_flight(self, _cycle: Any, pod: Pod, _node: str) -> None:
+        return fail_on(pod)
+
+    async def pre_bind(self, *_: Any) -> None:
+        return None
+
+
+class PreBinds(PreBindPlugin):
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, _cycle: Any, pod: Pod, _node: str) -> None:
+        return fail_on(pod)
+
+
+class Binds(BindPlugin):
+    async def bind(self, _cycle: Any, pod: Pod, _node: str) -> Status:
+        fail_on(pod)
+        return Status.skip()
+
+
+class UnreservesBadly(ReservePlugin, PreBindPlugin):
+    """Fails twice: before the bind, and when it is asked to give back what it took."""
+
+    def reserve(self, *_: Any) -> None:
+        return None
+
+    def unreserve(self, *_: Any) -> None:
+        raise RuntimeError("the books are lost")
+
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, _cycle: Any, pod: Pod, _node: str) -> None:
+        return fail_on(pod)
+
+
+RAISING: dict[str, type[Plugin]] = {
+    "its signature": Signs,
+    "a signature that cannot be a key": SignsWithAList,
+    "filter": Filters,
+    "filter that answers neither None nor a Status": AnswersNonsense,
+    "pre_filter": PreFilters,
+    "pre_score": PreScores,
+    "score": Scores,
+    "normalize_scores": Normalizes,
+    "normalize_scores that answers no column": NormalizesToNothing,
+    "reserve": Reserves,
+    "permit": Permits,
+    "pre_bind_pre_flight": FliesBefore,
+    "pre_bind": PreBinds,
+    "bind": Binds,
+    "unreserve, after a failed pre_bind": UnreservesBadly,
+}
+
+
+@pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
+def test_the_attempt_fails_in_the_plugins_name_and_others_are_placed(plugin: type[Plugin]) -> None:
+    world = schedule(plugin, first=True)
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+    [message] = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
+    assert plugin.name in message
+    assert "out of luck" in message or "unhashable" in message
+
+
+class Rescues(PostFilterPlugin):
+    async def post_filter(self, _cycle: Any, pod: Pod, _statuses: Any) -> PostFilterResult:
+        fail_on(pod)
+        return PostFilterResult(Status.unschedulable())
+
+
+class RescuesWithNothing(PostFilterPlugin):
+    async def post_filter(self, *_: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "problem"),
+    [(Rescues, "out of luck"), (RescuesWithNothing, "RescuesWithNothing answered None, which is no PostFilterResult")],
+)
+def test_a_post_filter_that_fails_is_told_with_the_reasons(plugin: type[Plugin], problem: str) -> None:
+    huge = make_pod("huge", labels={"unlucky": "yes"}, requests={"cpu": "1000"})
+    world = schedule(plugin, pods=(huge, PODS[0]), first=True)
+    assert set(world.bindings) == {PODS[0].uid}
+    [message] = {event.note for event in world.events if event.regarding.uid == huge.uid}
+    assert message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert problem in message
+
+
+def test_a_post_bind_that_raises_changes_nothing() -> None:
+    class Notes(PostBindPlugin):
+        async def post_bind(self, _cycle: Any, pod: Pod, _node: str) -> None:
+            fail_on(pod)
+
+    assert set(schedule(Notes).bindings) == {pod.uid for pod in PODS}
+
+
+def test_a_pre_enqueue_that_raises_holds_the_pod_back() -> None:
+    class Holds(PreEnqueuePlugin):
+        def pre_enqueue(self, pod: Pod) -> None:
+            return fail_on(pod)
+
+    assert set(schedule(Holds).bindings) == {PODS[0].uid, PODS[2].uid}
+
+
+def test_an_epoch_that_raises_fails_attempts() -> None:
+    class Dates(FilterPlugin):
+        def sign(self, pod: Pod) -> bool:
+            return True
+
+        def epoch(self) -> Any:
+            raise RuntimeError("out of time")
+
+        def filter(self, *_: Any) -> Status | None:
+            return None
+
+    world = schedule(Dates)
+    assert world.bindings == {}
+    assert {event.note for event in world.events} == {'running Epoch plugin "Dates": out of time'}
+
+
+def out_of_luck() -> None:
+    raise RuntimeError("out of luck")
+
+
+FICKLE: dict[str, tuple[Callable[[], Any], str]] = {
+    "it raises": (out_of_luck, "out of luck"),
+    "it answers a fraction": (lambda: 0.5, "'float' object cannot be interpreted as an integer"),
+    "it answers a text": (lambda: "high", "'str' object cannot be interpreted as an integer"),
+}
+
+
+@pytest.mark.parametrize(("answer", "message"), FICKLE.values(), ids=FICKLE)
+def test_a_standing_score_that_goes_wrong_on_a_changed_node(answer: Callable[[], Any], message: str) -> None:
+    class Fickle(ScorePlugin):
+        def sign(self, pod: Pod) -> bool:
+            return True
+
+        def score(self, _cycle: Any, _pod: Pod, node: NodeInfo) -> Any:
+            return answer() if node.pods else 1
+
+    world = schedule(Fickle)
+    assert set(world.bindings) == {PODS[0].uid}
+    assert f'running Score plugins: plugin "Fickle" failed with: {message}' in {event.note for event in world.events}
+
+
+def test_every_reserve_plugin_gives_back_though_one_cannot() -> None:
+    class Bookkeeper(ReservePlugin):
+        given_back: list[str] = []
+
+        def reserve(self, *_: Any) -> None:
+            return None
+
+        def unreserve(self, _cycle: Any, pod: Pod, _node: str) -> None:
+            self.given_back.append(pod.name)
+
+    schedule(Bookkeeper, UnreservesBadly)
+    assert set(Bookkeeper.given_back) == {UNLUCKY.name}
+
+
+def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = False) -> World:
+    """Run a small cluster for a minute of virtual time with plugins that misbehave."""
+    clock = VirtualClock()
+
+    async def work() -> World:
+        world = World(clock)
+        config = config_with(*plugins, first=first)
+        simulation = Simulation(world, config, registry_with(*plugins), features=FeatureGates(), cross_check=False)
+        objects: list[KubeObject] = [*NODES, *pods]
+        simulation.load(objects)
+        await simulation.run_until_quiet(most_seconds=60.0)
+        simulation.scheduler.queue.check_invariants()
+        return world
+
+    return run_virtual(work(), clock)
