@@ -22,13 +22,24 @@ PluginPaths = Annotated[
 
 
 def third_party(paths: list[str] | None) -> "Registry":
-    """Take in the plugins that the command line names and those that installed packages offer."""
+    """Take in the plugins that installed packages offer and those that the command line names."""
     from moorage.framework.registry import Registry
 
-    registry = Registry()
+    return _with_others(Registry(), paths)
+
+
+def all_plugins(paths: list[str] | None) -> "Registry":
+    """Take in our own plugins, too."""
+    from moorage.framework.registry import Registry
+    from moorage.plugins.catalogue import IN_TREE
+
+    return _with_others(Registry(IN_TREE), paths)
+
+
+def _with_others(registry: "Registry", paths: list[str] | None) -> "Registry":
+    registry.register_entry_points()
     for path in paths or ():
         registry.register_path(path)
-    registry.register_entry_points()
     return registry
 
 
@@ -37,7 +48,8 @@ def catalogue_with(plugins: "Registry") -> "Catalogue":
     from moorage.config import IN_TREE, PluginFacts
     from moorage.framework.registry import extension_points
 
-    return {**IN_TREE, **{name: PluginFacts(extension_points(kind), kind.Args) for name, kind in plugins.items()}}
+    others = {name: kind for name, kind in plugins.items() if name not in IN_TREE}
+    return {**IN_TREE, **{name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()}}
 
 
 def load_configuration(path: Path | None, gates: "FeatureGates", catalogue: "Catalogue") -> "SchedulerConfiguration":

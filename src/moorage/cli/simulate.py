@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths, catalogue_with, load_configuration, third_party
+from moorage.cli.shared import Gates, PluginPaths, all_plugins, catalogue_with, load_configuration
 
 if TYPE_CHECKING:
     from moorage.simulator.decisions import Decision
@@ -63,16 +63,13 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     from moorage.app.gates import choose_gates
-    from moorage.framework.registry import Registry
-    from moorage.plugins.catalogue import IN_TREE
     from moorage.simulator.loading import load_cluster
     from moorage.simulator.one_pass import OnePass
     from moorage.simulator.until_quiet import run_until_quiet
 
     gates = choose_gates(feature_gates or ()).features
-    others = third_party(plugin)
-    configuration = load_configuration(config, gates, catalogue_with(others))
-    registry = Registry((*IN_TREE, *others.values()))
+    registry = all_plugins(plugin)
+    configuration = load_configuration(config, gates, catalogue_with(registry))
     cluster = load_cluster(file, features=gates)
     if not quiet:
         _note_unheard(cluster)

@@ -7,6 +7,7 @@ from moorage.config.catalogue import IN_TREE
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint
 from moorage.config.types import Profile as ProfileConfig
+from moorage.engine.boundary import ask
 from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import (
@@ -76,7 +77,7 @@ class Profile:
             *self.reserve,
             *self.permit,
         )
-        return {plugin.name: tuple(plugin.events_to_register()) for plugin in rejecting}
+        return {plugin.name: tuple(ask("EventsToRegister", plugin, plugin.events_to_register)) for plugin in rejecting}
 
     def per_node_plugins(self) -> tuple[str, ...]:
         """Name the plugins that judge or rate node by node, for want of a columnar form."""

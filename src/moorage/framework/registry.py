@@ -2,16 +2,21 @@
 
 import importlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final
 
-from moorage.errors import ConfigError, PluginError
+import msgspec
+
+from moorage.errors import ConfigError, PluginError, did_you_mean
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import EXTENSION_POINTS, Plugin
 
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
+_HERE: Final = str(Path(__file__).parent)
 
 
 class Registry(Mapping[str, type[Plugin]]):
@@ -41,6 +46,9 @@ class Registry(Mapping[str, type[Plugin]]):
         if not extension_points(plugin):
             known = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
             raise ConfigError(where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {known}")
+        if plugin.Args is not None and not _is_struct(plugin.Args):
+            problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
+            raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
         if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
             raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}")
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
@@ -53,23 +61,20 @@ class Registry(Mapping[str, type[Plugin]]):
     def register_entry_points(self) -> None:
         """Take in what installed packages offer under the ``moorage.plugins`` group."""
         for offer in entry_points(group=ENTRY_POINT_GROUP):
-            self.register(offer.load(), where=f"entry point {offer.name} of {offer.value}")
+            where = f"entry point {offer.name} of {offer.value}"
+            self.register(_imported(offer.load, where), where=where)
 
     def register_path(self, path: str) -> None:
         """Take in a plugin named as ``module:Class``, as ``--plugin`` does."""
-        module_name, colon, attribute = path.partition(":")
-        if not colon or not attribute:
-            raise ConfigError(
-                f"--plugin {path}", "a plugin is named as module:Class", hint="e.g. my_package.spot:SpotOnly"
-            )
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError as error:
-            problem = f"the module {module_name!r} cannot be imported: {error}"
-            raise ConfigError(f"--plugin {path}", problem, hint="is it installed, or on PYTHONPATH?") from error
+        where = f"--plugin {path}"
+        module_name, _, attribute = path.partition(":")
+        if not module_name or not attribute:
+            raise ConfigError(where, "a plugin is named as module:Class", hint="e.g. my_package.spot:SpotOnly")
+        module = _imported(lambda: importlib.import_module(module_name), where)
         if not hasattr(module, attribute):
-            raise ConfigError(f"--plugin {path}", f"the module {module_name!r} has no {attribute!r}")
-        self.register(getattr(module, attribute), where=f"--plugin {path}")
+            hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
+            raise ConfigError(where, f"the module {module_name!r} has no {attribute!r}", hint=hint)
+        self.register(getattr(module, attribute), where=where)
 
     def build(self, name: str, *, args: Any, handle: Handle) -> Plugin:
         """Make one instance for a profile, with the configured args and the services it asks for."""
@@ -78,13 +83,39 @@ class Registry(Mapping[str, type[Plugin]]):
         wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
         try:
             return plugin(**wanted)
-        except (TypeError, ValueError, AssertionError) as error:
-            raise PluginError(name, f"initializing plugin {name!r}: {error}") from error
+        except Exception as error:  # the author's code: whatever it raises is said in the plugin's name
+            raise PluginError(name, f"initializing plugin {name!r}: {error or type(error).__name__}") from error
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     """Return the configuration names of the extension points that a plugin class takes part in."""
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+
+
+def _imported(load: Callable[[], Any], where: str) -> Any:
+    """Import what an author wrote; whatever goes wrong there is told with its place in the author's file."""
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            where, f"it cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?"
+        ) from error
+    except Exception as error:  # the author's code may raise anything
+        raise ConfigError(where, f"it cannot be imported: {type(error).__name__}: {error}{_place(error)}") from error
+
+
+def _place(error: Exception) -> str:
+    """Say where an error arose, if that is not in the message already."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
+    last = own[-1] if own else frames[-1]
+    return f" ({last.filename}, line {last.lineno})"
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _parameters(plugin: type[Plugin]) -> list[str]:

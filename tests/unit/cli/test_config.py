@@ -103,7 +103,7 @@ MISUSE = {
     "an unknown format": (["config", "view", "-o", "toml"], "'toml' is not one of 'yaml', 'json'"),
     "a plugin that cannot be imported": (
         ["config", "view", "--plugin", "no_such_module:X"],
-        "the module 'no_such_module' cannot be imported",
+        "--plugin no_such_module:X: it cannot be imported: No module named 'no_such_module'",
     ),
 }
 

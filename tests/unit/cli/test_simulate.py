@@ -3,15 +3,53 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from moorage.cli.main import run
+from moorage.features import GATES
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}\n---\n"
+EXPECTED: dict[str, dict[str, str]] = {
+    "tour.yaml": {
+        "default/web": "big",
+        "default/database": "reserved",
+        "default/too-big": "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+        "default/not-yet": "gated",
+    },
+    "training.yaml": {
+        "research/incident-model": "gpu-2",
+        "research/quarterly-model": "0/2 nodes are available: 2 Insufficient example.com/gpu. "
+        "preemption: not eligible due to preemptionPolicy=Never.",
+        "research/notebook": "gpu-1",
+        "research/sweep-3": "gpu-2, evicted",
+    },
+    "web-shop.yaml": {
+        "shop/payment": "web-b1",
+        "shop/frontend-1": "web-a1",
+        "shop/frontend-2": "web-c1",
+        "shop/frontend-3": "web-b2",
+        "shop/cart-1": "web-a2",
+        "shop/cart-2": "web-a1",
+        "shop/cart-3": "web-c1",
+        "shop/database-1": "db-a",
+        "shop/database-2": "db-b",
+        "shop/database-3": "0/9 nodes are available: 1 node(s) were unschedulable, "
+        "2 node(s) didn't match pod anti-affinity rules, 6 node(s) didn't match Pod's node affinity/selector. "
+        "preemption: 0/9 nodes are available: 2 No preemption victims found for incoming pod, "
+        "7 Preemption is not helpful for scheduling.",
+        "shop/recommender": "gpu-a",
+        "shop/nightly-report": "0/9 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, "
+        "1 node(s) were unschedulable, 7 node(s) didn't match Pod's node affinity/selector. "
+        "preemption: not eligible due to preemptionPolicy=Never.",
+        "shop/batch-3": "web-b1, evicted",
+    },
+}
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: web}]}\n---\n"
 
 
@@ -61,6 +99,137 @@ def test_a_configuration_is_followed(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert run(["simulate", "-f", str(cluster), "--config", str(config), "--one-pass", "-o", "json"]) == 0
     assert [item["pod"] for item in json.loads(capsys.readouterr().out)["decisions"]] == ["default/other"]
+
+
+def test_the_sample_clusters_give_the_expected_decisions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {path.name for path in CLUSTERS.glob("*.yaml")} == set(EXPECTED)
+    for name, expected in EXPECTED.items():
+        assert run(["simulate", "-f", str(CLUSTERS / name), "-o", "json"]) == 0
+        decisions = json.loads(capsys.readouterr().out)["decisions"]
+        assert {item["pod"]: outcome(item) for item in decisions} == expected, name
+
+
+def outcome(decision: dict[str, Any]) -> str:
+    if decision["result"] != "scheduled":
+        return str(decision.get("message") or decision["result"])
+    return f"{decision['node']}, evicted" if decision.get("evicted") else str(decision["node"])
+
+
+PLUGINS = """
+import msgspec
+from moorage.framework.plugin import FilterPlugin, QueueSortPlugin
+from moorage.framework.status import Status
+
+class LastNameFirst(QueueSortPlugin):
+    def less(self, left, right):
+        return left.pod.name > right.pod.name
+
+class Only(FilterPlugin):
+    class Args(msgspec.Struct, frozen=True, rename="camel"):
+        node_name: str = "n1"
+
+    def __init__(self, args):
+        self.node_name = args.node_name
+
+    def filter(self, cycle, pod, node):
+        return None if node.name == self.node_name else Status.unresolvable(f"node(s) were not {self.node_name}")
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    module = f"theirs_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(PLUGINS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return module
+
+
+@pytest.mark.parametrize("mode", [[], ["--one-pass"]], ids=["until quiet", "one pass"])
+def test_a_third_party_order_of_the_queue(
+    mode: list[str], theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
+    config.write_text(
+        CONFIG + 'profiles: [{plugins: {queueSort: {disabled: [{name: "*"}], enabled: [{name: LastNameFirst}]}}}]'
+    )
+    cluster.write_text(NODE + "".join(POD.replace("web}", f"{name}}}", 1) for name in ("a", "c", "b")))
+    flags = ["--config", str(config), "--plugin", f"{theirs}:LastNameFirst", "-o", "json", *mode]
+
+    assert run(["simulate", "-f", str(cluster), *flags]) == 0
+    assert [item["pod"] for item in json.loads(capsys.readouterr().out)["decisions"]] == [
+        "default/c",
+        "default/b",
+        "default/a",
+    ]
+
+
+ARGS = {
+    "given": ("{nodeName: n2}", "0/1 nodes are available: 1 node(s) were not n2."),
+    "left out": ("{}", "n1"),
+}
+BAD_ARGS = {
+    "an unknown one": ("{nodeNam: n2}", ".args.nodeNam: unknown field\n  hint: did you mean 'nodeName'?"),
+    "one of another type": ("{nodeName: 3}", ".args.nodeName: "),
+}
+
+
+def only(tmp_path: Path, theirs: str, args: str) -> list[str]:
+    config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
+    config.write_text(
+        CONFIG + "profiles: [{plugins: {multiPoint: {enabled: [{name: Only}]}}, "
+        f"pluginConfig: [{{name: Only, args: {args}}}]}}]"
+    )
+    cluster.write_text(NODE + POD)
+    return ["simulate", "-f", str(cluster), "--config", str(config), "--plugin", f"{theirs}:Only", "-o", "json"]
+
+
+@pytest.mark.parametrize(("args", "expected"), ARGS.values(), ids=ARGS)
+def test_third_party_arguments(
+    args: str, expected: str, theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(only(tmp_path, theirs, args)) == 0
+    [decision] = json.loads(capsys.readouterr().out)["decisions"]
+    assert outcome(decision).startswith(expected)
+
+
+@pytest.mark.parametrize(("args", "message"), BAD_ARGS.values(), ids=BAD_ARGS)
+def test_third_party_arguments_that_cannot_be_used(
+    args: str, message: str, theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(only(tmp_path, theirs, args)) == 2
+    assert f"config.yaml: profiles[0].pluginConfig[0]{message}" in capsys.readouterr().err
+
+
+def test_every_profile_places_its_own_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
+    tight = "{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, schedulerName: careless}"
+    config.write_text(CONFIG + f"profiles: [{{schedulerName: default-scheduler}}, {tight}]")
+    huge = POD.replace("image: web", "image: web, resources: {requests: {cpu: 99}}")
+    cluster.write_text(
+        NODE + huge + huge.replace("web}", "other}", 1).replace("{containers", "{schedulerName: careless, containers")
+    )
+
+    assert run(["simulate", "-f", str(cluster), "--config", str(config), "-o", "json"]) == 0
+    found = {
+        item["pod"]: (item["profile"], item["result"]) for item in json.loads(capsys.readouterr().out)["decisions"]
+    }
+    assert found == {
+        "default/web": ("default-scheduler", "unschedulable"),
+        "default/other": ("careless", "scheduled"),
+    }
+
+
+def without(gate: str) -> list[str]:
+    """Return a gate and those that cannot be on without it."""
+    return [gate, *(name for other in GATES.values() if gate in other.needs for name in without(other.name))]
+
+
+@pytest.mark.parametrize("gate", [gate.name for gate in GATES.values() if gate.default and not gate.locked])
+def test_every_default_gate_may_be_off(gate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    off = ",".join(f"{name}=false" for name in without(gate) if not GATES[name].locked)
+    assert run(["simulate", "-f", str(CLUSTERS / "web-shop.yaml"), "--feature-gates", off, "-o", "json"]) == 0
+    decisions = json.loads(capsys.readouterr().out)["decisions"]
+    assert {item["pod"] for item in decisions if item["result"] != "error"} == set(EXPECTED["web-shop.yaml"])
 
 
 @pytest.mark.parametrize(("flags", "noted"), [([], True), (["--quiet"], False)])

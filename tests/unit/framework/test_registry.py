@@ -1,0 +1,170 @@
+"""Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.engine import placement_over
+
+from moorage.errors import ConfigError, PluginError
+from moorage.framework import registry as registry_module
+from moorage.framework.plugin import FilterPlugin, Plugin, QueueSortPlugin, ReservePlugin, ScorePlugin
+from moorage.framework.registry import Registry, extension_points
+from moorage.framework.status import Status
+
+
+class Accepts(FilterPlugin):
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class NoPoint(Plugin):
+    pass
+
+
+class Curious(Accepts):
+    def __init__(self, weather: str) -> None:
+        self.weather = weather
+
+
+class HalfAReserve(ReservePlugin):
+    def reserve(self, *_: Any) -> None:
+        return None
+
+
+class LooseArgs(Accepts):
+    @dataclass
+    class Args:
+        label: str = "capacity"
+
+
+class Impostor(Accepts):
+    name = "Accepts"
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "something that is no class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
+    "a class that is no plugin": (dict, "<class 'dict'> is not a plugin class"),
+    "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
+    "a constructor that asks for the unknown": (Curious, "the constructor of Curious asks for weather"),
+    "a method that is missing": (HalfAReserve, "HalfAReserve does not define unreserve"),
+    "arguments that cannot be checked": (LooseArgs, "which is not a msgspec.Struct\n  hint: class Args(msgspec.Struct"),
+    "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered"),
+}
+
+
+@pytest.mark.parametrize(("plugin", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used_is_refused_at_the_door(plugin: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Registry([Accepts]).register(plugin, where="here")
+    assert str(refusal.value).startswith("here: ")
+    assert message in str(refusal.value)
+
+
+def test_the_same_class_may_be_named_twice() -> None:
+    assert list(Registry([Accepts, Accepts])) == ["Accepts"]
+
+
+def test_extension_points_are_told_by_ancestry() -> None:
+    class Both(ScorePlugin, Accepts):
+        def score(self, *_: Any) -> int:
+            return 0
+
+    assert extension_points(Both) == {"filter", "score"}
+
+
+MODULES = {
+    "a module that is not there": ("nowhere_at_all:X", "", "No module named 'nowhere_at_all'\n  hint: is it installed"),
+    "a module that needs another": ("author:X", "import nowhere_at_all", "No module named 'nowhere_at_all'"),
+    "Python that does not parse": ("author:X", "def f(:", "SyntaxError: invalid syntax (author.py, line 1)"),
+    "a module that raises": ("author:X", "\nx = y", "NameError: name 'y' is not defined ("),
+    "a class that cannot be made": (
+        "author:X",
+        "from moorage.framework.plugin import FilterPlugin\nclass X(FilterPlugin): pass",
+        "TypeError: X must define filter or filter_nodes: each is derived from the other (",
+    ),
+    "a name that is not in it": ("author:Spots", "class Spot: pass", "has no 'Spots'\n  hint: did you mean 'Spot'?"),
+    "something else in it": ("author:X", "X = 3", "3 is not a plugin class"),
+    "no name": ("author", "", "a plugin is named as module:Class\n  hint: e.g. my_package.spot:SpotOnly"),
+    "no module": (":X", "", "a plugin is named as module:Class"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "message"), MODULES.values(), ids=MODULES)
+def test_a_path_that_leads_nowhere(
+    path: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"author_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path, message = path.replace("author", module), message.replace("author", module)
+
+    with pytest.raises(ConfigError) as refusal:
+        Registry().register_path(path)
+    assert str(refusal.value).startswith(f"--plugin {path}: ")
+    assert message in str(refusal.value)
+
+
+def test_an_error_is_placed_in_the_authors_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "author_of_line_two.py").write_text("\nx = y")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"author_of_line_two\.py, line 2\)$"):
+        Registry().register_path("author_of_line_two:X")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Let an installed package offer something as a plugin."""
+    entry = EntryPoint(name="theirs", value=value, group=registry_module.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry_module, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+
+
+def test_installed_packages_offer_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "moorage.plugins.priority_sort:PrioritySort")
+    registry = Registry()
+    registry.register_entry_points()
+    assert issubclass(registry["PrioritySort"], QueueSortPlugin)
+
+
+@pytest.mark.parametrize("value", ["nowhere_at_all:X", "moorage.clock:Missing", "moorage.clock:SystemClock"])
+def test_an_offer_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, value)
+    with pytest.raises(ConfigError, match=f"^entry point theirs of {value}: "):
+        Registry().register_entry_points()
+
+
+class Wants(Accepts):
+    class Args(msgspec.Struct, frozen=True):
+        label: str = "capacity"
+
+    def __init__(self, *, args: Any = None, handle: Any = None, more: int = 3) -> None:
+        self.args, self.handle, self.more = args, handle, more
+
+
+def test_a_plugin_gets_what_it_asks_for_by_name() -> None:
+    handle: Any = object()
+    built = Registry([Wants]).build("Wants", args=Wants.Args("zone"), handle=handle)
+    assert isinstance(built, Wants)
+    assert (built.args.label, built.handle, built.more) == ("zone", handle, 3)
+
+
+@pytest.mark.parametrize("problem", [ValueError("no zone"), KeyError("zone"), OSError("disk")], ids=repr)
+def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: Exception) -> None:
+    class Broken(Accepts):
+        def __init__(self) -> None:
+            raise problem
+
+    with pytest.raises(PluginError, match=r"^initializing plugin 'Broken': "):
+        placement_over(plugins=[Broken])
+
+
+def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
+    class Mute(Accepts):
+        def events_to_register(self) -> Any:
+            raise RuntimeError("no events")
+
+    profile = placement_over(plugins=[Mute]).profile
+    with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
+        profile.registrations()
