@@ -24,9 +24,9 @@ APPLY = "application/apply-patch+yaml"
 class Asked:
     """Asks an API in virtual time and reads the answers."""
 
-    def __init__(self, *, history: int = 10_000) -> None:
+    def __init__(self, *, history: int = 10_000, store: Store | None = None) -> None:
         self.clock = VirtualClock()
-        self.api = Api(self.clock, Store(history=history), knows_token=lambda token: token == "good")
+        self.api = Api(self.clock, store or Store(history=history), knows_token=lambda token: token == "good")
 
     def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = "") -> Answer:
         place, _, query = path.partition("?")

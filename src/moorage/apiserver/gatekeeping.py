@@ -8,6 +8,7 @@ import msgspec
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
+from moorage.api.storage import StorageClass
 from moorage.apiserver.admission import PodAdmission
 from moorage.apiserver.defaults import default_pod, with_defaults
 from moorage.apiserver.overlay import overlay
@@ -22,6 +23,8 @@ from moorage.errors import ApiError, InputError
 from moorage.features import FeatureGates
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 MOST_SPECS: Final = 1024
 
 
@@ -91,10 +94,23 @@ class Gatekeeper:
     def _admit_fully(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
         self._check_types(resource, data)
         _default(resource, data)
+        if resource.storage == "pods":
+            _tolerate_trouble(data["spec"])
+        elif resource.storage == "persistentvolumeclaims":
+            self._choose_class(data["spec"])
         if resource.struct is not None:
             data = self._admit_struct(resource, resource.struct, data)
         _refuse(resource, data, rule_problems(resource, data))
         return data
+
+    def _choose_class(self, spec: dict[str, Any]) -> None:
+        """Give a claim that names no storage class the default one: of several, the youngest."""
+        if "storageClassName" in spec:
+            return
+        classes = [entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES)]
+        chosen = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
+        if chosen:
+            spec["storageClassName"] = max(chosen, key=lambda item: item.metadata.creation_timestamp or "").name
 
     def admit_changed(self, resource: Resource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         """Return a changed object as it is to be stored."""
@@ -154,6 +170,19 @@ class Gatekeeper:
                 f"controller computed {admitted.spec.priority} from the given PriorityClass name",
             )
         return admitted
+
+
+def _tolerate_trouble(spec: dict[str, Any]) -> None:
+    """Have a pod stay on a node that is in trouble for five minutes, unless it says otherwise."""
+    tolerations = list(spec.get("tolerations") or ())
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        tolerated = (
+            item.get("key", "") in (key, "") and item.get("effect", "") in ("NoExecute", "") for item in tolerations
+        )
+        if not any(tolerated):
+            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations.append(toleration)
+    spec["tolerations"] = tolerations
 
 
 def _default(resource: Resource, data: dict[str, Any]) -> None:

@@ -15,13 +15,14 @@ from aiohttp.web_protocol import RequestHandler
 
 from moorage.apiserver.api import HEALTH, Api
 from moorage.apiserver.certificates import loopback_certificate
+from moorage.apiserver.expiry import forget_old_events
 from moorage.apiserver.journal import Journal
 from moorage.apiserver.refusals import status_of, too_large, unauthorized
 from moorage.apiserver.requests import JSON, Answer, Request
 from moorage.apiserver.store import Change, Store
 from moorage.apiserver.watching import Watch
 from moorage.clock import Clock, SystemClock
-from moorage.errors import ApiError, ServerError
+from moorage.errors import ApiError, InputError, ServerError
 
 LOOPBACK: Final = "127.0.0.1"
 LONGEST_BODY: Final = 3 * 1024 * 1024
@@ -112,13 +113,20 @@ class ApiServer:
         server = web.Server(self._handle, request_factory=_request_factory(), handler_cancellation=True)
         self._runner = web.ServerRunner(server, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, self._port, ssl_context=self._certificate.context).start()
+        await self._listen(web.TCPSite(self._runner, LOOPBACK, self._port, ssl_context=self._certificate.context))
         self._port = self._runner.addresses[0][1]
         if self._is_plain:
             await web.TCPSite(self._runner, LOOPBACK, 0).start()
             self._plain_port = self._runner.addresses[1][1]
         self._publish_authority()
         self._tick()
+
+    async def _listen(self, site: web.TCPSite) -> None:
+        try:
+            await site.start()
+        except OSError as error:
+            hint = "give another port, or 0 for one that is free"
+            raise InputError(f"port {self._port}", f"cannot listen: {error.strerror}", hint=hint) from error
 
     def _publish_authority(self) -> None:
         """Leave the certificate where components with a port of their own look for whom to trust."""
@@ -142,10 +150,11 @@ class ApiServer:
             await self._journal.close()
 
     def _tick(self) -> None:
-        """Have every watch look at the clock now and then: one timer for all of them."""
+        """Have every watch look at the clock now and then, with one timer for all of them; old events go."""
         for events in self._waiting.values():
             for event in events:
                 event.set()
+        forget_old_events(self.api.store, self.api.clock.now())
         self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _wake(self, resource: str, _change: Change) -> None:

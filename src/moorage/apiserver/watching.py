@@ -38,6 +38,7 @@ class Watch:
         self._store = store
         self._view = view
         self._log = store.log(resource.storage)
+        self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
@@ -91,7 +92,7 @@ class Watch:
     def _shows(self, entry: Entry) -> bool:
         if self._prefix and not entry.key.startswith(self._prefix):
             return False
-        return self.terms.selection.is_everything or self.terms.selection.matches(self.resource, entry)
+        return not self._selects or self.terms.selection.matches(self.resource, entry)
 
     def _line(self, change: Change) -> bytes:
         was_shown = change.before is not None and self._shows(change.before)

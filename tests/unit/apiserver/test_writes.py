@@ -8,6 +8,7 @@ from tests.support.api import (
     PODS,
     STRATEGIC,
     Asked,
+    definition,
     deployment,
     node,
     pod,
@@ -173,3 +174,34 @@ def test_a_manager_that_scales_owns_the_replicas():
 def test_server_side_apply_needs_a_manager():
     asked = Asked()
     assert asked.got("PATCH", f"{DEPLOYMENTS}/shop", deployment(), content_type=APPLY, want=422)["reason"] == "Invalid"
+
+
+def test_a_pod_stays_on_a_node_in_trouble_for_five_minutes_unless_it_says_otherwise():
+    asked = Asked()
+    tolerations = asked.create(PODS, pod("a"))["spec"]["tolerations"]
+    assert [(item["key"], item["tolerationSeconds"]) for item in tolerations] == [
+        ("node.kubernetes.io/not-ready", 300),
+        ("node.kubernetes.io/unreachable", 300),
+    ]
+    forever = [{"operator": "Exists"}]
+    assert asked.create(PODS, pod("b", tolerations=forever))["spec"]["tolerations"] == forever
+
+
+def test_a_claim_without_a_class_gets_the_default_one():
+    asked = Asked()
+    marked = {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    for metadata in ({"name": "slow"}, marked):
+        thing = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": "x"}
+        asked.create("/apis/storage.k8s.io/v1/storageclasses", thing)
+    place = "/api/v1/namespaces/default/persistentvolumeclaims"
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"accessModes": ["ReadWriteOnce"]}}
+    assert asked.create(place, {**claim, "metadata": {"name": "a"}})["spec"]["storageClassName"] == "fast"
+    named = {**claim, "metadata": {"name": "b"}, "spec": {"storageClassName": ""}}
+    assert asked.create(place, named)["spec"]["storageClassName"] == ""
+
+
+def test_custom_resources_are_served_again_after_a_restart():
+    asked = Asked()
+    asked.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    again = Asked(store=asked.api.store)
+    assert again.names("/apis/example.org/v1/quotas") == []
