@@ -27,7 +27,7 @@ from moorage.client.rest import ApiClient, decoded
 from moorage.client.watch import Change
 from moorage.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
 from moorage.controllers.namespaces import sweep
-from moorage.controllers.objects import kind_of
+from moorage.controllers.objects import Data, kind_of
 from moorage.controllers.view import View
 from moorage.errors import ApiError, MoorageError, NotFound
 
@@ -112,6 +112,12 @@ class Driver:
     async def synced(self) -> None:
         """Wait until everything was listed once."""
         await self._synced.wait()
+
+    def has_seen(self, data: Data) -> bool:
+        """Tell whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
+        name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
+        kinds = (kind for kind in self._watchers if (kind_of(kind).api_version, kind_of(kind).name) == name)
+        return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
 
     async def run(self) -> None:
         """Work until cancelled."""

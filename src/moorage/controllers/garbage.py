@@ -1,6 +1,7 @@
 """Garbage: objects whose owners are gone go too; owners that wait for their dependents, or let them go, are heeded."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
 from typing import Final
 
 from moorage.api.devices import ResourceClaim
@@ -59,8 +60,12 @@ def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
 
 
 def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
-    owners = thing.metadata.owner_references
-    if not owners or any(_is_there(owner, thing.namespace, view) for owner in owners):
+    owners = [_state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
+    if not owners or Owner.THERE in owners:
+        return
+    if Owner.WAITING in owners:
+        # The owner stays until everything below it is gone, so nothing below it may be left to itself.
+        yield Delete(thing, propagation="Foreground")
         return
     created = thing.metadata.creation_timestamp
     age = now - parse_time(created) if created else PATIENCE
@@ -100,13 +105,23 @@ def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
     return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
 
 
-def _is_there(owner: OwnerReference, namespace: str, view: View) -> bool:
-    """Tell whether an owner exists; those of kinds we do not watch are taken at their word."""
+class Owner(Enum):
+    """What has become of an owner."""
+
+    THERE = auto()
+    WAITING = auto()
+    GONE = auto()
+
+
+def _state_of(owner: OwnerReference, namespace: str, view: View) -> Owner:
+    """Tell what has become of an owner; those of kinds we do not watch are taken to be there."""
     kind = _BY_NAME.get(owner.kind)
     if kind is None:
-        return True
+        return Owner.THERE
     found = view[kind].get(f"{namespace}/{owner.name}")
-    return found is not None and found.uid == owner.uid and FOREGROUND not in found.metadata.finalizers
+    if found is None or found.uid != owner.uid:
+        return Owner.GONE
+    return Owner.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else Owner.THERE
 
 
 def _is_gone(thing: KubeObject, view: View) -> bool:

@@ -49,6 +49,11 @@ class Shelf(Generic[T]):
     def _at(self, what: str, name: str) -> Collection[T]:
         return self._places.get((what, name), {}).values()
 
+    def has_seen(self, uid: str, version: int) -> bool:
+        """Tell whether an object is known as it was at a version, or since; or is known to be gone."""
+        found = next((thing for thing in self._things.values() if thing.uid == uid), None)
+        return uid in self._gone or (found is not None and _version(found) >= version)
+
     def put(self, thing: T) -> None:
         """Take in a version of an object, unless a newer one is known or the object is known to be gone."""
         known = self._things.get(thing.key)

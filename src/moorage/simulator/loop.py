@@ -35,13 +35,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(_JumpingSelector(clock))
-        self._virtual_clock = clock
+        self.clock = clock
         # A timer may be due a rounding error after the clock was moved to it; without this the loop would spin.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
         """Return the virtual time."""
-        return self._virtual_clock.now()
+        return self.clock.now()
 
 
 def run_virtual(work: Coroutine[Any, Any, T], clock: VirtualClock) -> T:

@@ -1,4 +1,4 @@
-"""For plugin authors: builders, random clusters, and check_plugin.
+"""For plugin authors: builders, random clusters, check_plugin, and whole clusters to run plugins on.
 
 The random ones need hypothesis (``pip install moorage[testing]``), which is imported when one of them is first used.
 """
@@ -9,9 +9,10 @@ from moorage.testing.builders import make_node, make_pod
 
 if TYPE_CHECKING:
     from moorage.testing.checks import check_plugin
+    from moorage.testing.cluster import Cluster, in_virtual_time
     from moorage.testing.strategies import clusters, nodes, pods
 
-__all__ = ["check_plugin", "clusters", "make_node", "make_pod", "nodes", "pods"]
+__all__ = ["Cluster", "check_plugin", "clusters", "in_virtual_time", "make_node", "make_pod", "nodes", "pods"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from moorage.testing.checks import check_plugin
 
         return check_plugin
+    if name in ("Cluster", "in_virtual_time"):
+        from moorage.testing import cluster
+
+        return getattr(cluster, name)
     if name in ("clusters", "nodes", "pods"):
         from moorage.testing import strategies
 

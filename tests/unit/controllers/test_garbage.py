@@ -4,6 +4,7 @@ from tests.support.reconciling import make, said, waits_in
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
+from moorage.controllers.actions import Delete
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import Deployment, ReplicaSet
 from moorage.controllers.view import View
@@ -51,6 +52,13 @@ def test_what_is_very_young_is_left_alone_for_a_moment() -> None:
     actions = list(GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", View([owned(age=0.0)])))
     assert said(actions) == []
     assert waits_in(actions) == [2.0]
+
+
+def test_what_an_owner_waits_for_waits_for_its_own() -> None:
+    view = View([owner("foregroundDeletion"), owned()])
+    (delete,) = GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", view)
+    assert isinstance(delete, Delete)
+    assert delete.propagation == "Foreground"
 
 
 def test_the_end_of_an_owner_is_news_for_what_it_owned() -> None:

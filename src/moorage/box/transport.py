@@ -1,0 +1,146 @@
+"""The API in the same process, behind the client's own seam: no sockets, so that it works in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl, urlsplit
+
+import httptools
+
+from moorage.apiserver.api import Api
+from moorage.apiserver.requests import JSON, Request
+from moorage.apiserver.store import Change
+from moorage.apiserver.watching import Watch
+from moorage.client.wire import Answer, Incoming
+
+
+class InProcess:
+    """Carries requests to an API in the same process; each takes ``latency`` seconds."""
+
+    host_header = "in.process"
+
+    def __init__(self, api: Api, *, latency: float = 0.001) -> None:
+        self._api = api
+        self._latency = latency
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._is_open = True
+        api.store.subscribe(self._wake)
+
+    def _wake(self, resource: str, _change: Change) -> None:
+        for event in self._waiting.get(resource, ()):
+            event.set()
+
+    async def send(self, request: bytes, seconds: float) -> Answer:
+        """Carry a request to the API and bring the answer back."""
+        await asyncio.sleep(self._latency)
+        answer = self._api.answer(parsed(request))
+        assert not isinstance(answer, Watch), "a watch is read as it comes"
+        retry = None if answer.retry_after is None else str(answer.retry_after)
+        return Answer(answer.status, answer.body, retry)
+
+    @asynccontextmanager
+    async def stream(self, request: bytes, patience: float) -> AsyncIterator[Incoming]:
+        """Carry a watch to the API and give the block what it tells."""
+        await asyncio.sleep(self._latency)
+        answer = self._api.answer(parsed(request))
+        if not isinstance(answer, Watch):
+            yield _Piece(answer.status, answer.body)
+            return
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault(answer.resource.storage, set())
+        waiting.add(event)
+        try:
+            yield _Told(answer, event, self._latency)
+        finally:
+            waiting.discard(event)
+
+    def close(self) -> None:
+        """Be done; there is nothing to close."""
+
+
+class _Told:
+    """What a watch tells, as it happens."""
+
+    retry_after = None
+
+    def __init__(self, watch: Watch, event: asyncio.Event, latency: float) -> None:
+        self._watch = watch
+        self._event = event
+        self._latency = latency
+
+    async def begun(self) -> int:
+        return 200
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (self._watch.terms.seconds or 1800.0)
+        for chunk in self._watch.begin():
+            yield chunk
+        while not self._watch.is_over and loop.time() < end:
+            self._event.clear()
+            if data := self._watch.take():
+                yield data
+                continue
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._event.wait()
+            except TimeoutError:
+                return
+            await asyncio.sleep(self._latency)
+
+    async def rest(self) -> bytes:
+        return b""
+
+
+class _Piece:
+    """An answer that is there at once: what was asked for is no watch, or was refused."""
+
+    retry_after = None
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self._status = status
+        self._body = body
+
+    async def begun(self) -> int:
+        return self._status
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    async def rest(self) -> bytes:
+        return self._body
+
+
+class _Collected:
+    """What the parser finds in a request."""
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode().lower()] = value.decode()
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+
+def parsed(request: bytes) -> Request:
+    """Read the request a client would have put on the wire."""
+    found = _Collected()
+    parser = httptools.HttpRequestParser(found)
+    parser.feed_data(request)
+    address = urlsplit(found.url.decode())
+    return Request(
+        method=parser.get_method().decode(),
+        path=address.path,
+        query=dict(parse_qsl(address.query, keep_blank_values=True)),
+        body=found.body,
+        content_type=found.headers.get("content-type", JSON),
+        accept=found.headers.get("accept", ""),
+        user_agent=found.headers.get("user-agent", ""),
+    )

@@ -1,0 +1,206 @@
+"""A cluster for tests: API server, controllers, kubelets and scheduler, in virtual time or in real time.
+
+::
+
+    @in_virtual_time
+    async def test_frontends_spread_over_zones() -> None:
+        async with Cluster(nodes=6) as cluster:
+            await cluster.apply("web.yaml")
+            await cluster.wait_for(lambda: len(cluster.running("app=web")) == 6)
+
+In virtual time (on the loop of :func:`in_virtual_time`) minutes pass in milliseconds and nothing leaves the process. On
+any other loop the same runs in real time, over HTTP, and ``cluster.kubeconfig`` leads other programs to it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar
+
+from moorage.api.codec import read_documents
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.selectors import LabelSelector, label_matcher
+from moorage.apiserver.api import Api
+from moorage.apiserver.server import ApiServer
+from moorage.box.applying import Manifest, manifests_in, manifests_of
+from moorage.box.box import Box, BoxOptions
+from moorage.box.scheduling import policy_with
+from moorage.box.transport import InProcess
+from moorage.client.credentials import FixedCredentials
+from moorage.client.kubeconfig import Connection
+from moorage.client.rest import ApiClient
+from moorage.clock import Clock, SystemClock, VirtualClock
+from moorage.controllers.heartbeats import Shape
+from moorage.controllers.kubelet import Pace
+from moorage.framework.plugin import Plugin
+from moorage.simulator.loop import VirtualLoop, run_virtual
+
+P = ParamSpec("P")
+K = TypeVar("K", bound=KubeObject)
+Given = str | Path | Mapping[str, Any]
+"""A file, the text of manifests, or one object as plain data."""
+
+
+def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run an async test in virtual time, to its end: waiting takes no time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def whole() -> None:
+            await test(*args, **kwargs)
+
+        run_virtual(whole(), VirtualClock())
+
+    return run
+
+
+class Cluster:
+    """A cluster that lives as long as the ``async with`` block.
+
+    ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 10,
+        shape: str = "",
+        plugins: Iterable[type[Plugin]] = (),
+        config: str | Path = "",
+        scheduler: bool = True,
+        pace: Pace | None = None,
+    ) -> None:
+        policy = policy_with(plugins, config=config) if scheduler else None
+        self._options = BoxOptions(nodes, Shape.parse(shape), pace or Pace(), policy)
+        self._ending = AsyncExitStack()
+        self._box: Box | None = None
+        self.kubeconfig: dict[str, Any] = {}
+        """How other programs reach the cluster; empty in virtual time, where there is no way in from outside."""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualLoop):
+            box = self._in_process(loop.clock)
+        else:
+            box = await self._over_http()
+        self._box = await self._ending.enter_async_context(box)
+        return self
+
+    def _in_process(self, clock: Clock) -> Box:
+        transport = InProcess(Api(clock))
+        connection = Connection("http://in.process", "a cluster in this process")
+        return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
+
+    async def _over_http(self) -> Box:
+        server = await self._ending.enter_async_context(ApiServer(plain=True))
+        self.kubeconfig = server.kubeconfig()
+        credentials = FixedCredentials(f"Bearer {server.token}")
+        connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)
+        return Box(lambda: ApiClient(connection), SystemClock(), self._options)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failure = self._box.failure() if self._box is not None else None
+        await self._ending.aclose()
+        if failure is not None and kind is None:
+            raise failure
+
+    @property
+    def box(self) -> Box:
+        """The parts of the cluster, while it runs."""
+        assert self._box is not None, "use it as: async with Cluster() as cluster"
+        return self._box
+
+    @property
+    def client(self) -> ApiClient:
+        """The API of the cluster, for whatever is not offered here."""
+        return self.box.client
+
+    async def apply(self, *given: Given) -> list[dict[str, Any]]:
+        """Create objects or bring them up to date; return them as stored, when the controllers have seen them."""
+        stored = await self.box.applier.apply(manifest for item in given for manifest in _manifests(item))
+        await self.wait_for(lambda: all(map(self.box.driver.has_seen, stored)))
+        return stored
+
+    async def delete(self, *given: Given) -> None:
+        """Delete objects that were applied."""
+        await self.box.applier.delete(manifest for item in given for manifest in _manifests(item))
+
+    async def fail_node(self, name: str) -> None:
+        """Have a node fall silent, as if its machine had lost power."""
+        await self.box.fail_node(name)
+
+    async def recover_node(self, name: str) -> None:
+        """Have a node that fell silent come back."""
+        await self.box.fail_node(name, failed=False)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    async def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
+        """Wait until something holds; TimeoutError with the pods as they are if it does not in time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not condition():
+            if (failure := self.box.failure()) is not None:
+                raise failure
+            if loop.time() >= end:
+                raise TimeoutError(f"not so after {seconds} s; the pods are:\n{self.describe()}")
+            await asyncio.sleep(0.02)
+
+    def pods(self, labels: str = "", namespace: str = "default") -> list[Pod]:
+        """Return the pods of a namespace, those with some labels (``app=web,tier=front``), by name."""
+        wanted = dict(part.split("=", 1) for part in labels.split(",") if part)
+        matcher = label_matcher(LabelSelector(match_labels=wanted))
+        found = (pod for pod in self.box.view[Pod].in_namespace(namespace) if matcher.matches(pod.labels))
+        return sorted(found, key=lambda pod: pod.name)
+
+    def running(self, labels: str = "", namespace: str = "default") -> list[Pod]:
+        """Return the pods that run and are not about to stop."""
+        pods = self.pods(labels, namespace)
+        return [pod for pod in pods if pod.status.phase == "Running" and not pod.is_terminating]
+
+    def pod(self, name: str, namespace: str = "default") -> Pod | None:
+        """Return one pod, if it is there."""
+        return self.box.view[Pod].get(f"{namespace}/{name}")
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes, by name."""
+        return sorted(self.box.view[Node], key=lambda node: node.name)
+
+    def objects(self, kind: type[K]) -> list[K]:
+        """Return all objects of a kind that the controllers watch, by key."""
+        return sorted(self.box.view[kind], key=lambda thing: thing.key)
+
+    def find(self, kind: type[K], name: str, namespace: str = "default") -> K | None:
+        """Return one object of a kind that the controllers watch, if it is there."""
+        namespaced = f"{namespace}/{name}"
+        return self.box.view[kind].get(namespaced) or self.box.view[kind].get(name)
+
+    def why_pending(self, name: str, namespace: str = "default") -> str:
+        """Return what the scheduler says of a pod that waits; empty if it has said nothing."""
+        pod = self.pod(name, namespace)
+        condition = pod.condition("PodScheduled") if pod is not None else None
+        return condition.message if condition is not None else ""
+
+    def describe(self) -> str:
+        """Say of every pod where it is and how it fares, one line each."""
+        pods = sorted(self.box.view[Pod], key=lambda pod: pod.key)
+        lines = (
+            f"  {pod.key}: {pod.status.phase} on {pod.node_name or 'no node'} "
+            f"{self.why_pending(pod.name, pod.namespace) if not pod.node_name else ''}".rstrip()
+            for pod in pods
+        )
+        return "\n".join(lines) or "  none"
+
+
+def _manifests(given: Given) -> list[Manifest]:
+    if isinstance(given, Mapping):
+        return manifests_of([given], source="what was applied")
+    if isinstance(given, Path) or "\n" not in given:
+        return manifests_in(given)
+    return manifests_of(read_documents(given, source="what was applied"), source="what was applied")
