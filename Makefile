@@ -7,7 +7,7 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 
-.PHONY: help demo test lint fmt bench-engine bench-decode control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench-engine bench-decode control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,13 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED)  ## Place the pods of a sample cluster and show what happened
+demo: $(INSTALLED)  ## Run a cluster on this machine for a moment, with a sample workload
+	$(BIN)/moorage up --nodes 20 -f examples/workloads/shop.yaml --for 10s
+
+up: $(INSTALLED)  ## Run a cluster on this machine until Ctrl-C
+	$(BIN)/moorage up
+
+simulate: $(INSTALLED)  ## Place the pods of a described cluster in virtual time and show what happened
 	$(BIN)/moorage simulate -f examples/clusters/web-shop.yaml
 
 test: $(INSTALLED)  ## Run the whole fast suite

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from moorage import __version__
-from moorage.cli import config, scheduler, simulate
+from moorage.cli import config, scheduler, simulate, up
 from moorage.errors import ConfigErrors, MoorageError
 
 #: A mistake in a file, a flag or the usage.
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.command()(simulate.simulate)
+app.command()(up.up)
 
 
 def main() -> None:

@@ -1,0 +1,154 @@
+"""`moorage up`: a cluster on this machine, from its start to its end."""
+
+import asyncio
+import gc
+import os
+import signal
+import stat
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import yaml
+
+from moorage.apiserver.server import ApiServer
+from moorage.app.screen import Screen
+from moorage.app.tally import Tally
+from moorage.box.applying import Manifest
+from moorage.box.box import Box, BoxOptions
+from moorage.client.credentials import FixedCredentials
+from moorage.client.kubeconfig import Connection
+from moorage.client.rest import ApiClient
+from moorage.clock import SystemClock
+from moorage.errors import InputError
+
+GC_THRESHOLDS: Final = (100_000, 20, 100)
+"""What a cluster consists of lives long and is reference-counted: looking through it for cycles only costs time."""
+CONTEXT: Final = "moorage"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What to start, for how long (``None``: until interrupted), and where to keep it."""
+
+    box: BoxOptions
+    manifests: tuple[Manifest, ...] = ()
+    kubeconfig: Path | None = None
+    data_dir: Path | None = None
+    port: int = 0
+    seconds: float | None = None
+
+
+def run_up(options: UpOptions, screen: Screen) -> int:
+    """Run a cluster until it is told to stop; return the exit code."""
+    import uvloop
+
+    gc.set_threshold(*GC_THRESHOLDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Up(options, screen).run())
+    return 0
+
+
+@dataclass
+class Up:
+    """One run of a cluster."""
+
+    options: UpOptions
+    screen: Screen
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Start everything, show how it fares, and end in order."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        async with AsyncExitStack() as ending:
+            server = await ending.enter_async_context(self._server())
+            path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
+            self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
+            box = await ending.enter_async_context(self._box(server))
+            await box.applier.apply(self.options.manifests)
+            await self._watch(box)
+
+    def _server(self) -> ApiServer:
+        try:
+            return ApiServer(plain=True, port=self.options.port, data_dir=self.options.data_dir)
+        except OSError as error:
+            raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
+
+    def _box(self, server: ApiServer) -> Box:
+        credentials = FixedCredentials(f"Bearer {server.token}")
+        connection = Connection(server.plain_url, "this cluster", credentials=credentials)
+        self._tally = Tally()
+        return Box(lambda: ApiClient(connection), SystemClock(), self.options.box, observers=(self._tally,))
+
+    async def _watch(self, box: Box) -> None:
+        """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""
+        loop = asyncio.get_running_loop()
+        end = None if self.options.seconds is None else loop.time() + self.options.seconds
+        with self.screen.showing():
+            while not self._stopping.is_set() and (end is None or loop.time() < end):
+                self.screen.show(self._tally.summary(box.view, loop.time()))
+                if (failure := box.failure()) is not None:
+                    raise failure
+                pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
+                await self._pause(max(pause, 0.0))
+        self.screen.farewell(self._tally.summary(box.view, loop.time()))
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+class written:  # noqa: N801 - read as a verb: with written(config, path) as path
+    """Writes a kubeconfig for as long as a block lasts; to a file of its own unless one is named."""
+
+    def __init__(self, config: dict[str, Any], path: Path | None) -> None:
+        self._config = config
+        self._path = path
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Path:
+        if self._path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="moorage-")
+            path = Path(self._folder.name) / "kubeconfig"
+        else:
+            path = self._path
+            refuse_foreign(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # It holds a token: nobody else is to read it, not even for a moment.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                yaml.safe_dump(self._config, file, sort_keys=False)
+        except OSError as error:
+            raise InputError("--kubeconfig", f"{path} cannot be written: {error.strerror}") from error
+        self._written = path
+        return path
+
+    def __exit__(self, *_: object) -> None:
+        self._written.unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def refuse_foreign(path: Path) -> None:
+    """Refuse to overwrite a kubeconfig that leads to other clusters than ours."""
+    if not path.exists():
+        return
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        contexts = [context["name"] for context in (found or {}).get("contexts") or ()]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+        contexts = ["something else"]
+    if contexts != [CONTEXT]:
+        hint = "name a file that does not exist; kubectl can read several: KUBECONFIG=this:that"
+        raise InputError("--kubeconfig", f"{path} is there already and is not ours to overwrite", hint=hint)

@@ -1,0 +1,95 @@
+"""`moorage up`: a cluster on this machine in one command."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moorage.cli.shared import Gates, PluginPaths, third_party
+
+if TYPE_CHECKING:
+    from moorage.box.scheduling import Policy
+
+ManifestFiles = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Manifests to apply at the start; - is standard input."),
+]
+NodesOption = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many nodes there are.")]
+ShapeOption = Annotated[
+    str, typer.Option("--shape", metavar="cpu=8,memory=32Gi,pods=110,zones=3", help="What each of them has.")
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="A KubeSchedulerConfiguration; without one, every --plugin is enabled."),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Keep the cluster here; else it is gone at the end.")
+]
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Where to write how to reach the cluster.")
+]
+NoScheduler = Annotated[bool, typer.Option("--no-scheduler", help="Leave scheduling to one that you run yourself.")]
+ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="End after a while, such as 30s or 5m.")]
+
+
+def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    nodes: NodesOption = 100,
+    shape: ShapeOption = "",
+    config: ConfigOption = None,
+    plugin: PluginPaths = None,
+    data_dir: DataOption = None,
+    kubeconfig: KubeconfigOption = None,
+    no_scheduler: NoScheduler = False,
+    file: ManifestFiles = None,
+    lasts: ForOption = "",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
+    feature_gates: Gates = None,
+) -> None:
+    """Run a Kubernetes cluster on this machine: API server, controllers, fake nodes and the scheduler.
+
+    kubectl and every other client can use it. Pods do not run anything: fake kubelets say that they do. How long they
+    take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
+    """
+    from moorage.app.screen import Screen
+    from moorage.app.up import UpOptions, run_up
+    from moorage.box.applying import manifests_in
+    from moorage.box.box import BoxOptions
+    from moorage.controllers.heartbeats import Shape
+    from moorage.controllers.kubelet import duration
+
+    policy = None if no_scheduler else _policy(config, plugin, feature_gates)
+    options = UpOptions(
+        box=BoxOptions(nodes=nodes, shape=Shape.parse(shape), policy=policy),
+        manifests=tuple(manifests_in(*file or ())),
+        kubeconfig=kubeconfig,
+        data_dir=data_dir,
+        port=port,
+        seconds=duration(lasts, where="--for") if lasts else None,
+    )
+    _quieten_logs()
+    raise typer.Exit(run_up(options, Screen()))
+
+
+def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
+    from moorage.box.scheduling import policy_with
+    from moorage.features import FeatureGates
+    from moorage.framework.registry import Registry
+
+    named = Registry()
+    for path in plugins or ():
+        named.register_path(path)
+    features = FeatureGates.parse(*gates or ())
+    return policy_with(named.values(), offered=third_party(plugins).values(), config=config or "", features=features)
+
+
+def _quieten_logs() -> None:
+    """Leave the terminal to the picture; only what goes wrong is logged."""
+    import structlog
+
+    def to_stderr(*_: object) -> "structlog.PrintLogger":
+        return structlog.PrintLogger(sys.stderr)
+
+    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)

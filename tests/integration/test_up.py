@@ -1,0 +1,92 @@
+"""`moorage up` as users run it: a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage.app.up import refuse_foreign
+from moorage.cli import main
+from moorage.errors import InputError
+
+SHOP = Path(__file__).parents[2] / "examples" / "workloads" / "shop.yaml"
+COMMAND = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")
+ENOUGH = 90.0
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((*COMMAND, *arguments), capture_output=True, text=True, timeout=ENOUGH, check=False)
+
+
+def test_a_bounded_run_places_a_workload_and_ends_well(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    ended = run("--nodes", "10", "-f", str(SHOP), "--for", "6s", "--kubeconfig", str(file))
+    assert ended.returncode == 0, ended.stderr
+    assert str(file) in ended.stdout
+    assert "pods found a node" in ended.stdout
+    assert "shop/model-server: 0/10 nodes are available: 10 Insufficient cpu" in ended.stdout
+    assert not file.exists(), "it leads nowhere any more"
+
+
+def test_an_interrupt_ends_it_well(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    arguments = (*COMMAND, "--nodes", "2", "--kubeconfig", str(file))
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith("nodes 2/2 ready"):
+            assert running.poll() is None
+        assert file.stat().st_mode & 0o077 == 0, "it holds a token"
+        assert yaml.safe_load(file.read_text())["current-context"] == "moorage"
+        os.kill(running.pid, signal.SIGINT)
+        _, errors = running.communicate(timeout=ENOUGH)
+        assert (running.returncode, errors) == (0, "")
+
+
+BAD = {
+    "a shape that is none": (("--shape", "cpu:8"), "write it like cpu=8"),
+    "a duration that is none": (("--for", "soon"), "write it like 30s"),
+    "a file that is not there": (("-f", "missing.yaml"), "missing.yaml: cannot be read"),
+    "a plugin that is not there": (("--plugin", "missing:It"), "cannot be imported"),
+    "a configuration that is not there": (("--config", "missing.yaml"), "the file cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), BAD.values(), ids=BAD)
+def test_mistakes_are_told_in_one_message(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(("up", *arguments)) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: ")
+    assert told in errors
+
+
+def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("apiVersion: example.org/v1\nkind: Unheard\nmetadata: {name: a}\n")
+    ended = run("--nodes", "0", "-f", str(file), "--for", "1s")
+    assert ended.returncode == 2
+    assert f"{file}, document 1: the cluster serves no Unheard in example.org/v1" in ended.stderr
+
+
+def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    refuse_foreign(file)
+    file.write_text(yaml.safe_dump({"contexts": [{"name": "production"}]}))
+    with pytest.raises(InputError, match="not ours to overwrite"):
+        refuse_foreign(file)
+    file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
+    refuse_foreign(file)
+
+
+def test_a_cluster_that_is_kept_is_there_again(tmp_path: Path) -> None:
+    data = ("--data-dir", str(tmp_path / "data"), "--nodes", "3")
+    assert run(*data, "-f", str(SHOP), "--for", "3s").returncode == 0
+    again = run(*data, "--for", "3s")
+    assert again.returncode == 0, again.stderr
+    assert "nodes 3/3 ready" in again.stdout
+    assert "shop/model-server" in again.stdout
