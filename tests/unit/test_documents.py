@@ -1,0 +1,33 @@
+"""Links in documents lead somewhere, and the commands they show exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("docs", "conformance", "examples", "deploy")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z-]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = LINK.findall(document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_is_to_be_made_can_be_made(document: Path) -> None:
+    targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
+    assert set(MADE.findall(document.read_text())) <= targets
+
+
+def test_help_tells_of_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    told = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert told | {"help"} == set(phony.group(1).split())

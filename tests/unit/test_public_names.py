@@ -1,0 +1,28 @@
+"""What ``from moorage import …`` offers."""
+
+import subprocess
+import sys
+
+import pytest
+
+import moorage
+
+
+@pytest.mark.parametrize("name", moorage.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(moorage, name).__name__ == name
+    assert name in dir(moorage)
+
+
+def test_there_are_few() -> None:
+    assert len(set(moorage.__all__)) == len(moorage.__all__) <= 30
+
+
+def test_there_are_no_others() -> None:
+    with pytest.raises(AttributeError, match="module 'moorage' has no attribute 'FilterPlugins'"):
+        _ = moorage.FilterPlugins  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    said = "import sys, moorage; print([name for name in ('numpy', 'msgspec', 'yaml') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout == "[]\n"
