@@ -36,6 +36,7 @@ GC_THRESHOLDS: Final = (100_000, 20, 100)
 """What is listed lives long and is reference-counted; looking through it for cycles would only cost time."""
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
+FOLD_SECONDS: Final = 5.0
 EXIT_FAILURE: Final = 1
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class Daemon:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._registry = CellRegistry(options.metrics)
         self._stopping = asyncio.Event()
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
@@ -72,7 +74,7 @@ class Daemon:
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
-        registry = CellRegistry(self.options.metrics)
+        registry = self._registry
         instruments = Instruments(registry, SystemClock())
         parts = assemble(self.options, connect(self.options), instruments)
         instruments.sampler.watch(placement.profile for placement in parts.scheduler.placements.values())
@@ -146,6 +148,7 @@ class Daemon:
         self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
             asyncio.create_task(parts.recorder.run(), name="event series"),
+            asyncio.create_task(_fold(self._registry), name="folding metrics"),
             asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
         ]
         try:
@@ -197,6 +200,12 @@ class Daemon:
         if not self._stopping.is_set():
             await parts.loop.run()
         await _drain(parts)
+
+
+async def _fold(registry: CellRegistry) -> None:
+    while True:
+        await asyncio.sleep(FOLD_SECONDS)
+        registry.fold()
 
 
 async def _drain(parts: Parts) -> None:

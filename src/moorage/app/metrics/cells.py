@@ -4,10 +4,9 @@ prometheus_client's own metrics take a lock for every observation and look child
 lock, and a pod is placed in less time than that would take. So cells count, and prometheus_client only exposes.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 
+import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -45,29 +44,43 @@ class NumberCell:
 
 
 class HistogramCell:
-    """A histogram's buckets and sum."""
+    """A histogram's buckets and sum. Observing only appends to a list, which is counted now and then, all at once."""
 
-    __slots__ = ("_bounds", "counts", "total")
+    __slots__ = ("_bounds", "_counts", "_total", "_values", "observe")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
+        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
+        self._total = 0.0
+        self._values: list[float] = []
+        self.observe: Callable[[float], None] = self._values.append
+        """Takes one observation."""
 
-    def observe(self, value: float) -> None:
-        """Count one observation."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def fold(self) -> None:
+        """Count what was observed since the last time."""
+        if self._values:
+            values = np.array(self._values)
+            self._values.clear()
+            places = np.searchsorted(self._bounds, values, side="left")
+            self._counts += np.bincount(places, minlength=len(self._counts))
+            self._total += float(values.sum())
 
     def reset(self) -> None:
         """Begin again at zero."""
-        self.counts = [0] * len(self.counts)
-        self.total = 0.0
+        self._values.clear()
+        self._counts[:] = 0
+        self._total = 0.0
+
+    def sum(self) -> float:
+        """Return the sum of all observations."""
+        self.fold()
+        return self._total
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the cumulated counts under their upper bounds."""
+        self.fold()
         bounds = [*(_shown(bound) for bound in self._bounds), "+Inf"]
-        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+        return list(zip(bounds, np.cumsum(self._counts).astype(float).tolist(), strict=True))
 
 
 def _shown(bound: float) -> str:
@@ -114,6 +127,11 @@ class CellMetric:
         for histogram in self._histograms.values():
             histogram.reset()
 
+    def fold(self) -> None:
+        """Count what was observed since the last time."""
+        for histogram in self._histograms.values():
+            histogram.fold()
+
     def family(self) -> Metric | None:
         """Return what is exposed; nothing for a metric with labels that has no children yet, as upstream."""
         if not self.spec.labels and not self._readings:
@@ -136,7 +154,7 @@ class CellMetric:
     def _histogram_family(self, described: str) -> Metric | None:
         family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
         for labels, cell in self._histograms.items():
-            family.add_metric(labels, cell.buckets(), cell.total)
+            family.add_metric(labels, cell.buckets(), cell.sum())
         return family if family.samples else None
 
     def _values(self) -> Iterator[tuple[Labels, float]]:
@@ -175,6 +193,11 @@ class CellRegistry(Collector):
             is_shown = name not in self.options.disabled and (not metric.spec.is_hidden or self.options.show_hidden)
             if is_shown and (family := metric.family()) is not None:
                 yield family
+
+    def fold(self) -> None:
+        """Count all observations made since the last time; whoever runs for long does so every few seconds."""
+        for metric in self._metrics.values():
+            metric.fold()
 
     def reset(self) -> None:
         """Begin again at zero, as DELETE /metrics asks."""
