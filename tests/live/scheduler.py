@@ -41,6 +41,16 @@ class SchedulerProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; return its exit code."""
+        assert self._process is not None
+        return self._process.wait(STOP_SECONDS)
+
     def stop(self) -> int:
         """Have it end in order; return its exit code."""
         assert self._process is not None

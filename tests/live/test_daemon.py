@@ -1,0 +1,106 @@
+"""The daemon as an operator meets it: signals, pages, leadership, and what it says when it cannot work."""
+
+import asyncio
+import signal
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.live.cluster import LiveCluster, bound
+from tests.live.control_plane import ControlPlane, free_ports
+from tests.live.scheduler import SchedulerProcess, scheduler
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+
+
+def page(port: int, path: str, token: str = "") -> str:
+    """Read a page; what is refused is returned as its status."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(request, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.HTTPError as refused:
+        return str(refused.code)
+
+
+async def logged(process: SchedulerProcess, text: str, seconds: float = 30.0) -> None:
+    """Wait until something is in the log."""
+    async with asyncio.timeout(seconds):
+        while text not in process.log:
+            await asyncio.sleep(0.1)
+
+
+def test_pages_metrics_and_the_debugger(plane: ControlPlane, live: Live) -> None:
+    port, kubeconfig = free_ports(1)[0], plane.kubeconfig()
+    flags = [f"--secure-port={port}"]
+    flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+
+    async def story(cluster: LiveCluster) -> None:
+        with scheduler(kubeconfig, *flags) as process:
+            await cluster.add_nodes("n1")
+            await cluster.add_pods("p1")
+            await cluster.wait_for("the pod", lambda pods: bound(pods, ["p1"]))
+            token = plane.tokens["admin"]
+            assert await asyncio.to_thread(page, port, "/readyz") == "ok"
+            assert await asyncio.to_thread(page, port, "/metrics") == "403"
+            assert await asyncio.to_thread(page, port, "/metrics", "false") == "401"
+            metrics = await asyncio.to_thread(page, port, "/metrics", token)
+            assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0' in metrics
+            assert "kube_pod_resource_request" in await asyncio.to_thread(page, port, "/metrics/resources", token)
+            process.send(signal.SIGUSR2)
+            await logged(process, "nodes agree with the API")
+            await logged(process, "pods agree with the API")
+            assert process.stop() == 0
+
+    live(story)
+
+
+def test_a_standby_takes_over_when_the_leader_ends(plane: ControlPlane, live: Live) -> None:
+    async def story(cluster: LiveCluster) -> None:
+        kubeconfig = plane.kubeconfig()
+        with scheduler(kubeconfig, leader_elect=True) as first:
+            await logged(first, "became leader")
+            with scheduler(kubeconfig, leader_elect=True) as second:
+                await logged(second, "waiting for the lease")
+                assert first.stop() == 0
+                await logged(second, "became leader")
+                await cluster.add_nodes("n1")
+                await cluster.add_pods("p1")
+                await cluster.wait_for("the pod", lambda pods: bound(pods, ["p1"]))
+                assert second.stop() == 0
+
+    live(story)
+
+
+@pytest.mark.parametrize("delay", [True, False])
+def test_caches_may_wait_for_the_lease(plane: ControlPlane, live: Live, delay: bool) -> None:
+    config = plane.folder / "delayed.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"delayCacheUntilActive: {str(delay).lower()}\nclientConnection: {{kubeconfig: {plane.kubeconfig()}}}\n"
+    )
+
+    async def story(cluster: LiveCluster) -> None:
+        with scheduler(plane.kubeconfig(), f"--config={config}", leader_elect=True) as process:
+            await cluster.add_nodes("n1")
+            await cluster.add_pods("p1")
+            await cluster.wait_for("the pod", lambda pods: bound(pods, ["p1"]))
+            assert process.stop() == 0
+
+    live(story)
+
+
+def test_credentials_nobody_takes(plane: ControlPlane) -> None:
+    plane.tokens["nobody"] = "false"
+    with scheduler(plane.kubeconfig("nobody")) as process:
+        assert process.wait() == 1
+        assert "the server does not accept our credentials" in process.log
+        assert "Traceback" not in process.log
