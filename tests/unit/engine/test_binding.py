@@ -91,7 +91,7 @@ class Tells(PostBindPlugin):
 
 
 def simulate(
-    *plugins: type[Plugin], pods: int = 1, seconds: float = 1000.0, faults: Iterable[ApiError] = ()
+    *plugins: type[Plugin], pods: int = 1, seconds: float = 1000.0, faults: Iterable[ApiError] = (), gates: str = ""
 ) -> tuple[World, Simulation]:
     """Place pods on one node with more plugins, for so long."""
     clock, errors = VirtualClock(), list(faults)
@@ -102,7 +102,7 @@ def simulate(
     async def run() -> tuple[World, Simulation]:
         world = World(clock, fault=fault)
         simulation = Simulation(
-            world, config_with(*plugins), registry_with(*plugins), features=FeatureGates(), cross_check=True
+            world, config_with(*plugins), registry_with(*plugins), features=FeatureGates.parse(gates), cross_check=True
         )
         simulation.load([make_node("a"), *(make_pod(f"p{i}") for i in range(pods))])
         await simulation.run_until_quiet(most_seconds=seconds)
@@ -126,6 +126,12 @@ def test_a_pod_is_bound_and_everybody_told() -> None:
     assert pod(world).node_name == "a"
     assert STORY == ["reserve p0", "p0 on a"]
     assert reasons(world) == ["Scheduled: Successfully assigned default/p0 to a"]
+
+
+@pytest.mark.parametrize(("gates", "announced"), [("", "a"), ("NominatedNodeNameForExpectation=false", "")])
+def test_the_expected_node_is_announced_unless_its_gate_is_off(gates: str, announced: str) -> None:
+    world, _ = simulate(WaitsForever, seconds=100.0, gates=gates)
+    assert pod(world).nominated_node_name == announced
 
 
 def test_permit_times_out_and_the_pod_goes_back() -> None:
