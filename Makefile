@@ -59,7 +59,7 @@ conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework
 	$(MAKE) live
 
 live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
-	conformance/control-plane etcd kube-apiserver
+	conformance/control-plane etcd kube-apiserver kube-controller-manager
 	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q tests/live
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED

@@ -14,13 +14,15 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Event
 from moorage.client.informer import Informer
-from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.client.rest import STRATEGIC_MERGE_PATCH, ApiClient
 from moorage.client.watch import Change
 from moorage.errors import ApiError, NotFound
 
 AT_ONCE: Final = 32
 NAMESPACE: Final = "default"
 SCHEDULED: Final = "PodScheduled"
+HOSTNAME: Final = "kubernetes.io/hostname"
+RUNNING: Final = b'{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
 
 
 class LiveCluster:
@@ -34,7 +36,9 @@ class LiveCluster:
         """Create nodes."""
         status = {"cpu": cpu, "memory": "32Gi", "pods": str(pods)}
         body = {"status": {"allocatable": status, "capacity": status}}
-        await self._all([self._create(Node, {"metadata": {"name": name}, **body}) for name in names])
+        await self._all(
+            [self._create(Node, {"metadata": {"name": name, "labels": {HOSTNAME: name}}, **body}) for name in names]
+        )
 
     async def add_pods(self, *names: str, cpu: str = "100m", **spec: Any) -> None:
         """Create pods that ask for CPU."""
@@ -110,6 +114,17 @@ class LiveCluster:
             assert cpu <= node.allocatable["cpu"], f"{name} is over capacity: {cpu} of {node.allocatable['cpu']}"
             assert len(here) <= node.allocatable["pods"], f"{name} has {len(here)} pods"
 
+    async def remove_all(self, path: str, seconds: float = 60.0) -> None:
+        """Delete all objects of a kind and wait until they are gone."""
+        deadline = time.monotonic() + seconds
+        while True:
+            await self.client.request("DELETE", path)
+            left = msgspec.json.decode(await self.client.request("GET", path))["items"]
+            if not left:
+                return
+            assert time.monotonic() < deadline, f"{len(left)} of {path} are never gone: {left[0]['metadata']}"
+            await asyncio.sleep(0.3)
+
     async def clear(self) -> None:
         """Remove all pods, nodes and events."""
         await self.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
@@ -149,7 +164,7 @@ class Kubelets:
     async def _begin(self, pod: Pod) -> None:
         path = BY_TYPE[Pod].path(pod.name, pod.namespace, "status")
         try:
-            await self._client.request("PATCH", path, b'{"status":{"phase":"Running"}}', MERGE_PATCH)
+            await self._client.request("PATCH", path, RUNNING, STRATEGIC_MERGE_PATCH)
         except ApiError:
             return  # deleted, or the server is away: a pod that does not run is still bound
 

@@ -9,6 +9,7 @@ import pytest
 from moorage.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster
 from tests.live.control_plane import ControlPlane, control_plane
+from tests.live.controllers import controller_manager
 
 if not os.environ.get("MOORAGE_LIVE"):
     collect_ignore_glob = ["test_*.py"]
@@ -21,6 +22,13 @@ def plane() -> Iterator[ControlPlane]:
     """One control plane for all tests."""
     with control_plane() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def controllers(plane: ControlPlane) -> Iterator[None]:
+    """The real controllers of storage and devices beside the control plane, for one file of tests."""
+    with controller_manager(plane):
+        yield
 
 
 @pytest.fixture

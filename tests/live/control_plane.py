@@ -29,7 +29,7 @@ ADMIN: Final = "admin"
 def binaries() -> Path:
     """Return the folder of the programs, which are built first if they are not there."""
     script = ROOT / "conformance" / "control-plane"
-    subprocess.run([script, "etcd", "kube-apiserver"], check=True, capture_output=True)
+    subprocess.run([script, "etcd", "kube-apiserver", "kube-controller-manager"], check=True, capture_output=True)
     printed = subprocess.run([script, "--print"], check=True, capture_output=True, text=True)
     return Path(printed.stdout.strip())
 
@@ -50,7 +50,7 @@ class ControlPlane:
         """Start both and wait until the server is ready."""
         run("openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048")
         (self.folder / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
-        self.etcd = self._spawn(
+        self.etcd = self.spawn(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             f"--listen-client-urls=http://127.0.0.1:{self.etcd_port}",
@@ -64,7 +64,7 @@ class ControlPlane:
 
     def start_api_server(self) -> None:
         """Start the API server, perhaps again, and wait until it is ready."""
-        self.api = self._spawn(
+        self.api = self.spawn(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             f"--secure-port={self.api_port}",
@@ -132,7 +132,8 @@ class ControlPlane:
             answered: bytes = answer.read()
             return answered
 
-    def _spawn(self, program: str, *flags: str) -> subprocess.Popen[bytes]:
+    def spawn(self, program: str, *flags: str) -> subprocess.Popen[bytes]:
+        """Start one of the programs; what it says goes into its log."""
         with (self.folder / f"{program}.log").open("ab") as output:
             return subprocess.Popen(
                 [self.programs / program, *flags], stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
