@@ -27,6 +27,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def event_resource(self) -> str:
+        """Return the name under which a plugin registers for events of a kind of its own."""
+        return f"{self.plural}.{self.version}.{self.group}"
+
+    @property
     def root(self) -> str:
         """Return where the API of this kind's group begins."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"

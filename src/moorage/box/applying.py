@@ -15,7 +15,8 @@ from moorage.errors import ApiError, InputError, NotFound
 
 APPLY: Final = "application/apply-patch+yaml"
 MANAGER: Final = "moorage"
-_FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "DeviceClass")
+DEFINITION: Final = "CustomResourceDefinition"
+_FIRST: Final = (DEFINITION, "Namespace", "PriorityClass", "StorageClass", "DeviceClass")
 """Kinds that others need: whatever the order of a file, they come first."""
 
 
@@ -30,6 +31,11 @@ class Manifest:
     def kind(self) -> tuple[str, str]:
         """Its ``apiVersion`` and ``kind``."""
         return str(self.data["apiVersion"]), str(self.data["kind"])
+
+    @property
+    def is_definition(self) -> bool:
+        """Whether it defines a custom resource."""
+        return self.kind[1] == DEFINITION
 
 
 def manifests_in(*files: str | Path) -> list[Manifest]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from moorage.api.node import Node
-from moorage.box.applying import Applier
+from moorage.box.applying import Applier, Manifest
 from moorage.box.scheduling import Connect, Policy, RunningScheduler
 from moorage.clock import Clock
 from moorage.controllers.actions import Create, request_of
@@ -23,12 +23,16 @@ AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class BoxOptions:
-    """What a cluster is made of; without a ``policy`` it has no scheduler of ours."""
+    """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
+
+    ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
+    """
 
     nodes: int = 10
     shape: Shape = field(default_factory=Shape)
     pace: Pace = field(default_factory=Pace)
     policy: Policy | None = None
+    definitions: Sequence[Manifest] = ()
 
 
 class Box:
@@ -61,6 +65,7 @@ class Box:
         self._ending.callback(self.client.close)
         self._ending.callback(self._driver_client.close)
         try:
+            await self.applier.apply(self._options.definitions)
             await self.add_nodes(self._options.nodes)
             self._start(self.driver.run(), "controllers")
             if self.scheduling is not None:

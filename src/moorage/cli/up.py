@@ -60,9 +60,11 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.controllers.kubelet import duration
 
     policy = None if no_scheduler else _policy(config, plugin, feature_gates)
+    manifests = manifests_in(*file or ())
+    definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes=nodes, shape=Shape.parse(shape), policy=policy),
-        manifests=tuple(manifests_in(*file or ())),
+        box=BoxOptions(nodes=nodes, shape=Shape.parse(shape), policy=policy, definitions=definitions),
+        manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,
         port=port,

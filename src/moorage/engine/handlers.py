@@ -12,6 +12,7 @@ import structlog
 
 from moorage.api import devices, storage
 from moorage.api.cluster import PodGroup
+from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -43,7 +44,10 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     devices.DeviceClass: Resource.DEVICE_CLASS,
     PodGroup: Resource.POD_GROUP,
 }
-"""Under which resource plugins register for the events of a kind; kinds that are not here only fill their lister."""
+"""Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.
+
+Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_resource`.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -190,7 +194,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
     def _tell(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        resource = self._resources.get(kind)
+        resource = self._resources.get(kind) or _own_resource(kind)
         if resource is not None:
             self._queue.move_all(ClusterEvent(resource, action), old, new)
 
@@ -200,3 +204,8 @@ class EventHandlers:
             action(pod)
         except CacheError as refusal:
             log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
+
+
+def _own_resource(kind: type[KubeObject]) -> str | None:
+    known = BY_TYPE.get(kind)
+    return None if known is None or known in KINDS else known.event_resource

@@ -61,7 +61,8 @@ def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 class Cluster:
     """A cluster that lives as long as the ``async with`` block.
 
-    ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise.
+    ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise. Custom
+    resources that plugins watch are best given as ``definitions``: they are there before the scheduler is.
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class Cluster:
         shape: str = "",
         plugins: Iterable[type[Plugin]] = (),
         config: str | Path = "",
+        definitions: Iterable[Given] = (),
         scheduler: bool = True,
         pace: Pace | None = None,
     ) -> None:
         policy = policy_with(plugins, config=config) if scheduler else None
-        self._options = BoxOptions(nodes, Shape.parse(shape), pace or Pace(), policy)
+        defined = tuple(manifest for item in definitions for manifest in _manifests(item))
+        self._options = BoxOptions(nodes, Shape.parse(shape), pace or Pace(), policy, defined)
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}
