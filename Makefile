@@ -7,7 +7,7 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 
-.PHONY: help demo up simulate test lint fmt bench-engine bench-decode control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the ro
 bench-decode: $(INSTALLED)  ## Measure how fast a listed pod becomes a struct
 	$(BIN)/python -m benchmarks.decode
 
+bench-apiserver: $(INSTALLED)  ## Measure the embedded API server: writes, watchers and memory
+	$(BIN)/python -m benchmarks.apiserver
+
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane
 
@@ -56,10 +59,11 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
 	$(BIN)/python -m tests.conformance.run
+	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/apiserver/test_bad_input.py
 	$(MAKE) live
 
 live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
-	conformance/control-plane etcd kube-apiserver kube-controller-manager
+	conformance/control-plane etcd kube-apiserver kube-scheduler kube-controller-manager kubectl
 	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q tests/live
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED

@@ -297,7 +297,17 @@ class Api:
         edit = self._edit(target.resource, kind, patch)
         if target.subresource == "scale":
             return Answer(body_of(change_scale(self._writer, target, edit, options)))
-        return self._shown(request, target, self._change(target, edit, options).body)
+        warnings: list[str] = []
+
+        def checked(old: Data) -> Data:
+            new = edit(old)
+            how, known = request.query.get("fieldValidation", ""), self._writer.find(target).data
+            if isinstance(new, dict):
+                warnings.extend(self._writer.gatekeeper.check_fields(target.resource, new, how, known))
+            return new
+
+        answer = self._shown(request, target, self._change(target, checked, options).body)
+        return replace(answer, warnings=tuple(warnings)) if warnings else answer
 
     def _edit(self, resource: Resource, kind: str, patch: Any) -> Edit:
         if resource.storage == "events" and resource.group and isinstance(patch, dict):

@@ -51,14 +51,20 @@ class Gatekeeper:
             self._admission = PodAdmission(classes, self._features)
         return self._admission
 
-    def check_fields(self, resource: Resource, data: Mapping[str, Any], how: str) -> tuple[str, ...]:
-        """Look for unknown fields as the request wants it: refuse them, warn of them or ignore them."""
+    def check_fields(
+        self, resource: Resource, data: Mapping[str, Any], how: str, known: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
+        """Look for unknown fields as the request wants it: refuse them, warn of them or ignore them.
+
+        Those that ``known``, the object as it was, has already are nobody's fault now.
+        """
         if how not in ("", "Ignore", "Warn", "Strict"):
             raise bad_request(f'fieldValidation: Unsupported value: "{how}": supported values: Ignore, Strict, Warn')
         schema = schema_of_kind(resource.api_version, resource.kind)
         if how in ("", "Ignore") or schema is None:
             return ()
-        unknown = tuple(f'unknown field "{path}"' for path in unknown_fields(data, schema))
+        before = set(unknown_fields(known, schema)) if known is not None else set()
+        unknown = tuple(f'unknown field "{path}"' for path in unknown_fields(data, schema) if path not in before)
         if unknown and how == "Strict":
             kind = f'{resource.kind} in version "{resource.version}"'
             raise bad_request(

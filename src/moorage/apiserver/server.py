@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hmac
+import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -110,7 +111,9 @@ class ApiServer:
         """Listen; a port of 0 becomes one that is free."""
         if self._journal is not None:
             self._journal.start()
-        server = web.Server(self._handle, request_factory=_request_factory(), handler_cancellation=True)
+        server = web.Server(
+            self._handle, request_factory=_request_factory(), handler_cancellation=True, logger=_quiet_logger()
+        )
         self._runner = web.ServerRunner(server, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await self._listen(web.TCPSite(self._runner, LOOPBACK, self._port, ssl_context=self._certificate.context))
@@ -255,6 +258,13 @@ def _response(answer: Answer) -> web.Response:
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{escaped}"')
     return response
+
+
+def _quiet_logger() -> logging.Logger:
+    """What is not HTTP is answered 400; that some port scanner sent it is worth no traceback."""
+    logger = logging.getLogger(f"{__name__}.http")
+    logger.setLevel(logging.CRITICAL)
+    return logger
 
 
 def _request_factory() -> Callable[..., web.BaseRequest]:

@@ -86,6 +86,14 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
     "a patch that is no object": ("PATCH", f"{PODS}/web", [], MERGE, 400, "BadRequest"),
     "a patch of nothing": ("PATCH", f"{PODS}/none", {}, MERGE, 404, "NotFound"),
     "a patch that takes the metadata": ("PATCH", f"{NODES}/n1", {"metadata": None}, MERGE, 400, "BadRequest"),
+    "an unknown field in a patch, strictly": (
+        "PATCH",
+        f"{PODS}/web?fieldValidation=Strict",
+        {"spec": {"foo": 1}},
+        MERGE,
+        400,
+        "BadRequest",
+    ),
     "another name": ("PUT", f"{NODES}/n1", node("n2"), "", 400, "BadRequest"),
     "protobuf without its prefix": ("POST", PODS, b"abc", MEDIA_TYPE, 400, "BadRequest"),
     "protobuf that breaks off": ("POST", PODS, b"k8s\x00\x0a\x99", MEDIA_TYPE, 400, "BadRequest"),
@@ -213,7 +221,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 
 @settings(
-    max_examples=int(os.environ.get("MOORAGE_FUZZ", "400")),
+    max_examples=int(os.environ.get("MOORAGE_FUZZ", "120")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
