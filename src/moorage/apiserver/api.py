@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
@@ -60,8 +59,6 @@ NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
 """Resources whose deletion is answered with the object rather than with a Status."""
-
-log = structlog.get_logger(__name__)
 
 
 class Api:

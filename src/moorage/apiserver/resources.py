@@ -7,7 +7,6 @@ from typing import Final
 from moorage.api.kinds import KINDS
 from moorage.api.meta import KubeObject
 
-READ: Final = ("get", "list", "watch")
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY: Final = ("create",)
 

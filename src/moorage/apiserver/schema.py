@@ -26,7 +26,6 @@ _CHECKS: Final[Mapping[str, tuple[type, ...]]] = {
     "strings": (list,),
 }
 _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
-MOST_PROBLEMS: Final = 20
 
 
 class Field(msgspec.Struct, frozen=True, rename="camel"):

@@ -165,10 +165,6 @@ class Store:
         """Return all objects of a resource, oldest first."""
         return tuple(self._objects.get(resource, {}).values())
 
-    def count(self, resource: str) -> int:
-        """Return how many objects of a resource there are."""
-        return len(self._objects.get(resource, ()))
-
     def sorted(self, resource: str, namespace: str = "") -> Iterator[Entry]:
         """Go through the objects of a resource by key, of one namespace or all."""
         objects = self._objects.get(resource, {})
