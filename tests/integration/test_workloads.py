@@ -245,3 +245,18 @@ async def test_claims_from_templates_are_made_allocated_and_given_back() -> None
         assert cluster.why_pending("second"), "there is one device only"
         await cluster.wait_for(lambda: [pod.name for pod in cluster.running()] == ["second"])
         await cluster.wait_for(lambda: len(cluster.pods()) == 2 and not cluster.objects(ResourceClaim), seconds=60)
+
+
+@in_virtual_time
+async def test_dependents_of_an_owner_that_lets_them_go_stay() -> None:
+    async with Cluster(nodes=2) as cluster:
+        await cluster.apply(workload("Deployment", replicas=5))
+        await cluster.wait_for(lambda: len(cluster.running("app=web")) == 5)
+        await cluster.sleep(5.0)
+        (replica_set,) = cluster.objects(ReplicaSet)
+        path = f"/apis/apps/v1/namespaces/default/replicasets/{replica_set.name}"
+        await cluster.client.request("DELETE", path, b'{"propagationPolicy": "Orphan"}')
+        await cluster.wait_for(lambda: cluster.find(ReplicaSet, replica_set.name) != replica_set)
+        await cluster.sleep(5.0)
+        orphans = [pod for pod in cluster.running("app=web") if not pod.metadata.owner_references]
+        assert len(orphans) == 5

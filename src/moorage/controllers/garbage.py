@@ -75,8 +75,10 @@ def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
 def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]:
     """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
     if ORPHAN in owner.metadata.finalizers:
+        # The owner goes last: whoever still names it then would be taken for garbage.
         yield from (_without_owner(dependent, owner.uid) for dependent in dependents)
-        yield _without_finalizer(owner, ORPHAN)
+        if not dependents:
+            yield _without_finalizer(owner, ORPHAN)
     elif FOREGROUND in owner.metadata.finalizers:
         yield from (Delete(item, propagation="Foreground") for item in dependents if not item.is_terminating)
         if not dependents:

@@ -38,8 +38,9 @@ CASES = {
     "an owner that lets them go is forgotten": (
         [owner("orphan"), owned()],
         "Deployment/shop/web",
-        ["change web-1", "change web"],
+        ["change web-1"],
     ),
+    "then it may go, too": ([owner("orphan")], "Deployment/shop/web", ["change web"]),
 }
 
 

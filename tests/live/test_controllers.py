@@ -1,0 +1,87 @@
+"""Our controllers, kubelets and scheduler on the real API server: they are clients of any."""
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.api.pod import Pod
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.box.applying import manifests_of
+from moorage.box.box import Box, BoxOptions
+from moorage.box.scheduling import policy_with
+from moorage.client.rest import ApiClient
+from moorage.clock import SystemClock
+from moorage.controllers.objects import DaemonSet, Deployment, Job, Namespace, PodDisruptionBudget, ReplicaSet
+from tests.integration.test_workloads import Data, workload
+from tests.live.control_plane import ControlPlane, control_plane
+
+ENOUGH = 60.0
+STORAGE = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "fast"},
+    "provisioner": "disk.example.org",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "fast",
+    },
+}
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "web"},
+    "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
+}
+SHOP = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+INSIDE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note", "namespace": "shop"}}
+JOB = workload("Job", "sum", completions=3, pod={"restartPolicy": "Never"}, annotations={"moorage.io/run-for": "1s"})
+SET = workload("StatefulSet", "db", replicas=2, serviceName="db", volumeClaimTemplates=[CLAIM])
+
+
+def test_a_whole_cluster_on_the_real_api_server() -> None:
+    with control_plane() as plane:
+        asyncio.run(story(plane))
+
+
+async def story(plane: ControlPlane) -> None:
+    connection = plane.connection()
+    options = BoxOptions(nodes=3, policy=policy_with())
+    async with Box(lambda: ApiClient(connection), SystemClock(), options) as box:
+        web, log = workload("Deployment", replicas=4), workload("DaemonSet", "log")
+        await apply(box, STORAGE, SHOP, INSIDE, BUDGET, web, log, JOB, SET)
+        await until(box, lambda: status(box, Deployment, "web").get("availableReplicas") == 4)
+        await until(box, lambda: status(box, DaemonSet, "log").get("numberAvailable") == 3)
+        await until(box, lambda: status(box, Job, "sum").get("succeeded") == 3)
+        await until(box, lambda: status(box, PodDisruptionBudget, "web").get("disruptionsAllowed") == 2)
+        await until(box, lambda: [c.status.phase for c in box.view[PersistentVolumeClaim]] == ["Bound"] * 2)
+
+        await apply(box, workload("Deployment", image="web:2", replicas=4))
+        await until(box, lambda: sorted(item.spec.replicas for item in box.view[ReplicaSet]) == [0, 4])
+        await until(box, lambda: {pod.spec.containers[0].image for pod in of(box, "web")} == {"web:2"})
+
+        await box.applier.delete(manifests_of([SHOP, web], source="the story"))
+        await until(box, lambda: not of(box, "web") and box.view[Namespace].get("shop") is None)
+
+
+async def apply(box: Box, *objects: Data) -> None:
+    await box.applier.apply(manifests_of(objects, source="the story"))
+
+
+async def until(box: Box, condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(ENOUGH):
+        while not condition():
+            assert box.failure() is None
+            await asyncio.sleep(0.05)
+
+
+def status(box: Box, kind: type[Deployment | DaemonSet | Job | PodDisruptionBudget], name: str) -> Data:
+    found = box.view[kind].get(f"default/{name}")
+    return {} if found is None else found.status
+
+
+def of(box: Box, app: str) -> list[Pod]:
+    return [pod for pod in box.view[Pod] if pod.labels.get("app") == app and not pod.is_terminating]
