@@ -18,6 +18,15 @@ from moorage.testing.cluster import Cluster, in_virtual_time
 Data = dict[str, Any]
 
 
+STORAGE = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "fast"},
+    "provisioner": "disk.example.org",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
 def workload(kind: str, name: str = "web", *, image: str = "web:1", cpu: str = "100m", **spec: Any) -> Data:
     container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
     template: Data = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
@@ -89,16 +98,9 @@ async def test_a_stateful_set_starts_in_order_and_keeps_its_volumes() -> None:
             "storageClassName": "fast",
         },
     }
-    storage = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "fast"},
-        "provisioner": "disk.example.org",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
     async with Cluster(nodes=3) as cluster:
         manifest = workload("StatefulSet", "db", replicas=3, serviceName="db", volumeClaimTemplates=[claim])
-        await cluster.apply(storage, manifest)
+        await cluster.apply(STORAGE, manifest)
         await cluster.wait_for(lambda: len(cluster.running("app=db")) == 3)
         names = [pod.name for pod in cluster.pods("app=db")]
         assert names == ["db-0", "db-1", "db-2"]
@@ -258,5 +260,42 @@ async def test_dependents_of_an_owner_that_lets_them_go_stay() -> None:
         await cluster.client.request("DELETE", path, b'{"propagationPolicy": "Orphan"}')
         await cluster.wait_for(lambda: cluster.find(ReplicaSet, replica_set.name) != replica_set)
         await cluster.sleep(5.0)
-        orphans = [pod for pod in cluster.running("app=web") if not pod.metadata.owner_references]
-        assert len(orphans) == 5
+        before = {pod.uid for pod in cluster.running("app=web")}
+        (successor,) = cluster.objects(ReplicaSet)
+        assert successor.uid != replica_set.uid
+        assert len(before) == 5
+        owners = {pod.metadata.controller.uid for pod in cluster.pods() if pod.metadata.controller is not None}
+        assert owners == {successor.uid}, "the deployment's next replica set took them over"
+
+
+@in_virtual_time
+async def test_a_new_deployment_takes_over_what_the_old_one_let_go() -> None:
+    async with Cluster(nodes=2) as cluster:
+        await cluster.apply(workload("Deployment", replicas=3))
+        await cluster.wait_for(lambda: _is_rolled_out(cluster, 3))
+        before = {pod.uid for pod in cluster.running()}
+        path = "/apis/apps/v1/namespaces/default/deployments/web"
+        await cluster.client.request("DELETE", path, b'{"propagationPolicy": "Orphan"}')
+        await cluster.wait_for(lambda: cluster.find(Deployment, "web") is None)
+        await cluster.apply(workload("Deployment", replicas=3))
+        await cluster.wait_for(lambda: _is_rolled_out(cluster, 3))
+        assert {pod.uid for pod in cluster.running()} == before
+
+
+@in_virtual_time
+async def test_an_ephemeral_volume_comes_and_goes_with_its_pod() -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
+    scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [scratch]},
+    }
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(STORAGE, pod)
+        await cluster.wait_for(lambda: len(cluster.running()) == 1)
+        assert [claim.name for claim in cluster.objects(PersistentVolumeClaim)] == ["p-scratch"]
+        await cluster.delete(pod)
+        await cluster.wait_for(lambda: not cluster.objects(PersistentVolumeClaim))
+        await cluster.wait_for(lambda: not cluster.objects(PersistentVolume))

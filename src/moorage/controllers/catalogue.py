@@ -5,6 +5,7 @@ from moorage.controllers.daemonset import DaemonSetController
 from moorage.controllers.deployment import DeploymentController
 from moorage.controllers.disruption import DisruptionController
 from moorage.controllers.driver import Controller
+from moorage.controllers.ephemeral import EphemeralVolumeController
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.heartbeats import Heartbeats
 from moorage.controllers.job import JobController
@@ -32,6 +33,7 @@ def cluster_controllers(clock: Clock) -> tuple[Controller, ...]:
         EvictionController(clock),
         ClaimController(),
         VolumeController(),
+        EphemeralVolumeController(),
         PodClaimController(),
         ClaimUseController(),
     )

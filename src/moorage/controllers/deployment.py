@@ -14,6 +14,8 @@ from moorage.controllers.actions import Action, Create, Delete, Patch
 from moorage.controllers.deployment_status import Counts, count_of, status_of
 from moorage.controllers.objects import Data, Deployment, ReplicaSet, UpdateStrategy
 from moorage.controllers.ownership import (
+    adopter_keys,
+    adoptions,
     controller_of,
     is_active,
     managed_pods,
@@ -43,7 +45,8 @@ class DeploymentController:
         if isinstance(thing, Deployment):
             return (thing.key,)
         if isinstance(thing, ReplicaSet):
-            return owner_keys(thing, Deployment)
+            owners = view[Deployment].in_namespace(thing.namespace)
+            return owner_keys(thing, Deployment) or adopter_keys(thing, owners)
         owner = controller_of(thing, ReplicaSet)
         made_by = view[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
         return () if made_by is None else owner_keys(made_by, Deployment)
@@ -53,8 +56,11 @@ class DeploymentController:
         deployment = view[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()
+        if adopted := list(adoptions(deployment, view[ReplicaSet].orphans_in(deployment.namespace))):
+            return adopted
         owned = [item for item in view[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
-        pods = {item.uid: sum(map(is_active, managed_pods(item, view))) for item in owned}
+        is_exact = deployment.spec.strategy.type == "Recreate"
+        pods = {item.uid: _pods_of(item, view, is_exact=is_exact) for item in owned}
         return Rollout(deployment, owned, pods, self._clock.now()).actions()
 
 
@@ -204,6 +210,11 @@ class Rollout:
             least=self.deployment.spec.replicas - self._unavailable,
         )
         return status_of(self.deployment, counts, self.now)
+
+
+def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
+    """Count the pods a replica set still has; its own word will do, unless new pods wait for the last old one."""
+    return sum(map(is_active, managed_pods(replica_set, view))) if is_exact else count_of(replica_set, "replicas")
 
 
 def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:

@@ -1,7 +1,7 @@
 """Pods and their makers: owner references, templates, revisions, and how far a pod has come."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -9,7 +9,9 @@ import msgspec
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.controllers.objects import Data, kind_of
+from moorage.api.selectors import label_matcher
+from moorage.controllers.actions import Patch
+from moorage.controllers.objects import Data, Workload, kind_of
 from moorage.controllers.view import View
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -45,6 +47,24 @@ def managed_pods(owner: KubeObject, view: View) -> list[Pod]:
     """Return the pods an object manages, whatever their state."""
     pods = view[Pod].owned_by(owner.uid)
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.uid == owner.uid]
+
+
+def adoptions(owner: Workload, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
+    """Take over objects without an owner that a workload selects: those of a predecessor that let them go."""
+    if owner.is_terminating or owner.spec.selector is None:
+        return
+    matcher = label_matcher(owner.spec.selector)
+    for orphan in orphans:
+        if not orphan.is_terminating and matcher.matches(orphan.labels):
+            yield Patch(orphan, {"metadata": {"ownerReferences": [owner_reference(owner)]}}, if_unchanged=True)
+
+
+def adopter_keys(thing: KubeObject, owners: Iterable[Workload]) -> Iterable[str]:
+    """Return the keys of the workloads that would take an object without an owner over."""
+    if thing.metadata.owner_references:
+        return ()
+    selecting = (owner for owner in owners if owner.spec.selector is not None)
+    return [owner.key for owner in selecting if label_matcher(owner.spec.selector).matches(thing.labels)]
 
 
 def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:

@@ -9,6 +9,8 @@ from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, Create, Delete, status_actions
 from moorage.controllers.objects import Data, ReplicaSet
 from moorage.controllers.ownership import (
+    adopter_keys,
+    adoptions,
     is_active,
     is_available,
     is_ready,
@@ -34,14 +36,19 @@ class ReplicaSetController:
         self._clock = clock
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a replica set when it changes, or one of its pods."""
-        return (thing.key,) if isinstance(thing, ReplicaSet) else owner_keys(thing, ReplicaSet)
+        """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, ReplicaSet):
+            return (thing.key,)
+        return owner_keys(thing, ReplicaSet) or adopter_keys(thing, view[ReplicaSet].in_namespace(thing.namespace))
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Make what is missing, delete what is too many, and count."""
         replica_set = view[ReplicaSet].get(key)
         if replica_set is None:
             return ()
+        orphans = (pod for pod in view[Pod].orphans_in(replica_set.namespace) if not pod.is_finished)
+        if adopted := list(adoptions(replica_set, orphans)):
+            return adopted
         return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
 
 

@@ -42,6 +42,10 @@ class Shelf(Generic[T]):
         """Return all objects that name an owner."""
         return self._at("owner", uid)
 
+    def orphans_in(self, namespace: str) -> Collection[T]:
+        """Return the objects of a namespace that name no owner."""
+        return self._at("orphans", namespace)
+
     def on_node(self, name: str) -> Collection[T]:
         """Return the pods of a node."""
         return self._at("node", name)
@@ -106,6 +110,8 @@ def _version(thing: KubeObject) -> int:
 
 def _places(thing: KubeObject) -> list[tuple[str, str]]:
     places = [("owner", uid) for uid in {owner.uid for owner in thing.metadata.owner_references}]
+    if not places:
+        places.append(("orphans", thing.namespace))
     places.append(("namespace", thing.namespace))
     if isinstance(thing, Pod) and thing.node_name:
         places.append(("node", thing.node_name))
