@@ -6,6 +6,7 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 SEED ?= 1
 N ?= 1000
+LIVE ?= tests/live
 
 .PHONY: help demo up simulate test lint fmt bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
 
@@ -60,11 +61,10 @@ oracle:  ## Build the oracle only (needs Go)
 conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
 	$(BIN)/python -m tests.conformance.run
 	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/apiserver/test_bad_input.py
-	$(MAKE) live
 
 live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler kube-controller-manager kubectl
-	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q tests/live
+	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q $(LIVE)
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
