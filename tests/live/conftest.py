@@ -10,6 +10,8 @@ from moorage.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster
 from tests.live.control_plane import ControlPlane, control_plane
 from tests.live.controllers import controller_manager
+from tests.live.devices import clear_devices
+from tests.live.storage import clear_storage
 
 if not os.environ.get("MOORAGE_LIVE"):
     collect_ignore_glob = ["test_*.py"]
@@ -25,10 +27,17 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def controllers(plane: ControlPlane) -> Iterator[None]:
+def manager(plane: ControlPlane) -> Iterator[None]:
     """The real controllers of storage and devices beside the control plane, for one file of tests."""
     with controller_manager(plane):
         yield
+
+
+@pytest.fixture
+def controllers(plane: ControlPlane, manager: None) -> Iterator[None]:
+    """Let the controllers run during a test, and until they have let go of all that was claimed."""
+    yield
+    asyncio.run(_clear_claims(plane))
 
 
 @pytest.fixture
@@ -50,6 +59,13 @@ def live(plane: ControlPlane) -> Iterator[Callable[[Story], None]]:
 
     yield run
     asyncio.run(_clear(plane))
+
+
+async def _clear_claims(plane: ControlPlane) -> None:
+    async with ApiClient(plane.connection()) as client:
+        cluster = LiveCluster(client)
+        await clear_storage(cluster)
+        await clear_devices(cluster)
 
 
 async def _clear(plane: ControlPlane) -> None:

@@ -1,12 +1,11 @@
 """Volumes on a real API server with the real PV controller: claims are bound where their pods are."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from moorage.api.pod import Pod
-from moorage.client.rest import ApiClient
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.control_plane import ControlPlane
@@ -20,25 +19,14 @@ from tests.live.storage import (
     add_local_volumes,
     claim_spec,
     claim_volume,
-    clear_storage,
     ephemeral_volume,
     settled_storage,
 )
 
 Live = Callable[[Story], None]
+
+pytestmark = pytest.mark.usefixtures("controllers")
 NODES = ("node-0", "node-1", "node-2")
-
-
-@pytest.fixture(autouse=True)
-def _storage(plane: ControlPlane, controllers: None) -> Iterator[None]:
-    """Leave no storage behind."""
-    yield
-
-    async def clear() -> None:
-        async with ApiClient(plane.connection()) as client:
-            await clear_storage(LiveCluster(client))
-
-    asyncio.run(clear())
 
 
 def provisioned(story: Story, *, refusals: int = 0) -> Story:

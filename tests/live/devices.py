@@ -1,0 +1,107 @@
+"""Devices for live tests: a class, slices and claims made from a template, and what must hold of allocations."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.kinds import BY_TYPE
+from moorage.api.pod import Pod
+from tests.live.cluster import NAMESPACE, LiveCluster
+
+DRIVER: Final = "card.example.com"
+CARD: Final = "card"
+ONE_CARD: Final = "one-card"
+CLAIMS: Final[list[dict[str, Any]]] = [{"name": CARD, "resourceClaimTemplateName": ONE_CARD}]
+"""What stands in a pod's ``resourceClaims``: a claim of its own to one card."""
+
+Place = tuple[str, str]
+"""A device: the pool, which is named as its node is, and its name there."""
+
+
+async def add_template(cluster: LiveCluster) -> None:
+    """Create the class of cards, and the template of claims to one."""
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    await cluster.create(BY_TYPE[DeviceClass].path(), {"metadata": {"name": CARD}, "spec": {"selectors": [selector]}})
+    request = {"name": CARD, "exactly": {"deviceClassName": CARD}}
+    template = {"metadata": {"name": ONE_CARD}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    await cluster.create(BY_TYPE[ResourceClaimTemplate].path(namespace=NAMESPACE), template)
+
+
+async def add_cards(cluster: LiveCluster, node: str, count: int) -> None:
+    """Publish the cards of a node, as its driver does."""
+    spec = {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"card-{number}"} for number in range(count)],
+    }
+    await cluster.create(BY_TYPE[ResourceSlice].path(), {"metadata": {"name": f"{node}-cards"}, "spec": spec})
+
+
+async def device_claims(cluster: LiveCluster) -> dict[str, ResourceClaim]:
+    """Read all claims by name."""
+    return {claim.name: claim for claim in await cluster.client.list(ResourceClaim, NAMESPACE)}
+
+
+def places(claim: ResourceClaim) -> list[Place]:
+    """Return the devices that a claim has."""
+    allocation = claim.status.allocation
+    return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]
+
+
+def doubled(claims: Sequence[ResourceClaim]) -> list[Place]:
+    """Return the devices that more than one claim has, which is wrong at any time."""
+    counts = Counter(place for claim in claims for place in places(claim))
+    return [place for place, count in counts.items() if count > 1]
+
+
+def device_problems(claims: dict[str, ResourceClaim], pods: dict[str, Pod]) -> list[str]:
+    """Say which devices are doubled or out of reach, and which claims are kept for pods that are no more."""
+    found = [f"{place} was allocated twice" for place in doubled(list(claims.values()))]
+    alive = {pod.uid for pod in pods.values()}
+    for name, claim in claims.items():
+        gone = [consumer.name for consumer in claim.status.reserved_for if consumer.uid not in alive]
+        found.extend(f"{name} is reserved for {pod}, which is gone" for pod in gone)
+    for pod in pods.values():
+        if pod.node_name:
+            found.extend(_wrong_for(pod, claims))
+    return found
+
+
+def _wrong_for(pod: Pod, claims: dict[str, ResourceClaim]) -> list[str]:
+    """Say what a pod that is bound lacks: each of its claims must have devices there and be reserved for it."""
+    found = []
+    for status in pod.status.resource_claim_statuses:
+        claim = claims.get(status.resource_claim_name or "")
+        if claim is None or [pool for pool, _ in places(claim)] != [pod.node_name]:
+            found.append(f"{pod.name} is on {pod.node_name}, its card is at {claim and places(claim)}")
+        elif pod.uid not in {consumer.uid for consumer in claim.status.reserved_for}:
+            found.append(f"{pod.name} has {claim.name} without a reservation")
+    if len(pod.status.resource_claim_statuses) < sum(
+        1 for c in pod.spec.resource_claims if c.resource_claim_template_name
+    ):
+        found.append(f"{pod.name} was bound before its claims were made")
+    return found
+
+
+async def settled_devices(cluster: LiveCluster, seconds: float = 60.0) -> dict[str, ResourceClaim]:
+    """Wait until claims of pods that are gone are free; fail at once if a device was allocated twice."""
+    deadline = time.monotonic() + seconds
+    while True:
+        claims = await device_claims(cluster)
+        assert not doubled(list(claims.values())), "a device was allocated twice"
+        if not (problems := device_problems(claims, await cluster.pods())):
+            return claims
+        assert time.monotonic() < deadline, f"these stay wrong: {problems}"
+        await asyncio.sleep(0.5)
+
+
+async def clear_devices(cluster: LiveCluster) -> None:
+    """Remove pods, claims, templates, slices and classes; claims are gone when this ends."""
+    await cluster.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+    for kind, namespace in ((ResourceClaim, NAMESPACE), (ResourceClaimTemplate, NAMESPACE), (ResourceSlice, "")):
+        await cluster.remove_all(BY_TYPE[kind].path(namespace=namespace))
+    await cluster.remove_all(BY_TYPE[DeviceClass].path())
