@@ -16,12 +16,6 @@ def truncated_div(numerator: int, denominator: int) -> int:
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
 
 
-def truncated_div_nodes(numerator: NDArray[np.int64], denominator: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Divide columns as Go does, toward zero; the denominator must not be zero."""
-    quotient = np.abs(numerator) // np.abs(denominator)
-    return np.where((numerator < 0) == (np.asarray(denominator) < 0), quotient, -quotient)
-
-
 def round_half_away(value: float) -> int:
     """Round as Go's ``math.Round`` does: halves go away from zero."""
     whole = math.floor(abs(value))

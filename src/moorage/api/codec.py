@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from moorage.api.kinds import BY_NAME, BY_TYPE
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
-from moorage.errors import InputError, did_you_mean
+from moorage.errors import InputError
 
 T = TypeVar("T")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -64,14 +64,3 @@ def read_documents(text: str, *, source: str) -> Iterator[Any]:
         where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(where, f"the YAML does not parse: {problem}") from error
-
-
-def known_kind(content: Mapping[str, Any], *, where: str) -> type[KubeObject]:
-    """Find the struct for an object by its ``kind``."""
-    name = content.get("kind")
-    if not isinstance(name, str) or not isinstance(content.get("apiVersion"), str):
-        raise InputError(where, "this is not a Kubernetes object", hint="every object needs apiVersion and kind")
-    if name not in BY_NAME:
-        hint = did_you_mean(name, BY_NAME) or f"known kinds are {', '.join(BY_NAME)}"
-        raise InputError(where, f"kind {name!r} is not one the scheduler reads", hint=hint)
-    return BY_NAME[name].type

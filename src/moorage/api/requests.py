@@ -59,11 +59,6 @@ def spec_requests(pod: "Pod") -> dict[str, int]:
     return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
 
 
-def container_requests(pod: "Pod") -> dict[str, int]:
-    """Add up containers and overhead only, as if there were no pod-level requests."""
-    return _rounded(_with_overhead(pod, _spec_total(pod)))
-
-
 def scoring_requests(pod: "Pod") -> dict[str, int]:
     """Add up what scores count for an incoming pod: containers that ask for no CPU or memory get a default.
 

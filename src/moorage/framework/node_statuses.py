@@ -1,7 +1,7 @@
 """Why each node was turned down: explicit statuses, and one for all other nodes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,11 +31,6 @@ class NodeStatuses:
 
     def __getitem__(self, node_name: str) -> Status:
         return self.explicit.get(node_name, self.absent)
-
-    def names_with(self, code: Code, names: Iterable[str]) -> list[str]:
-        """Return those of the nodes whose status has exactly this code, in the given order."""
-        explicit, absent = self.explicit, self.absent
-        return [name for name in names if explicit.get(name, absent).code == code]
 
     def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
         """Return those of the rows of the cluster whose status has exactly this code, in the given order."""

@@ -6,7 +6,7 @@ from typing import Final
 from moorage.api.affinity import Taint
 from moorage.api.node import Node
 from moorage.api.pod import ANY_ADDRESS, HostPort, Pod
-from moorage.api.requests import PODS, placed_nonzero_requests
+from moorage.api.requests import placed_nonzero_requests
 
 NO_ROW: Final = -1
 
@@ -48,11 +48,6 @@ class NodeInfo:
         self.version += 1
 
     @property
-    def is_ghost(self) -> bool:
-        """Whether only its pods are known so far."""
-        return self._node is None
-
-    @property
     def name(self) -> str:
         """Return the node's name."""
         return self.node.name
@@ -71,11 +66,6 @@ class NodeInfo:
     def allocatable(self) -> Mapping[str, int]:
         """What all pods together may take: milli-CPU, bytes, and plain counts."""
         return self.node.allocatable
-
-    @property
-    def allowed_pods(self) -> int:
-        """How many pods the node may run."""
-        return self.node.allocatable.get(PODS, 0)
 
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""

@@ -99,10 +99,6 @@ class NodeTable:
         """The rows of the cluster that this window shows, in its order."""
         return np.arange(len(self._columns)) if self._rows is None else self._rows
 
-    def is_part_of(self, other: "NodeTable") -> bool:
-        """Tell whether this is a window on the same cluster, so that rows mean the same."""
-        return self._columns is other._columns
-
     @property
     def in_running(self) -> BoolArray:
         """Which nodes of the window no plugin has turned down yet."""

@@ -95,7 +95,6 @@ class SchedulingQueue:
         self._parked = ParkedPods()
         self._in_flight = InFlight()
         self.nominator = Nominations(self._queued_pod, pods)
-        self.scheduling_cycle = 0
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
@@ -158,7 +157,6 @@ class SchedulingQueue:
             if uid in self._in_flight:
                 continue
             self._in_flight.start(uid)
-            self.scheduling_cycle += 1
             self._observer.in_flight(POD_POPPED, +1)
             self._observer.popped(info.pod, info.attempts)
             self._count_rejectors(info, -1)

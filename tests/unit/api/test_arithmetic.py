@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div, truncated_div_nodes
+from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div
 
 DIVISIONS = {
     "exact": (6, 3, 2),
@@ -20,8 +20,6 @@ DIVISIONS = {
 @pytest.mark.parametrize(("numerator", "denominator", "want"), DIVISIONS.values(), ids=DIVISIONS)
 def test_truncated_div(numerator: int, denominator: int, want: int) -> None:
     assert truncated_div(numerator, denominator) == want
-    assert truncated_div_nodes(np.array([numerator]), denominator).tolist() == [want]
-    assert truncated_div_nodes(np.array([numerator]), np.array([denominator])).tolist() == [want]
 
 
 ROUNDINGS = {

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from moorage.api.affinity import PreferredSchedulingTerm
-from moorage.api.codec import convert, decode, encode, known_kind, read_documents, without_nulls
+from moorage.api.codec import convert, decode, encode, read_documents, without_nulls
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.errors import InputError
@@ -55,21 +55,3 @@ def test_documents_are_read_in_order_without_empty_ones() -> None:
 def test_yaml_that_does_not_parse_is_refused_with_its_line() -> None:
     with pytest.raises(InputError, match=r"cluster.yaml, line 3, column \d+: the YAML does not parse"):
         list(read_documents("a: 1\nb: 2\n c: 3: 4\n", source="cluster.yaml"))
-
-
-KINDS = {
-    "no kind": ({"apiVersion": "v1"}, "this is not a Kubernetes object"),
-    "no version": ({"kind": "Pod"}, "every object needs apiVersion and kind"),
-    "an unknown kind": ({"apiVersion": "v1", "kind": "Pood"}, "did you mean 'Pod'"),
-    "a kind that is no text": ({"apiVersion": "v1", "kind": 3}, "this is not a Kubernetes object"),
-}
-
-
-@pytest.mark.parametrize(("content", "complaint"), KINDS.values(), ids=KINDS)
-def test_what_is_no_object_is_refused(content: dict[str, object], complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        known_kind(content, where="f[0]")
-
-
-def test_a_known_kind_is_found() -> None:
-    assert known_kind({"apiVersion": "v1", "kind": "Node"}, where="f") is Node

@@ -7,7 +7,6 @@ from moorage.api.meta import Condition
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.quantity import MAX_INT64, Quantity
 from moorage.api.requests import (
-    container_requests,
     countable,
     is_extended,
     is_scalar,
@@ -96,11 +95,6 @@ SPECS = {
 @pytest.mark.parametrize(("subject", "want"), SPECS.values(), ids=SPECS)
 def test_spec_requests(subject: Pod, want: dict[str, int]) -> None:
     assert spec_requests(subject) == want
-
-
-def test_container_requests_leave_the_pod_level_out() -> None:
-    subject = pod(container(cpu=3), resources=level(cpu=2), overhead={"cpu": 1})
-    assert container_requests(subject) == {"cpu": 4000}
 
 
 SCORES = {

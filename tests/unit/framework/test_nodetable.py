@@ -65,7 +65,7 @@ def test_the_cluster_stays_in_sight() -> None:
     window = TABLE.take(np.array([0]))
     assert not window.shows_all
     assert TABLE.shows_all
-    assert window.is_part_of(TABLE)
+    assert window.is_window_of(TABLE)
     found = window.find("n4")
     assert found is not None
     assert found.allocatable["cpu"] == 16_000

@@ -38,14 +38,6 @@ def test_a_new_pod_is_active_then_in_flight_then_gone() -> None:
     assert bench.counts.events == {"PodPopped": 0}
 
 
-def test_each_pop_is_a_scheduling_cycle() -> None:
-    bench = Bench()
-    bench.add("a", "b")
-    bench.pop()
-    bench.pop()
-    assert bench.queue.scheduling_cycle == 2
-
-
 @pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
 def test_a_pod_created_anew_under_the_same_name_replaces_its_namesake(place: str) -> None:
     bench = Bench()

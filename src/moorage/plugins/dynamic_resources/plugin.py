@@ -127,7 +127,7 @@ class DynamicResources(
         cycle[JUDGED] = True
         if state.is_empty:
             return Verdict.accept(len(nodes))
-        if not nodes.is_part_of(self._nodes):
+        if not nodes.is_window_of(self._nodes):
             return super().filter_nodes(cycle, pod, nodes)
         return self._judge.judge_nodes(state, pod, nodes)
 
@@ -143,7 +143,7 @@ class DynamicResources(
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         state = cycle[KEY]
-        if state.is_empty or JUDGED not in cycle or not nodes.is_part_of(self._nodes):
+        if state.is_empty or JUDGED not in cycle or not nodes.is_window_of(self._nodes):
             return super().score_nodes(cycle, pod, nodes)
         return self._judge.score_nodes(state, pod, nodes)
 
