@@ -139,4 +139,4 @@ def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
     occurs = np.zeros(size, dtype=np.bool_)
     occurs[numbers] = True
     table = np.cumsum(occurs) - 1
-    return table[numbers], int(table[-1]) + 1
+    return table[numbers], int(np.count_nonzero(occurs))

@@ -1,14 +1,18 @@
 import pytest
 
 from moorage.api.meta import KubeObject
+from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.config.args import UtilizationShapePoint, VolumeBindingArgs
 from moorage.errors import NotStored
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Status
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_binding.scoring import broken_linear
+from moorage.plugins.volume_binding.wanted import distinct_nodes
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm
 from moorage.testing.storage import (
@@ -170,3 +174,14 @@ LINES = {0: 20, 10: 20, 11: 22, 50: 100, 51: 99, 52: 97, 89: 32, 90: 30, 100: 30
 @pytest.mark.parametrize(("at", "want"), LINES.items())
 def test_broken_line(at: int, want: int) -> None:
     assert broken_linear(SHAPE, at) == want
+
+
+def test_nodes_are_grouped_by_the_labels_that_matter() -> None:
+    nodes = NodeTable.of(*(NodeInfo(make_node(f"n{place}", zone=zone)) for place, zone in enumerate(("a", "b", "a"))))
+    representatives, groups = distinct_nodes([ZONE_LABEL], nodes)
+    assert (representatives.tolist(), groups.tolist()) == ([0, 1], [0, 1, 0])
+
+
+def test_no_nodes_are_no_groups() -> None:
+    representatives, groups = distinct_nodes([ZONE_LABEL, HOSTNAME_LABEL], NodeTable.of())
+    assert (len(representatives), len(groups)) == (0, 0)
