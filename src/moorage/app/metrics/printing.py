@@ -21,6 +21,9 @@ Of kube-scheduler's metrics these are missing, because there is nothing they cou
 `get_node_hint_duration_seconds` and `store_schedule_results_duration_seconds` (standing answers take the place of
 opportunistic batching), `pre_queueing_hint_evaluations_total`, `async_api_call_*` and `pending_async_api_calls` (gates
 without effect), everything of pod groups and placements (gates that are refused), and `go_*`, `workqueue_*`.
+
+Not counted yet, because plugins have no hook for it: `scheduler_volume_*`, `dra_bindingconditions_*` and
+`dynamic_resource_allocation_resourceclaim_creates_total`; nor are client-go's `informer_*`.
 """
 
 
