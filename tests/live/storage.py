@@ -148,12 +148,16 @@ class Storage:
 
     def problems(self, pods: dict[str, Pod]) -> list[str]:
         """Say which bindings are half done, doubled, or out of reach of their pod."""
-        found = [*self._half_bound(), *self._claimed_by_others()]
-        for pod in pods.values():
-            for name in claims_of(pod):
-                if pod.node_name and self.node_of_claim(name) != pod.node_name:
-                    found.append(f"{pod.name} is on {pod.node_name}, {name} is on {self.node_of_claim(name)}")
-        return found
+        return [*self._half_bound(), *self._claimed_by_others(), *self.out_of_reach(pods)]
+
+    def out_of_reach(self, pods: dict[str, Pod]) -> list[str]:
+        """Say which pods are bound without all of their volumes being there, which is wrong at any time."""
+        return [
+            f"{pod.name} is on {pod.node_name}, {name} is on {self.node_of_claim(name)!r}"
+            for pod in pods.values()
+            for name in claims_of(pod)
+            if pod.node_name and self.node_of_claim(name) != pod.node_name
+        ]
 
     def node_of_claim(self, name: str) -> str:
         """Return where the volume of a claim is; empty if the claim is not bound."""

