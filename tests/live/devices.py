@@ -6,14 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.api.kinds import BY_TYPE
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.meta import format_time
 from moorage.api.pod import Pod
+from moorage.client.informer import Informer
+from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.client.watch import Change
+from moorage.errors import Conflict, NotFound
 from tests.live.cluster import NAMESPACE, LiveCluster
 
 DRIVER: Final = "card.example.com"
 CARD: Final = "card"
 ONE_CARD: Final = "one-card"
+ATTACHED: Final = "attached"
 CLAIMS: Final[list[dict[str, Any]]] = [{"name": CARD, "resourceClaimTemplateName": ONE_CARD}]
 """What stands in a pod's ``resourceClaims``: a claim of its own to one card."""
 
@@ -30,15 +38,62 @@ async def add_template(cluster: LiveCluster) -> None:
     await cluster.create(BY_TYPE[ResourceClaimTemplate].path(namespace=NAMESPACE), template)
 
 
-async def add_cards(cluster: LiveCluster, node: str, count: int) -> None:
-    """Publish the cards of a node, as its driver does."""
+async def add_cards(cluster: LiveCluster, node: str, count: int, *, to_be_attached: bool = False) -> None:
+    """Publish the cards of a node, as its driver does; pods wait in PreBind for those that are to be attached."""
+    conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": ["broken"]} if to_be_attached else {}
     spec = {
         "driver": DRIVER,
         "nodeName": node,
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"card-{number}"} for number in range(count)],
+        "devices": [{"name": f"card-{number}", **conditions} for number in range(count)],
     }
     await cluster.create(BY_TYPE[ResourceSlice].path(), {"metadata": {"name": f"{node}-cards"}, "spec": spec})
+
+
+class Attacher:
+    """Does what a driver does whose cards are to be attached: says so of each that was allocated, after a while."""
+
+    def __init__(self, client: ApiClient, seconds: float) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._informer: Informer[ResourceClaim] = Informer(client, BY_TYPE[ResourceClaim], self._see)
+        self._work: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Attach cards until cancelled."""
+        await self._informer.run()
+
+    def _see(self, _kind: Kind, changes: Sequence[Change[ResourceClaim]]) -> None:
+        for change in changes:
+            if change.after is not None and _is_to_be_attached(change.after):
+                task = asyncio.get_running_loop().create_task(self._attach(change.after))
+                self._work.add(task)
+                task.add_done_callback(self._work.discard)
+
+    async def _attach(self, claim: ResourceClaim) -> None:
+        await asyncio.sleep(self._seconds)
+        said = {
+            "type": ATTACHED,
+            "status": "True",
+            "reason": "Attached",
+            "lastTransitionTime": format_time(time.time()),
+        }
+        devices = [
+            {"driver": DRIVER, "pool": pool, "device": device, "conditions": [said]} for pool, device in places(claim)
+        ]
+        path = BY_TYPE[ResourceClaim].path(claim.name, claim.namespace, "status")
+        version = {"resourceVersion": claim.metadata.resource_version}
+        body = msgspec.json.encode({"metadata": version, "status": {"devices": devices}})
+        try:
+            await self._client.request("PATCH", path, body, MERGE_PATCH)
+        except (Conflict, NotFound):
+            return  # a claim that was changed is seen again
+
+
+def _is_to_be_attached(claim: ResourceClaim) -> bool:
+    allocation = claim.status.allocation
+    waits = allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+    return waits and not claim.status.devices
 
 
 async def device_claims(cluster: LiveCluster) -> dict[str, ResourceClaim]:

@@ -13,7 +13,7 @@ from moorage.errors import NotFound
 from tests.live.cluster import LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.control_plane import ControlPlane
-from tests.live.devices import CLAIMS, add_cards, add_template, device_claims, doubled, settled_devices
+from tests.live.devices import CLAIMS, Attacher, add_cards, add_template, device_claims, doubled, settled_devices
 from tests.live.scheduler import SchedulerProcess
 from tests.live.storage import (
     LOCAL,
@@ -42,7 +42,7 @@ THERE: Final = "volume that is there"
 NODES: Final = ("node-0", "node-1", "node-2")
 REFUSALS: Final = 4
 SLOWEST: Final = 1.5
-"""Seconds that a volume may take to be made, in which the pod is in PreBind."""
+"""Seconds that a volume may take to be made, or a card to be attached, in which the pod is in PreBind."""
 
 
 async def make_room(cluster: LiveCluster) -> None:
@@ -51,7 +51,7 @@ async def make_room(cluster: LiveCluster) -> None:
     await add_template(cluster)
     await cluster.add_nodes(*NODES, cpu="64")
     for node in NODES:
-        await add_cards(cluster, node, 3 * PODS_PER_KIND * KILLS)
+        await add_cards(cluster, node, 3 * PODS_PER_KIND * KILLS, to_be_attached=node == NODES[0])
         await add_local_volumes(cluster, node, 2 * PODS_PER_KIND * KILLS)
 
 
@@ -129,15 +129,17 @@ async def kill_again_and_again(cluster: LiveCluster, process: SchedulerProcess, 
     return seen
 
 
-def with_provisioner(story: Callable[[LiveCluster, Random], Awaitable[None]]) -> Story:
+def with_drivers(story: Callable[[LiveCluster, Random], Awaitable[None]]) -> Story:
     async def run(cluster: LiveCluster) -> None:
         chance = Random(SEED)
         provisioner = Provisioner(cluster.client, refusals=REFUSALS, slowest=SLOWEST, chance=Random(SEED))
-        task = asyncio.create_task(provisioner.run())
+        drivers = (provisioner, Attacher(cluster.client, SLOWEST))
+        tasks = [asyncio.create_task(driver.run()) for driver in drivers]
         try:
             await story(cluster, chance)
         finally:
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
     return run
 
@@ -152,8 +154,7 @@ def test_a_scheduler_killed_in_prebind_leaves_nothing_half_bound(plane: ControlP
             await cluster.wait_for("all pods are bound", bound, seconds=120)
             await settled_storage(cluster)
             await settled_devices(cluster)
-            # Devices are given within milliseconds of the binding: whether a kill comes in between is luck.
-            assert seen >= {MADE, THERE}, f"the kills came at moments that tell nothing: {seen}"
+            assert seen == {DEVICE, MADE, THERE}, f"the kills came at moments that tell nothing: {seen}"
         except BaseException as error:
             error.add_note(f"the scheduler's log ends:\n{process.log[-6000:]}")
             raise
@@ -162,4 +163,4 @@ def test_a_scheduler_killed_in_prebind_leaves_nothing_half_bound(plane: ControlP
                 process.kill()
             process.log_file.unlink()
 
-    live(with_provisioner(story))
+    live(with_drivers(story))
