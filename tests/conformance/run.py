@@ -28,8 +28,8 @@ def main() -> int:
 def _decisions(fresh: str, console: Console) -> int:
     """Compare decisions on random clusters: plain ones, ones with volumes and devices, and limited searches."""
     budget = [
-        *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 400))),
-        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 300))),
+        *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
+        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
     ]
     differing = 0
