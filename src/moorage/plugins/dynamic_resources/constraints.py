@@ -1,5 +1,6 @@
 """What the devices of a claim must have in common, or must not."""
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from moorage.api.devices import DeviceConstraint
@@ -27,7 +28,7 @@ def attribute_of(device: PooledDevice, name: str) -> Value | None:
     return ("version", attribute.version_value) if attribute.version_value is not None else UNKNOWN
 
 
-class Constraint:
+class Constraint(ABC):
     """Follows the devices chosen so far. What was refused once stays refused however many devices are added."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
@@ -50,8 +51,9 @@ class Constraint:
         if not self._requests or request in self._requests or qualified in self._requests:
             self._values.pop()
 
+    @abstractmethod
     def _admits(self, value: Value) -> bool:
-        raise NotImplementedError
+        """Tell whether a device with this value may join those chosen so far."""
 
 
 class SameValue(Constraint):
