@@ -65,9 +65,22 @@ class Container(KubeStruct, frozen=True):
         return self.restart_policy == "Always"
 
 
+class ContainerEnd(KubeStruct, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+
+
+class ContainerState(KubeStruct, frozen=True):
+    """What a container is doing, as far as it matters: nothing any more."""
+
+    terminated: ContainerEnd | None = None
+
+
 class ContainerStatus(KubeStruct, frozen=True):
-    """What the kubelet has set aside for a container, for pods resized in place."""
+    """What the kubelet has set aside for a container, for pods resized in place; and how it ended."""
 
     name: str = ""
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
+    state: ContainerState | None = None

@@ -15,6 +15,7 @@ class OwnerReference(KubeStruct, frozen=True):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class ObjectMeta(KubeStruct, frozen=True):

@@ -1,6 +1,8 @@
 """All controllers of a cluster, and all that fake nodes need, ready to be driven."""
 
 from moorage.clock import Clock
+from moorage.controllers.accounts import AccountController
+from moorage.controllers.cronjob import CronJobController
 from moorage.controllers.daemonset import DaemonSetController
 from moorage.controllers.deployment import DeploymentController
 from moorage.controllers.disruption import DisruptionController
@@ -12,6 +14,7 @@ from moorage.controllers.job import JobController
 from moorage.controllers.kubelet import Kubelet, Pace
 from moorage.controllers.namespaces import NamespaceController
 from moorage.controllers.nodes import EvictionController, NodeController
+from moorage.controllers.objects import ReplicationController
 from moorage.controllers.replicaset import ReplicaSetController
 from moorage.controllers.resource_claims import ClaimUseController, PodClaimController
 from moorage.controllers.statefulset import StatefulSetController
@@ -23,10 +26,13 @@ def cluster_controllers(clock: Clock) -> tuple[Controller, ...]:
     return (
         DeploymentController(clock),
         ReplicaSetController(clock),
+        ReplicaSetController(clock, ReplicationController),
         StatefulSetController(clock),
         DaemonSetController(clock),
         JobController(clock),
+        CronJobController(clock),
         NamespaceController(),
+        AccountController(),
         GarbageCollector(clock),
         DisruptionController(clock),
         NodeController(clock),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from moorage.api.affinity import NO_EXECUTE, NO_SCHEDULE
 from moorage.api.codec import convert
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -12,21 +13,22 @@ from moorage.api.pod import Pod, PodSpec
 from moorage.api.selectors import node_matcher
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, Create, Delete, status_actions
-from moorage.controllers.objects import DaemonSet, Data
+from moorage.controllers.objects import ControllerRevision, DaemonSet, Data
 from moorage.controllers.ownership import (
+    adopter_keys,
     is_active,
     is_available,
     is_ready,
     managed_pods,
     owner_keys,
+    pod_claims,
     pod_of,
-    revision_of,
     scaled,
 )
 from moorage.controllers.replicaset import wait_for_availability
+from moorage.controllers.revisions import REVISION_LABEL, History
 from moorage.controllers.view import View
 
-REVISION_LABEL: Final = "controller-revision-hash"
 _NODE: Final = "node.kubernetes.io"
 TOLERATIONS: Final = (
     {"key": f"{_NODE}/not-ready", "operator": "Exists", "effect": "NoExecute"},
@@ -37,6 +39,7 @@ TOLERATIONS: Final = (
     {"key": f"{_NODE}/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
 )
 """What every daemon tolerates: it is needed most where something is wrong."""
+_KEEP_OFF: Final = (NO_SCHEDULE, NO_EXECUTE)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -44,25 +47,30 @@ class DaemonSetController:
     """Keeps the pods of daemon sets."""
 
     name = "daemon sets"
-    kinds = (DaemonSet, Pod, Node)
+    kinds = (DaemonSet, Pod, Node, ControllerRevision)
     pause = 0.1
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a daemon set when it changes, or one of its pods; at all of them when a node does."""
+        """Look at a daemon set when it changes, or a pod it has or might take over; at all of them when a node does."""
         if isinstance(thing, Node):
             return [daemon_set.key for daemon_set in view[DaemonSet]]
-        return (thing.key,) if isinstance(thing, DaemonSet) else owner_keys(thing, DaemonSet)
+        if isinstance(thing, DaemonSet):
+            return (thing.key,)
+        return owner_keys(thing, DaemonSet) or adopter_keys(thing, view[DaemonSet].in_namespace(thing.namespace))
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Bring pods to nodes that lack one and take them from nodes that should have none."""
         daemon_set = view[DaemonSet].get(key)
         if daemon_set is None or daemon_set.is_terminating:
             return ()
-        nodes = list(view[Node])
-        return Daemons(daemon_set, nodes, managed_pods(daemon_set, view), self._clock.now()).actions()
+        history = History.of(daemon_set, view)
+        if first := [*pod_claims(daemon_set, view), *history.record(view)]:
+            return first
+        pods = managed_pods(daemon_set, view)
+        return Daemons(daemon_set, list(view[Node]), pods, self._clock.now(), history).actions()
 
 
 @dataclass(frozen=True)
@@ -73,11 +81,12 @@ class Daemons:
     nodes: list[Node]
     pods: list[Pod]
     now: float
+    history: History
 
-    @cached_property
+    @property
     def revision(self) -> str:
-        """The name of the current template."""
-        return revision_of(self.daemon_set.spec.template)
+        """The hash of the current template."""
+        return self.history.hash
 
     @cached_property
     def example(self) -> Pod:
@@ -97,7 +106,12 @@ class Daemons:
     @cached_property
     def wanted(self) -> set[str]:
         """The nodes that are to have a pod."""
-        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node)}
+        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, *_KEEP_OFF)}
+
+    @cached_property
+    def tolerable(self) -> set[str]:
+        """The nodes where a pod that is there may stay: a taint that only keeps others off came too late."""
+        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, NO_EXECUTE)}
 
     def _selects(self, node: Node) -> bool:
         spec = self.example.spec
@@ -108,30 +122,50 @@ class Daemons:
             return True
         return node_matcher(affinity.required).matches(node.labels, node.name)
 
-    def _is_repelled(self, node: Node) -> bool:
-        return any(taint.keeps_pods_off and not self.example.tolerates(taint) for taint in node.taints)
+    def _is_repelled(self, node: Node, *effects: str) -> bool:
+        return any(taint.effect in effects and not self.example.tolerates(taint) for taint in node.taints)
 
     def actions(self) -> Iterator[Action]:
         """Decide what is to be done now."""
         for node in sorted(self.wanted - self.by_node.keys()):
             yield Create(Pod, self._pod_for(node))
         for node, pods in self.by_node.items():
-            spare = pods[1:] if node in self.wanted else pods
-            doomed = [*spare, *(pod for pod in pods[:1] if node in self.wanted and pod.is_finished)]
+            spare = self._spare(pods) if node in self.tolerable else pods
+            doomed = [*spare, *(pod for pod in pods if pod not in spare and pod.is_finished)]
             yield from (Delete(pod) for pod in doomed if not pod.is_terminating)
         yield from self._update()
         yield from status_actions(self.daemon_set, self.daemon_set.status, self._status())
+        yield from self.history.forget({pod.labels.get(REVISION_LABEL, "") for pod in self.pods})
         yield from wait_for_availability(self.pods, self.daemon_set.spec.min_ready_seconds, self.now)
 
+    def _spare(self, pods: list[Pod]) -> list[Pod]:
+        """Return the pods of a node that it needs no more: all but one, and while it is replaced, but two."""
+        new = [pod for pod in pods if self._is_new(pod)]
+        old = [pod for pod in pods if not self._is_new(pod)]
+        if not self._surge or not new or any(self._is_available(pod) for pod in new):
+            return (new + old)[1:] if new and any(map(self._is_available, new)) else (old + new)[1:]
+        return [*new[1:], *old[1:]]
+
+    @cached_property
+    def _surge(self) -> int:
+        given = self.daemon_set.spec.update_strategy.rolling_update.max_surge
+        return scaled(0 if given is None else given, len(self.wanted), round_up=True)
+
+    def _is_new(self, pod: Pod) -> bool:
+        return pod.labels.get(REVISION_LABEL) == self.revision
+
     def _update(self) -> Iterator[Action]:
-        """Delete pods of old templates, as long as enough others are available."""
+        """Replace pods of old templates, as long as enough others are available or some may be too many."""
         strategy = self.daemon_set.spec.update_strategy
-        if strategy.type == "OnDelete":
+        old = [pod for pod in self._kept if not self._is_new(pod) and is_active(pod)]
+        if strategy.type == "OnDelete" or not old:
+            return
+        if self._surge:
+            yield from self._surge_up(old)
             return
         given = strategy.rolling_update.max_unavailable
         most = max(1, scaled(1 if given is None else given, len(self.wanted), round_up=True))
         room = most - (len(self.wanted) - sum(map(self._is_up, self.wanted)))
-        old = [pod for pod in self._kept if pod.labels.get(REVISION_LABEL) != self.revision and is_active(pod)]
         for pod in old:
             if not self._is_available(pod):
                 yield Delete(pod)
@@ -139,9 +173,15 @@ class Daemons:
                 room -= 1
                 yield Delete(pod)
 
+    def _surge_up(self, old: list[Pod]) -> Iterator[Action]:
+        """Make new pods beside old ones, which go when the new ones are available."""
+        waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[target_of(pod)]))]
+        room = self._surge - (len(old) - len(waiting))
+        yield from (Create(Pod, self._pod_for(target_of(pod))) for pod in waiting[: max(0, room)])
+
     @property
     def _kept(self) -> list[Pod]:
-        return [self.by_node[node][0] for node in sorted(self.wanted & self.by_node.keys())]
+        return [self.by_node[node][0] for node in sorted(self.tolerable & self.by_node.keys())]
 
     def _is_up(self, node: str) -> bool:
         return any(is_active(pod) and self._is_available(pod) for pod in self.by_node.get(node, ()))
@@ -162,7 +202,8 @@ class Daemons:
         return data
 
     def _status(self) -> Data:
-        kept = [pod for pod in self._kept if is_active(pod)]
+        here = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
+        kept = [max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in here) if pods]
         available = sum(map(self._is_available, kept))
         return {
             "observedGeneration": self.daemon_set.metadata.generation,
@@ -170,7 +211,7 @@ class Daemons:
             "currentNumberScheduled": len(kept),
             "numberMisscheduled": sum(1 for node in self.by_node if node not in self.wanted),
             "numberReady": sum(map(is_ready, kept)),
-            "updatedNumberScheduled": sum(1 for pod in kept if pod.labels.get(REVISION_LABEL) == self.revision),
+            "updatedNumberScheduled": sum(map(self._is_new, kept)),
             "numberAvailable": available,
             "numberUnavailable": len(self.wanted) - available,
         }

@@ -17,7 +17,6 @@ from moorage.controllers.ownership import (
     adopter_keys,
     adoptions,
     controller_of,
-    is_active,
     managed_pods,
     owner_keys,
     owner_reference,
@@ -28,6 +27,8 @@ from moorage.controllers.view import View
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
+_OWN_NOTES: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", REVISION))
+"""Annotations of a deployment that its replica sets do not have; the others, such as a change's cause, they have."""
 
 
 class DeploymentController:
@@ -118,7 +119,7 @@ class Rollout:
                     "name": f"{self.deployment.name}-{hashed}",
                     "namespace": self.deployment.namespace,
                     "labels": labels,
-                    "annotations": {REVISION: str(self._next_revision())},
+                    "annotations": {**self._notes, REVISION: str(self._next_revision())},
                     "ownerReferences": [owner_reference(self.deployment)],
                 },
                 "spec": {
@@ -139,12 +140,18 @@ class Rollout:
     def _next_revision(self) -> int:
         return max(map(_revision, self.owned), default=0) + 1
 
+    @property
+    def _notes(self) -> dict[str, str]:
+        return {key: text for key, text in self.deployment.annotations.items() if key not in _OWN_NOTES}
+
     def _note_revision(self, new: ReplicaSet) -> Iterator[Action]:
         """Number the current template higher than all others: it may be an old one that came back."""
         revision = _revision(new)
         if any(_revision(item) >= revision for item in self.old):
             revision = self._next_revision()
-            yield Patch(new, {"metadata": {"annotations": {REVISION: str(revision)}}})
+        wanted = {**self._notes, REVISION: str(revision)}
+        if changed := {key: text for key, text in wanted.items() if new.annotations.get(key) != text}:
+            yield Patch(new, {"metadata": {"annotations": changed}})
         if self.deployment.annotations.get(REVISION) != str(revision):
             yield Patch(self.deployment, {"metadata": {"annotations": {REVISION: str(revision)}}})
 
@@ -209,12 +216,14 @@ class Rollout:
             available=sum(count_of(item, "availableReplicas") for item in self.owned),
             least=self.deployment.spec.replicas - self._unavailable,
         )
-        return status_of(self.deployment, counts, self.now)
+        return status_of(self.deployment, counts, new.name if new is not None else "", self.now)
 
 
 def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
     """Count the pods a replica set still has; its own word will do, unless new pods wait for the last old one."""
-    return sum(map(is_active, managed_pods(replica_set, view))) if is_exact else count_of(replica_set, "replicas")
+    if not is_exact:
+        return count_of(replica_set, "replicas")
+    return sum(not pod.is_finished for pod in managed_pods(replica_set, view))
 
 
 def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:

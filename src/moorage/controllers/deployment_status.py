@@ -30,8 +30,11 @@ def count_of(replica_set: ReplicaSet, field: str) -> int:
     return int(replica_set.status.get(field) or 0)
 
 
-def status_of(deployment: Deployment, counts: Counts, now: float) -> Iterator[Action]:
-    """Bring a deployment's status up to date, and look again when its time to make progress is over."""
+def status_of(deployment: Deployment, counts: Counts, newest: str, now: float) -> Iterator[Action]:
+    """Bring a deployment's status up to date, and look again when its time to make progress is over.
+
+    ``newest`` is the name of the replica set that is rolled out.
+    """
     wanted = deployment.spec.replicas
     status: Data = {
         "observedGeneration": deployment.metadata.generation,
@@ -45,7 +48,8 @@ def status_of(deployment: Deployment, counts: Counts, now: float) -> Iterator[Ac
     is_complete = counts.updated == wanted == counts.total == counts.available
     found = list(deployment.status.get("conditions") or ())
     conditions = with_condition(found, format_time(now), **_availability(counts.available >= counts.least))
-    conditions = _with_progress(deployment, conditions, now, moved=moved, is_complete=is_complete)
+    progress = Progress(deployment, newest, moved=moved, is_complete=is_complete)
+    conditions = progress.noted_in(conditions, now)
     yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
     deadline = deployment.spec.progress_deadline_seconds
     if deadline is not None and not is_complete:
@@ -60,26 +64,41 @@ def _availability(is_up: bool) -> dict[str, str]:
     return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": told}
 
 
-def _with_progress(
-    deployment: Deployment, conditions: list[Data], now: float, *, moved: bool, is_complete: bool
-) -> list[Data]:
-    known = _progress_in(conditions)
-    if is_complete:
-        told = f'Deployment "{deployment.name}" has successfully progressed.'
-        wanted = _progressing("True", "NewReplicaSetAvailable", told)
-    elif moved or known is None:
-        wanted = _progressing("True", "ReplicaSetUpdated", f'Deployment "{deployment.name}" is progressing.')
-    elif _is_late(deployment, known, now):
-        told = f'Deployment "{deployment.name}" has timed out progressing.'
-        wanted = _progressing("False", "ProgressDeadlineExceeded", told)
-    else:
-        return conditions
-    updated = with_condition(conditions, format_time(now), **wanted)
-    current = _progress_in(updated)
-    assert current is not None
-    if moved or "lastUpdateTime" not in current:
-        current["lastUpdateTime"] = format_time(now)
-    return updated
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Whether a deployment gets on: it has moved since it was last looked at, or is where it should be."""
+
+    deployment: Deployment
+    newest: str
+    moved: bool
+    is_complete: bool
+
+    def noted_in(self, conditions: list[Data], now: float) -> list[Data]:
+        """Return conditions with the one that tells of progress; its update time is that of the last move."""
+        known = _progress_in(conditions)
+        wanted = self._wanted(known, now)
+        if wanted is None:
+            return conditions
+        updated = with_condition(conditions, format_time(now), **wanted)
+        current = _progress_in(updated)
+        assert current is not None
+        if self.moved or "lastUpdateTime" not in current:
+            current["lastUpdateTime"] = format_time(now)
+        return updated
+
+    def _wanted(self, known: Data | None, now: float) -> dict[str, str] | None:
+        subject = f'ReplicaSet "{self.newest}"' if self.newest else f'Deployment "{self.deployment.name}"'
+        if self.deployment.spec.paused:
+            return _progressing("Unknown", "DeploymentPaused", "Deployment is paused")
+        if known is not None and known.get("reason") == "DeploymentPaused":
+            return _progressing("Unknown", "DeploymentResumed", "Deployment is resumed")
+        if self.is_complete:
+            return _progressing("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
+        if self.moved or known is None:
+            return _progressing("True", "ReplicaSetUpdated", f"{subject} is progressing.")
+        if _is_late(self.deployment, known, now):
+            return _progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
+        return None
 
 
 def _is_late(deployment: Deployment, known: Data, now: float) -> bool:

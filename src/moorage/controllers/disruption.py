@@ -1,17 +1,26 @@
 """Disruption budgets: how many of the pods they protect are healthy, and how many may go now."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.selectors import label_matcher
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, status_actions
-from moorage.controllers.objects import Data, PodDisruptionBudget, ReplicaSet, StatefulSet, Workload
+from moorage.controllers.objects import (
+    Data,
+    Deployment,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 from moorage.controllers.ownership import is_ready, scaled, with_condition
 from moorage.controllers.view import View
 
+Maker: TypeAlias = ReplicaSet | StatefulSet | ReplicationController | Deployment
+_MAKERS: Final[tuple[type[Maker], ...]] = (ReplicaSet, StatefulSet, ReplicationController, Deployment)
 EVICTION_SECONDS: Final = 120.0
 """An eviction that was granted and not carried out by then is forgotten."""
 
@@ -20,7 +29,7 @@ class DisruptionController:
     """Keeps the status of disruption budgets."""
 
     name = "disruption budgets"
-    kinds = (PodDisruptionBudget, Pod, ReplicaSet, StatefulSet)
+    kinds = (PodDisruptionBudget, Pod, ReplicaSet, StatefulSet, ReplicationController, Deployment)
     pause = 0.1
 
     def __init__(self, clock: Clock) -> None:
@@ -59,14 +68,18 @@ def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], view: View) 
     pods = list(pods)
     if isinstance(budget.spec.min_available, int):
         return len(pods)
-    makers: dict[str, Workload] = {}
-    for pod in pods:
-        owner = pod.metadata.controller
-        for kind in (ReplicaSet, StatefulSet):
-            found: Workload | None = view[kind].get(f"{pod.namespace}/{owner.name}") if owner is not None else None
-            if found is not None and owner is not None and found.uid == owner.uid:
-                makers[found.uid] = found
+    makers = {maker.uid: maker for pod in pods if (maker := maker_of(pod, view)) is not None}
     return sum(maker.spec.replicas for maker in makers.values())
+
+
+def maker_of(thing: KubeObject, view: View) -> Maker | None:
+    """Find what was asked for so many of a pod: a deployment rather than the replica set between them."""
+    owner = thing.metadata.controller
+    for kind in _MAKERS:
+        found = view[kind].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        if found is not None and owner is not None and found.uid == owner.uid:
+            return maker_of(found, view) or found
+    return None
 
 
 def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: float) -> Iterator[Action]:

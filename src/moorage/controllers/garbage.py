@@ -6,15 +6,38 @@ from typing import Final
 
 from moorage.api.devices import ResourceClaim
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
+from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, Delete, Patch
-from moorage.controllers.objects import DaemonSet, Deployment, Job, ReplicaSet, StatefulSet, kind_of
+from moorage.controllers.objects import (
+    ControllerRevision,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    kind_of,
+)
+from moorage.controllers.ownership import without_owner
 from moorage.controllers.view import View
 
-OWNERS: Final = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, Pod)
-DEPENDENTS: Final = (ReplicaSet, Job, Pod, PersistentVolumeClaim, ResourceClaim)
+_WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, CronJob, Job)
+OWNERS: Final = (*_WORKLOADS, Pod, Node)
+DEPENDENTS: Final = (
+    *_WORKLOADS,
+    ControllerRevision,
+    Pod,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    ResourceClaim,
+    Lease,
+)
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 PATIENCE: Final = 2.0
@@ -39,7 +62,9 @@ class GarbageCollector:
         if isinstance(thing, OWNERS) and (thing.is_terminating or _is_gone(thing, view)):
             yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
         if thing.is_terminating or _is_gone(thing, view):
-            yield from (f"{owner.kind}/{thing.namespace}/{owner.name}" for owner in thing.metadata.owner_references)
+            yield from (
+                f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
+            )
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
@@ -76,7 +101,7 @@ def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]
     """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
     if ORPHAN in owner.metadata.finalizers:
         # The owner goes last: whoever still names it then would be taken for garbage.
-        yield from (_without_owner(dependent, owner.uid) for dependent in dependents)
+        yield from (without_owner(dependent, owner.uid) for dependent in dependents)
         if not dependents:
             yield _without_finalizer(owner, ORPHAN)
     elif FOREGROUND in owner.metadata.finalizers:
@@ -85,21 +110,6 @@ def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]
             yield _without_finalizer(owner, FOREGROUND)
         else:
             yield After(PATIENCE)
-
-
-def _without_owner(thing: KubeObject, uid: str) -> Patch:
-    kept = [
-        {
-            "apiVersion": owner.api_version,
-            "kind": owner.kind,
-            "name": owner.name,
-            "uid": owner.uid,
-            **({} if owner.controller is None else {"controller": owner.controller}),
-        }
-        for owner in thing.metadata.owner_references
-        if owner.uid != uid
-    ]
-    return Patch(thing, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
 
 
 def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
@@ -120,10 +130,16 @@ def _state_of(owner: OwnerReference, namespace: str, view: View) -> Owner:
     kind = _BY_NAME.get(owner.kind)
     if kind is None:
         return Owner.THERE
-    found = view[kind].get(f"{namespace}/{owner.name}")
+    found = view[kind].get(_place_of(owner, namespace))
     if found is None or found.uid != owner.uid:
         return Owner.GONE
     return Owner.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else Owner.THERE
+
+
+def _place_of(owner: OwnerReference, namespace: str) -> str:
+    """Return the key of an owner: beside what it owns, or outside of all namespaces."""
+    kind = _BY_NAME.get(owner.kind)
+    return owner.name if kind is not None and not kind_of(kind).namespaced else f"{namespace}/{owner.name}"
 
 
 def _is_gone(thing: KubeObject, view: View) -> bool:

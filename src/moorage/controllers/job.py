@@ -10,8 +10,18 @@ from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.controllers.job_failures import Verdict, judge
 from moorage.controllers.objects import Data, Job
-from moorage.controllers.ownership import is_active, is_ready, managed_pods, owner_keys, pod_of, with_condition
+from moorage.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    with_condition,
+)
 from moorage.controllers.view import View
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -32,14 +42,18 @@ class JobController:
         self._clock = clock
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a job when it changes, or one of its pods."""
-        return (thing.key,) if isinstance(thing, Job) else owner_keys(thing, Job)
+        """Look at a job when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, Job):
+            return (thing.key,)
+        return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Make pods, end the job, or delete it when its time is over."""
         job = view[Job].get(key)
         if job is None or job.is_terminating:
             return ()
+        if claimed := pod_claims(job, view):
+            return claimed
         return Progress(job, managed_pods(job, view), self._clock.now()).actions()
 
 
@@ -57,8 +71,14 @@ class Progress:
         return [pod for pod in self.pods if is_active(pod)]
 
     @cached_property
+    def failures(self) -> Verdict:
+        """The pods that failed, as far as they count."""
+        failed = (pod for pod in self.pods if pod.status.phase == "Failed")
+        return judge(self.job.spec.pod_failure_policy, failed)
+
+    @property
     def failed(self) -> int:
-        """How many pods failed."""
+        """How many pods failed, whether or not that counts."""
         return sum(pod.status.phase == "Failed" for pod in self.pods)
 
     @property
@@ -87,7 +107,7 @@ class Progress:
             yield from (Delete(pod) for pod in self.active)
         else:
             yield from self._make_pods()
-        yield from status_actions(self.job, self.job.status, self._status())
+        yield from status_actions(self.job, self.job.status, {**self._status(), "conditions": self._conditions()})
         if self.job.spec.active_deadline_seconds is not None:
             yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
 
@@ -99,7 +119,9 @@ class Progress:
     def _ending(self) -> tuple[str, str, str] | None:
         """Tell how the job ends, if it does: the condition, its reason and its message."""
         spec = self.job.spec
-        if self.failed > spec.backoff_limit:
+        if self.failures.fatal:
+            return "Failed", "PodFailurePolicy", self.failures.fatal
+        if len(self.failures.counted) > spec.backoff_limit:
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         if spec.active_deadline_seconds is not None and self.now >= self._started + spec.active_deadline_seconds:
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
@@ -129,7 +151,7 @@ class Progress:
 
     def _pause(self) -> float:
         """Return how long to wait after a failure before the next pod is made."""
-        failed = [pod for pod in self.pods if pod.status.phase == "Failed"]
+        failed = self.failures.counted
         if not failed:
             return 0.0
         conditions = (pod.condition("Ready") for pod in failed)
@@ -167,9 +189,22 @@ class Progress:
         }
         if self.is_indexed:
             status["completedIndexes"] = ranges(self.done)
-        if not self.job.status.get("startTime") and not self.job.spec.suspend:
+        if self.job.spec.suspend:
+            status["startTime"] = None
+        elif not self.job.status.get("startTime"):
             status["startTime"] = format_time(self.now)
         return status
+
+    def _conditions(self) -> list[Data]:
+        """Say whether the job is suspended, if it ever was."""
+        known = list(self.job.status.get("conditions") or ())
+        if self.job.spec.suspend:
+            wanted = {"status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        elif any(item.get("type") == "Suspended" for item in known):
+            wanted = {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        else:
+            return known
+        return with_condition(known, format_time(self.now), type="Suspended", **wanted)
 
     def _end(self, ending: tuple[str, str, str]) -> Iterator[Action]:
         kind, reason, message = ending

@@ -17,7 +17,14 @@ from moorage.controllers.view import View
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-OWN_TAINTS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE))
+PRESSURES: Final = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+"""What a node may say of itself, and the taint that keeps pods off while it does."""
+OWN_TAINTS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES.values()))
 LEASE_NAMESPACE: Final = "kube-node-lease"
 DEFAULT_LEASE: Final = 40
 GRACE: Final = 1.25
@@ -60,7 +67,7 @@ def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[Action]:
     else:
         yield After(deadline - now + 0.1)
     status = "Unknown" if deadline <= now else (ready.status if ready is not None else "Unknown")
-    wanted = taints_for(status, cordoned=node.spec.unschedulable)
+    wanted = [*taints_for(status, cordoned=node.spec.unschedulable), *_pressures(node)]
     found = [taint for taint in node.taints if taint.key in OWN_TAINTS]
     if {(taint.key, taint.effect) for taint in found} != {(taint["key"], taint["effect"]) for taint in wanted}:
         yield _with_taints(node, wanted, now)
@@ -73,6 +80,12 @@ def taints_for(ready: str, *, cordoned: bool = False) -> list[dict[str, str]]:
         key = NOT_READY if ready == "False" else UNREACHABLE
         taints += [{"key": key, "effect": NO_SCHEDULE}, {"key": key, "effect": NO_EXECUTE}]
     return taints
+
+
+def _pressures(node: Node) -> Iterator[dict[str, str]]:
+    for condition in node.status.conditions:
+        if condition.type in PRESSURES and condition.status == "True":
+            yield {"key": PRESSURES[condition.type], "effect": NO_SCHEDULE}
 
 
 def _deadline(node: Node, lease: Lease | None) -> float:

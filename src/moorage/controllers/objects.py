@@ -36,6 +36,13 @@ class OrdinalsSpec(KubeStruct, frozen=True):
     start: int = 0
 
 
+class RetentionPolicy(KubeStruct, frozen=True):
+    """What becomes of the claims of a stateful set's pods: ``Retain`` or ``Delete``."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
 class WorkloadSpec(KubeStruct, frozen=True):
     """What workloads ask for; each kind has some of these fields."""
 
@@ -52,6 +59,7 @@ class WorkloadSpec(KubeStruct, frozen=True):
     pod_management_policy: str = ""
     volume_claim_templates: tuple[Data, ...] = ()
     ordinals: OrdinalsSpec = OrdinalsSpec()
+    persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
 
 
 class Workload(KubeObject, frozen=True, dict=True, gc=True):
@@ -77,9 +85,62 @@ class DaemonSet(Workload, frozen=True, dict=True, gc=True):
     """A daemon set."""
 
 
+class ReplicationControllerSpec(KubeStruct, frozen=True):
+    """What a replication controller asks for: a replica set's wishes, with a plain map for a selector."""
+
+    selector: dict[str, str] = {}
+    replicas: int = 1
+    template: Data = {}
+    min_ready_seconds: int = 0
+
+
+class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
+    """A replication controller."""
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: Data = {}
+
+
+class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
+    """A template as it once was, to go back to."""
+
+    data: Data = {}
+    revision: int = 0
+
+
+class ExitCodes(KubeStruct, frozen=True):
+    """Exit codes a rule is about, of one container or of all."""
+
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+    container_name: str | None = None
+
+
+class ConditionPattern(KubeStruct, frozen=True):
+    """A pod condition a rule is about."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class FailureRule(KubeStruct, frozen=True):
+    """What to do about a pod that failed in a certain way."""
+
+    action: str = "Count"
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[ConditionPattern, ...] = ()
+
+
+class FailurePolicy(KubeStruct, frozen=True):
+    """What to do about failed pods; the first rule that fits counts."""
+
+    rules: tuple[FailureRule, ...] = ()
+
+
 class JobSpec(KubeStruct, frozen=True):
     """What a job asks for."""
 
+    selector: LabelSelector | None = None
     template: Data = {}
     parallelism: int = 1
     completions: int | None = None
@@ -88,6 +149,7 @@ class JobSpec(KubeStruct, frozen=True):
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
+    pod_failure_policy: FailurePolicy = FailurePolicy()
 
 
 class Job(KubeObject, frozen=True, dict=True, gc=True):
@@ -95,6 +157,30 @@ class Job(KubeObject, frozen=True, dict=True, gc=True):
 
     spec: JobSpec = JobSpec()
     status: Data = {}
+
+
+class CronJobSpec(KubeStruct, frozen=True):
+    """When jobs are made, from what, and how many are kept."""
+
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    job_template: Data = {}
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+
+
+class CronJob(KubeObject, frozen=True, dict=True, gc=True):
+    """A cron job."""
+
+    spec: CronJobSpec = CronJobSpec()
+    status: Data = {}
+
+
+class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
+    """A service account."""
 
 
 class NamespaceSpec(KubeStruct, frozen=True):
@@ -149,6 +235,10 @@ _OWN: Final = (
     Kind("ReplicaSet", "apps", "v1", "replicasets", True, ReplicaSet),
     Kind("StatefulSet", "apps", "v1", "statefulsets", True, StatefulSet),
     Kind("DaemonSet", "apps", "v1", "daemonsets", True, DaemonSet),
+    Kind("ControllerRevision", "apps", "v1", "controllerrevisions", True, ControllerRevision),
+    Kind("ReplicationController", "", "v1", "replicationcontrollers", True, ReplicationController),
+    Kind("ServiceAccount", "", "v1", "serviceaccounts", True, ServiceAccount),
+    Kind("CronJob", "batch", "v1", "cronjobs", True, CronJob),
     Kind("Job", "batch", "v1", "jobs", True, Job),
     Kind("Namespace", "", "v1", "namespaces", False, Namespace),
     Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, PodDisruptionBudget),

@@ -2,18 +2,19 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.api.selectors import label_matcher
+from moorage.api.selectors import LabelSelector, label_matcher
 from moorage.controllers.actions import Patch
-from moorage.controllers.objects import Data, Workload, kind_of
+from moorage.controllers.objects import Data, Job, ReplicationController, Workload, kind_of
 from moorage.controllers.view import View
 
+Owner: TypeAlias = Workload | ReplicationController | Job
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes names of: no vowels, so no words."""
 
@@ -49,22 +50,60 @@ def managed_pods(owner: KubeObject, view: View) -> list[Pod]:
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.uid == owner.uid]
 
 
-def adoptions(owner: Workload, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
+def selector_of(owner: Owner) -> LabelSelector | None:
+    """Return which pods a workload calls its own."""
+    selector = owner.spec.selector
+    return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
+
+
+def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
     """Take over objects without an owner that a workload selects: those of a predecessor that let them go."""
-    if owner.is_terminating or owner.spec.selector is None:
+    selector = selector_of(owner)
+    if owner.is_terminating or selector is None:
         return
-    matcher = label_matcher(owner.spec.selector)
+    matcher = label_matcher(selector)
     for orphan in orphans:
         if not orphan.is_terminating and matcher.matches(orphan.labels):
             yield Patch(orphan, {"metadata": {"ownerReferences": [owner_reference(owner)]}}, if_unchanged=True)
 
 
-def adopter_keys(thing: KubeObject, owners: Iterable[Workload]) -> Iterable[str]:
+def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
+    """Let go of objects that a workload selects no more: somebody took their labels off."""
+    selector = selector_of(owner)
+    if owner.is_terminating or selector is None:
+        return
+    matcher = label_matcher(selector)
+    for thing in owned:
+        if not thing.is_terminating and not matcher.matches(thing.labels):
+            yield without_owner(thing, owner.uid)
+
+
+def pod_claims(owner: Owner, view: View) -> list[Patch]:
+    """Return the pods to be taken over and let go of before a workload counts its own."""
+    orphans = (pod for pod in view[Pod].orphans_in(owner.namespace) if not pod.is_finished)
+    return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, view))]
+
+
+def without_owner(thing: KubeObject, uid: str) -> Patch:
+    """Take an owner off an object."""
+    kept = [reference_data(owner) for owner in thing.metadata.owner_references if owner.uid != uid]
+    return Patch(thing, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
+
+
+def reference_data(owner: OwnerReference) -> Data:
+    """Write an owner reference as it was."""
+    marks = {} if owner.controller is None else {"controller": owner.controller}
+    blocks = {} if owner.block_owner_deletion is None else {"blockOwnerDeletion": owner.block_owner_deletion}
+    identity = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return {**identity, **marks, **blocks}
+
+
+def adopter_keys(thing: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
     """Return the keys of the workloads that would take an object without an owner over."""
     if thing.metadata.owner_references:
         return ()
-    selecting = (owner for owner in owners if owner.spec.selector is not None)
-    return [owner.key for owner in selecting if label_matcher(owner.spec.selector).matches(thing.labels)]
+    selecting = ((owner, selector) for owner in owners if (selector := selector_of(owner)) is not None)
+    return [owner.key for owner, selector in selecting if label_matcher(selector).matches(thing.labels)]
 
 
 def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:

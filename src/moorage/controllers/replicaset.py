@@ -1,58 +1,59 @@
-"""Replica sets: as many pods as were asked for, no more and no less."""
+"""Replica sets and replication controllers: as many pods as were asked for, no more and no less."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, Create, Delete, status_actions
-from moorage.controllers.objects import Data, ReplicaSet
+from moorage.controllers.objects import Data, ReplicaSet, ReplicationController, kind_of
 from moorage.controllers.ownership import (
     adopter_keys,
-    adoptions,
     is_active,
     is_available,
     is_ready,
     managed_pods,
     owner_keys,
+    pod_claims,
     pod_of,
     ready_since,
 )
 from moorage.controllers.view import View
 
+Replicas: TypeAlias = ReplicaSet | ReplicationController
 BURST: Final = 500
 """How many pods are made or deleted before looking again."""
 
 
 class ReplicaSetController:
-    """Keeps the pods of replica sets."""
+    """Keeps the pods of replica sets, or of their elders, replication controllers."""
 
-    name = "replica sets"
-    kinds = (ReplicaSet, Pod)
     pause = 0.1
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
         self._clock = clock
+        self._kind = kind
+        self.name = kind_of(kind).plural
+        self.kinds = (kind, Pod)
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
         """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
-        if isinstance(thing, ReplicaSet):
+        if isinstance(thing, self._kind):
             return (thing.key,)
-        return owner_keys(thing, ReplicaSet) or adopter_keys(thing, view[ReplicaSet].in_namespace(thing.namespace))
+        return owner_keys(thing, self._kind) or adopter_keys(thing, view[self._kind].in_namespace(thing.namespace))
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Make what is missing, delete what is too many, and count."""
-        replica_set = view[ReplicaSet].get(key)
+        replica_set = view[self._kind].get(key)
         if replica_set is None:
             return ()
-        orphans = (pod for pod in view[Pod].orphans_in(replica_set.namespace) if not pod.is_finished)
-        if adopted := list(adoptions(replica_set, orphans)):
-            return adopted
+        if claimed := pod_claims(replica_set, view):
+            return claimed
         return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
 
 
-def reconcile(replica_set: ReplicaSet, pods: Iterable[Pod], now: float) -> Iterator[Action]:
+def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterator[Action]:
     """Decide what is to be done about one replica set."""
     active = [pod for pod in pods if is_active(pod)]
     missing = replica_set.spec.replicas - len(active)
@@ -68,7 +69,7 @@ def reconcile(replica_set: ReplicaSet, pods: Iterable[Pod], now: float) -> Itera
     yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
 
 
-def _status(replica_set: ReplicaSet, active: list[Pod], now: float) -> Data:
+def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
     labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
     min_ready = replica_set.spec.min_ready_seconds
     return {

@@ -7,16 +7,21 @@ from tests.support.reconciling import NOW, make, pod, said, status_in
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.controllers.actions import Create
-from moorage.controllers.daemonset import REVISION_LABEL, Daemons, target_of
+from moorage.controllers.daemonset import Daemons, target_of
 from moorage.controllers.objects import DaemonSet
+from moorage.controllers.revisions import REVISION_LABEL, History
 
 
-def daemon_set(**spec: Any) -> DaemonSet:
+def daemon_set(*, update: dict[str, Any] | None = None, **spec: Any) -> DaemonSet:
     template = {"metadata": {"labels": {"app": "log"}}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
-    return make(DaemonSet, "log", spec={"template": template})
+    return make(DaemonSet, "log", spec={"template": template, "updateStrategy": {"rollingUpdate": update or {}}})
 
 
-CURRENT = Daemons(daemon_set(), [], [], NOW).revision
+def daemons(wanted: DaemonSet, nodes: list[Node], pods: list[Pod]) -> Daemons:
+    return Daemons(wanted, nodes, pods, NOW, History(wanted, []))
+
+
+CURRENT = daemons(daemon_set(), [], []).revision
 
 
 def node(name: str, *, taint: str = "", effect: str = "NoSchedule", **labels: str) -> Node:
@@ -35,6 +40,18 @@ CASES = {
     "a selector is heeded": (daemon_set(**SSD), [node("a"), node("b", disk="ssd")], [], ["create Pod log-"]),
     "a node that no longer matches loses its pod": (daemon_set(**SSD), [node("a")], [on("a")], ["delete log-a"]),
     "taints keep pods away": (daemon_set(), [node("a", taint="gpu")], [], []),
+    "a pod that is there stays when a taint comes that only keeps others off": (
+        daemon_set(),
+        [node("a", taint="gpu")],
+        [on("a")],
+        [],
+    ),
+    "it goes when the taint drives pods out": (
+        daemon_set(),
+        [node("a", taint="gpu", effect="NoExecute")],
+        [on("a")],
+        ["delete log-a"],
+    ),
     "not those of a node that is unwell": (
         daemon_set(),
         [node("a", taint="node.kubernetes.io/unschedulable")],
@@ -54,14 +71,38 @@ CASES = {
         [on("a", ready=False), on("b", revision="old")],
         [],
     ),
+    "several at a time, if so many may be missing": (
+        daemon_set(update={"maxUnavailable": "100%"}),
+        [node("a"), node("b")],
+        [on("a", revision="old"), on("b", revision="old")],
+        ["delete log-a", "delete log-b"],
+    ),
+    "beside the old one, if there may be too many": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a"), node("b")],
+        [on("a", revision="old"), on("b", revision="old")],
+        ["create Pod log-"],
+    ),
+    "the old one stays until the new one is available": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a")],
+        [on("a", revision="old"), on("a", ready=False)],
+        [],
+    ),
+    "and then goes": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a")],
+        [on("a", revision="old"), on("a")],
+        ["delete log-a"],
+    ),
 }
 
 
 @pytest.mark.parametrize(("wanted", "nodes", "pods", "want"), CASES.values(), ids=CASES)
 def test_one_on_every_node(wanted: DaemonSet, nodes: list[Node], pods: list[Pod], want: list[str]) -> None:
-    current = Daemons(wanted, [], [], NOW).revision
+    current = daemons(wanted, [], []).revision
     given = [_relabelled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
-    assert said(Daemons(wanted, nodes, given, NOW).actions()) == want
+    assert said(daemons(wanted, nodes, given).actions()) == want
 
 
 def _relabelled(item: Pod, revision: str) -> Pod:
@@ -71,7 +112,7 @@ def _relabelled(item: Pod, revision: str) -> Pod:
 def test_a_pod_is_made_for_one_node_and_keeps_its_own_wishes() -> None:
     wish = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}}
-    (create, *_) = Daemons(daemon_set(affinity=affinity), [node("a", disk="ssd")], [], NOW).actions()
+    (create, *_) = daemons(daemon_set(affinity=affinity), [node("a", disk="ssd")], []).actions()
     assert isinstance(create, Create)
     made = make(Pod, "log-1", spec=create.data["spec"])
     assert target_of(made) == "a"
@@ -81,7 +122,7 @@ def test_a_pod_is_made_for_one_node_and_keeps_its_own_wishes() -> None:
 
 def test_counts() -> None:
     pods = [on("a"), on("b", ready=False), on("gone")]
-    actions = Daemons(daemon_set(), [node("a"), node("b"), node("c")], pods, NOW).actions()
+    actions = daemons(daemon_set(), [node("a"), node("b"), node("c")], pods).actions()
     status = status_in(actions)
     assert (status["desiredNumberScheduled"], status["currentNumberScheduled"]) == (3, 2)
     assert (status["numberReady"], status["numberUnavailable"], status["numberMisscheduled"]) == (1, 2, 1)

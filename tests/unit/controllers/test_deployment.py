@@ -109,13 +109,13 @@ def progress(status: dict[str, Any]) -> str:
 
 def test_tells_how_far_it_is() -> None:
     counts = Counts(total=5, updated=2, ready=4, available=4, least=3)
-    status = status_in(status_of(deployment(), counts, NOW))
+    status = status_in(status_of(deployment(), counts, "new", NOW))
     assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (5, 2, 1)
     assert progress(status) == "ReplicaSetUpdated"
 
 
 def test_tells_when_it_is_done() -> None:
-    status = status_in(status_of(deployment(), Counts(4, 4, 4, 4, 3), NOW))
+    status = status_in(status_of(deployment(), Counts(4, 4, 4, 4, 3), "new", NOW))
     assert progress(status) == "NewReplicaSetAvailable"
     available = next(item for item in status["conditions"] if item["type"] == "Available")
     assert (available["status"], available["reason"]) == ("True", "MinimumReplicasAvailable")
@@ -123,7 +123,23 @@ def test_tells_when_it_is_done() -> None:
 
 def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
     stuck, counts = deployment(progressDeadlineSeconds=60), Counts(4, 1, 3, 3, 3)
-    first = status_in(status_of(stuck, counts, NOW))
+    first = status_in(status_of(stuck, counts, "new", NOW))
     later = make(Deployment, "web", spec={"replicas": 4, "progressDeadlineSeconds": 60}, status=first)
-    assert status_in(status_of(later, counts, NOW + 59)) == {}
-    assert progress(status_in(status_of(later, counts, NOW + 60))) == "ProgressDeadlineExceeded"
+    assert status_in(status_of(later, counts, "new", NOW + 59)) == {}
+    assert progress(status_in(status_of(later, counts, "new", NOW + 60))) == "ProgressDeadlineExceeded"
+
+
+def test_a_pause_is_told_and_so_is_its_end() -> None:
+    counts = Counts(4, 4, 4, 4, 3)
+    paused = status_in(status_of(deployment(paused=True), counts, "new", NOW))
+    assert progress(paused) == "DeploymentPaused"
+    resumed = make(Deployment, "web", spec={"replicas": 4}, status=paused)
+    assert progress(status_in(status_of(resumed, counts, "new", NOW))) == "DeploymentResumed"
+
+
+def test_what_is_noted_on_a_deployment_is_noted_on_its_replica_set() -> None:
+    notes = {"kubernetes.io/change-cause": "a new image", REVISION: "7"}
+    wanted = make(Deployment, "web", metadata={"annotations": notes}, spec={"template": template("web:1")})
+    (create, *_) = rollout(wanted)
+    assert isinstance(create, Create)
+    assert create.data["metadata"]["annotations"] == {"kubernetes.io/change-cause": "a new image", REVISION: "1"}

@@ -95,3 +95,49 @@ def test_an_ended_job_is_deleted_when_its_time_is_over() -> None:
     assert said(Progress(ended(10), [], NOW).actions()) == []
     assert waits_in(Progress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
     assert said(Progress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
+
+
+def crashed(name: str, code: int, **conditions: str) -> Pod:
+    ended = {"name": "main", "state": {"terminated": {"exitCode": code}}}
+    told = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [ended], "conditions": told})
+
+
+def rule(action: str, *codes: int, operator: str = "In", condition: str = "") -> dict[str, Any]:
+    if condition:
+        return {"action": action, "onPodConditions": [{"type": condition, "status": "True"}]}
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(codes)}}
+
+
+POLICIES = {
+    "a failure counts if no rule says otherwise": ([rule("FailJob", 42)], crashed("a", 1), "BackoffLimitExceeded"),
+    "one may end the job at once": ([rule("FailJob", 42)], crashed("a", 42), "PodFailurePolicy"),
+    "one may be nobody's fault": (
+        [rule("Ignore", condition="DisruptionTarget")],
+        crashed("a", 1, DisruptionTarget="True"),
+        "",
+    ),
+    "the first rule that fits decides": ([rule("Ignore", 7), rule("FailJob", 7)], crashed("a", 7), ""),
+    "all codes but some": ([rule("FailJob", 7, operator="NotIn")], crashed("a", 8), "PodFailurePolicy"),
+}
+
+
+@pytest.mark.parametrize(("rules", "failed", "want"), POLICIES.values(), ids=POLICIES)
+def test_how_a_pod_failed_may_matter(rules: list[dict[str, Any]], failed: Pod, want: str) -> None:
+    wanted = job(backoffLimit=0, podFailurePolicy={"rules": rules})
+    assert outcome(status_in(Progress(wanted, [failed], NOW).actions())).get("Failed", "") == want
+
+
+def test_a_job_says_which_rule_ended_it() -> None:
+    wanted = job(podFailurePolicy={"rules": [rule("Ignore", 1), rule("FailJob", 42)]})
+    (told, *_) = status_in(Progress(wanted, [crashed("a", 42)], NOW).actions())["conditions"]
+    want = "Container main for pod shop/a failed with exit code 42 matching FailJob rule at index 1"
+    assert told["message"] == want
+
+
+def test_a_suspended_job_says_so_and_begins_anew() -> None:
+    begun = {"startTime": format_time(NOW - 60)}
+    status = status_in(Progress(job(suspend=True, status=begun), [], NOW).actions())
+    assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
+    resumed = status_in(Progress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
+    assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))

@@ -4,9 +4,11 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in
 
 from moorage.api.pod import Pod
+from moorage.api.storage import PersistentVolumeClaim
 from moorage.controllers.actions import Create
-from moorage.controllers.objects import StatefulSet
-from moorage.controllers.statefulset import REVISION_LABEL, Ordinals
+from moorage.controllers.objects import ControllerRevision, StatefulSet
+from moorage.controllers.revisions import REVISION_LABEL, History
+from moorage.controllers.statefulset import Ordinals
 
 TEMPLATE = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "db:1"}]}}
 
@@ -15,7 +17,9 @@ def stateful_set(replicas: int, **spec: Any) -> StatefulSet:
     return make(StatefulSet, "db", spec={"replicas": replicas, "template": TEMPLATE, "serviceName": "db", **spec})
 
 
-CURRENT = Ordinals(stateful_set(1), {}, set(), NOW).revision
+CURRENT = History(stateful_set(1), []).name
+OLD_TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "db:0"}]}}
+OLD = make(ControllerRevision, "old", data={"spec": {"template": OLD_TEMPLATE}}, revision=1)
 
 
 def member(number: int, *, revision: str = CURRENT, **state: Any) -> Pod:
@@ -23,7 +27,8 @@ def member(number: int, *, revision: str = CURRENT, **state: Any) -> Pod:
 
 
 def ordinals(wanted: StatefulSet, *pods: Pod, claims: tuple[str, ...] = ()) -> Ordinals:
-    return Ordinals(wanted, {item.name: item for item in pods}, set(claims), NOW)
+    known = {name: make(PersistentVolumeClaim, name) for name in claims}
+    return Ordinals(wanted, {item.name: item for item in pods}, known, NOW, History(wanted, [OLD]))
 
 
 CASES = {
@@ -51,6 +56,16 @@ CASES = {
         ["delete db-1"],
     ),
     "the next only when that is back": (stateful_set(2), [member(0, revision="old"), member(1, ready=False)], []),
+    "several at a time, if so many may be missing": (
+        stateful_set(3, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}}),
+        [member(0, revision="old"), member(1, revision="old"), member(2, revision="old")],
+        ["delete db-2", "delete db-1"],
+    ),
+    "one that is missing counts": (
+        stateful_set(3, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}}, podManagementPolicy="Parallel"),
+        [member(0, revision="old"), member(1, revision="old"), member(2, stopping=True)],
+        ["delete db-1"],
+    ),
     "those below the partition stay as they are": (
         stateful_set(2, updateStrategy={"rollingUpdate": {"partition": 1}}),
         [member(0, revision="old"), member(1)],
@@ -91,6 +106,19 @@ def test_a_claim_that_is_there_is_used_again() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {}}
     wanted = stateful_set(1, volumeClaimTemplates=[claim])
     assert said(ordinals(wanted, claims=("data-db-0",)).actions()) == ["create Pod db-0"]
+
+
+def test_a_pod_below_the_partition_is_made_from_the_template_before() -> None:
+    wanted = make(StatefulSet, "db", spec=_spec(stateful_set(2)), status={"currentRevision": "old"})
+    (made,) = [action for action in ordinals(wanted, member(1)).actions() if isinstance(action, Create)]
+    assert made.data["spec"]["containers"][0]["image"] == "db:0"
+    assert made.data["metadata"]["labels"][REVISION_LABEL] == "old"
+
+
+def test_a_pod_waits_for_the_end_of_a_claim_that_is_being_deleted() -> None:
+    wanted = stateful_set(1, volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}])
+    doomed = make(PersistentVolumeClaim, "data-db-0", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert said(Ordinals(wanted, {}, {"data-db-0": doomed}, NOW, History(wanted, [])).actions()) == []
 
 
 def test_the_update_is_over_when_all_are_new_and_ready() -> None:

@@ -1,0 +1,137 @@
+"""Roll-outs that are remembered and undone, claims that go with their pods, and jobs made by the clock."""
+
+from itertools import pairwise
+from typing import Any
+
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.controllers.objects import (
+    ControllerRevision,
+    DaemonSet,
+    Job,
+    ReplicationController,
+    ServiceAccount,
+    StatefulSet,
+)
+from moorage.testing.cluster import Cluster, in_virtual_time
+from tests.integration.test_workloads import STORAGE, Data, status, workload
+
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"},
+}
+
+
+def images(cluster: Cluster, app: str) -> list[str]:
+    return [pod.spec.containers[0].image for pod in sorted(cluster.running(f"app={app}"), key=lambda pod: pod.name)]
+
+
+def revisions(cluster: Cluster) -> list[tuple[int, str]]:
+    found = (
+        (item.revision, item.data["spec"]["template"]["spec"]["containers"][0]["image"])
+        for item in cluster.objects(ControllerRevision)
+    )
+    return sorted(found)
+
+
+@in_virtual_time
+async def test_a_stateful_set_remembers_its_templates() -> None:
+    async with Cluster(nodes=3) as cluster:
+        await cluster.apply(workload("StatefulSet", "db", image="db:1", replicas=3))
+        await cluster.wait_for(lambda: images(cluster, "db") == ["db:1"] * 3)
+        await cluster.apply(partitioned(2))
+        await cluster.wait_for(lambda: images(cluster, "db") == ["db:1", "db:1", "db:2"])
+        assert revisions(cluster) == [(1, "db:1"), (2, "db:2")]
+
+        (first,) = [pod for pod in cluster.pods() if pod.name == "db-0"]
+        await cluster.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"}})
+        await cluster.wait_for(lambda: any(pod.name == "db-0" and pod.uid != first.uid for pod in cluster.running()))
+        assert images(cluster, "db")[0] == "db:1", "below the partition it is made as it was"
+
+        await cluster.apply(workload("StatefulSet", "db", image="db:1", replicas=3))
+        await cluster.wait_for(lambda: images(cluster, "db") == ["db:1"] * 3)
+        assert revisions(cluster) == [(2, "db:2"), (3, "db:1")]
+
+
+def partitioned(partition: int) -> Data:
+    update = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
+    return workload("StatefulSet", "db", image="db:2", replicas=3, updateStrategy=update)
+
+
+@in_virtual_time
+async def test_a_daemon_set_remembers_its_templates() -> None:
+    async with Cluster(nodes=2) as cluster:
+        for image in ("log:1", "log:2"):
+            await cluster.apply(workload("DaemonSet", "log", image=image))
+            await cluster.wait_for(lambda image=image: images(cluster, "log") == [image] * 2)  # type: ignore[misc]
+        assert revisions(cluster) == [(1, "log:1"), (2, "log:2")]
+        await cluster.wait_for(lambda: status(cluster, DaemonSet, "log").get("updatedNumberScheduled") == 2)
+        await cluster.delete(workload("DaemonSet", "log"))
+        await cluster.wait_for(lambda: not cluster.objects(ControllerRevision) and not cluster.pods())
+
+
+def database(deleted: str, scaled: str, replicas: int) -> Data:
+    policy = {"whenDeleted": deleted, "whenScaled": scaled}
+    more: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": policy, "volumeClaimTemplates": [CLAIM]}
+    return workload("StatefulSet", "db", replicas=replicas, **more)
+
+
+@in_virtual_time
+async def test_claims_go_with_pods_that_are_scaled_away() -> None:
+    async with Cluster(nodes=3) as cluster:
+        await cluster.apply(STORAGE, database("Retain", "Delete", 2))
+        await cluster.wait_for(lambda: len(cluster.running("app=db")) == 2)
+        await cluster.apply(database("Retain", "Delete", 1))
+        await cluster.wait_for(
+            lambda: [claim.name for claim in cluster.objects(PersistentVolumeClaim)] == ["data-db-0"]
+        )
+        await cluster.delete(database("Retain", "Delete", 1))
+        await cluster.wait_for(lambda: not cluster.pods() and not cluster.objects(StatefulSet))
+        assert len(cluster.objects(PersistentVolumeClaim)) == 1
+
+
+@in_virtual_time
+async def test_claims_go_with_their_stateful_set() -> None:
+    async with Cluster(nodes=3) as cluster:
+        await cluster.apply(STORAGE, database("Delete", "Retain", 2))
+        await cluster.wait_for(lambda: len(cluster.running("app=db")) == 2)
+        await cluster.delete(database("Delete", "Retain", 2))
+        await cluster.wait_for(lambda: not cluster.objects(PersistentVolumeClaim))
+
+
+@in_virtual_time
+async def test_a_cron_job_makes_jobs_and_forgets_them() -> None:
+    template = workload("Job", "tick", pod={"restartPolicy": "Never"})["spec"]
+    spec = {"schedule": "* * * * *", "jobTemplate": {"spec": template}, "successfulJobsHistoryLimit": 2}
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": spec})
+        names: set[str] = set()
+
+        def have_been(count: int) -> bool:
+            names.update(job.name for job in cluster.objects(Job))
+            return len(names) >= count
+
+        await cluster.wait_for(lambda: have_been(4), seconds=3600)
+        await cluster.wait_for(lambda: len(cluster.objects(Job)) <= 3)
+        numbers = sorted(int(name.removeprefix("tick-")) for name in names)
+        assert [b - a for a, b in pairwise(numbers)] == [1, 1, 1]
+
+
+@in_virtual_time
+async def test_a_replication_controller_keeps_its_pods() -> None:
+    thing = workload("ReplicationController", "old", replicas=2) | {"apiVersion": "v1"}
+    thing["spec"]["selector"] = {"app": "old"}
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(thing)
+        await cluster.wait_for(lambda: len(cluster.running("app=old")) == 2)
+        await cluster.wait_for(lambda: cluster.objects(ReplicationController)[0].status.get("readyReplicas") == 2)
+        await cluster.delete(thing)
+        await cluster.wait_for(lambda: not cluster.pods())
+
+
+@in_virtual_time
+async def test_every_namespace_has_an_account() -> None:
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        await cluster.wait_for(
+            lambda: {"default", "shop"} <= {item.namespace for item in cluster.objects(ServiceAccount)}
+        )
