@@ -7,8 +7,14 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 LIVE ?= tests/live
+WORKLOADS ?= basic
+NODES ?= 5000
+PODS ?= 0
+ROUNDS ?= 3
+SCHEDULERS ?= moorage,kube-scheduler
+RAW ?= .bench/latest.json
 
-.PHONY: help demo up simulate test lint fmt bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +48,11 @@ lint: $(INSTALLED)  ## Check style, format, types and import directions
 fmt: $(INSTALLED)  ## Format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
+
+bench: $(INSTALLED)  ## Drain pending pods with both schedulers in turns (needs Go); WORKLOADS=basic,mixed|all NODES= PODS= ROUNDS= SCHEDULERS= FLAGS= RAW=
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live --workloads $(WORKLOADS) --nodes $(NODES) --pods $(PODS) --rounds $(ROUNDS) \
+	  --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
 bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the rows as well
 	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 from msgspec.structs import replace
 
-from benchmarks.workloads import Workload
+from benchmarks.engine_workloads import Workload
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod

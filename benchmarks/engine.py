@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.drain import measure
-from benchmarks.workloads import WORKLOADS
+from benchmarks.engine_workloads import WORKLOADS
 
 SIZES: Final = (1_000, 5_000, 20_000, 100_000)
 SIZES_OF: Final = {"preemption": (1_000, 5_000), "devices": (1_000, 5_000), "csi-volumes": (1_000, 5_000)}

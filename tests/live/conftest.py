@@ -8,10 +8,10 @@ import pytest
 
 from moorage.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster
-from tests.live.control_plane import ControlPlane, control_plane
 from tests.live.controllers import controller_manager
 from tests.live.devices import clear_devices
 from tests.live.storage import clear_storage
+from tests.support.control_plane import ControlPlane, control_plane
 
 if not os.environ.get("MOORAGE_LIVE"):
     collect_ignore_glob = ["test_*.py"]

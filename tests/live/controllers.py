@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from tests.live.control_plane import ControlPlane
+from tests.support.control_plane import ControlPlane
 
 PROGRAM: Final = "kube-controller-manager"
 CONTROLLERS: Final = (

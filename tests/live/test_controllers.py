@@ -12,7 +12,7 @@ from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.controllers.objects import DaemonSet, Deployment, Job, Namespace, PodDisruptionBudget, ReplicaSet
 from tests.integration.test_workloads import Data, workload
-from tests.live.control_plane import ControlPlane, control_plane
+from tests.support.control_plane import ControlPlane, control_plane
 
 ENOUGH = 60.0
 STORAGE = {

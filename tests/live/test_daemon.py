@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.live.cluster import LiveCluster, bound
-from tests.live.control_plane import ControlPlane, free_ports
 from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.support.control_plane import ControlPlane, free_ports
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 

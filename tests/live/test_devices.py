@@ -7,7 +7,6 @@ import pytest
 from moorage.api.pod import Pod
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
 from tests.live.conftest import Story
-from tests.live.control_plane import ControlPlane
 from tests.live.devices import (
     CLAIMS,
     add_cards,
@@ -17,6 +16,7 @@ from tests.live.devices import (
     settled_devices,
 )
 from tests.live.scheduler import scheduler
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Story], None]
 

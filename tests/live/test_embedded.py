@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from moorage.apiserver.server import ApiServer
-from tests.live.control_plane import binaries, free_ports, run
 from tests.support.api import Data, definition, deployment, node
+from tests.support.control_plane import binaries, free_ports, run
 
 SHOP: Final = deployment()
 NODE: Final = node() | {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
-from tests.live.control_plane import ControlPlane
 from tests.live.scheduler import scheduler
+from tests.support.control_plane import ControlPlane
 from tests.support.extender_service import ExtenderService
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]

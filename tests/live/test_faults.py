@@ -10,9 +10,9 @@ from typing import Final
 import yaml
 
 from tests.live.cluster import LiveCluster, bound
-from tests.live.control_plane import ControlPlane
 from tests.live.proxy import CuttableProxy
 from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 

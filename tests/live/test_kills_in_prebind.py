@@ -12,7 +12,6 @@ from moorage.api.claims import SELECTED_NODE
 from moorage.errors import NotFound
 from tests.live.cluster import LiveCluster, bound
 from tests.live.conftest import Story
-from tests.live.control_plane import ControlPlane
 from tests.live.devices import CLAIMS, Attacher, add_cards, add_template, device_claims, doubled, settled_devices
 from tests.live.scheduler import SchedulerProcess
 from tests.live.storage import (
@@ -28,6 +27,7 @@ from tests.live.storage import (
     settled_storage,
     storage,
 )
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Story], None]
 

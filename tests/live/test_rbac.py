@@ -9,8 +9,8 @@ import yaml
 
 from tests.live.cluster import LiveCluster, bound
 from tests.live.conftest import Story
-from tests.live.control_plane import ROOT, ControlPlane
 from tests.live.scheduler import scheduler
+from tests.support.control_plane import ROOT, ControlPlane
 
 ACCOUNT = "moorage"
 

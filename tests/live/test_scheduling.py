@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
-from tests.live.control_plane import ControlPlane
 from tests.live.scheduler import scheduler
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 

@@ -8,7 +8,6 @@ import pytest
 from moorage.api.pod import Pod
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
 from tests.live.conftest import Story
-from tests.live.control_plane import ControlPlane
 from tests.live.scheduler import scheduler
 from tests.live.storage import (
     LOCAL,
@@ -22,6 +21,7 @@ from tests.live.storage import (
     ephemeral_volume,
     settled_storage,
 )
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Story], None]
 

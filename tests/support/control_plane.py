@@ -1,4 +1,4 @@
-"""The real control plane on loopback: etcd and kube-apiserver, started for a test and always stopped."""
+"""The real control plane on loopback: etcd and kube-apiserver, for tests and benchmarks, and always stopped."""
 
 import asyncio
 import os
@@ -39,6 +39,7 @@ class ControlPlane:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.data = folder / "etcd"
         self.programs = binaries()
         self.etcd_port, self.peer_port, self.api_port = free_ports(3)
         self.server = f"https://127.0.0.1:{self.api_port}"
@@ -48,11 +49,20 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start both and wait until the server is ready."""
+        self.prepare()
+        self.start_etcd()
+        self.start_api_server()
+
+    def prepare(self) -> None:
+        """Write down who may talk to the server."""
         run("openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048")
         (self.folder / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
+
+    def start_etcd(self) -> None:
+        """Start etcd, perhaps again, on the data in its folder."""
         self.etcd = self.spawn(
             "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
+            f"--data-dir={self.data}",
             f"--listen-client-urls=http://127.0.0.1:{self.etcd_port}",
             f"--advertise-client-urls=http://127.0.0.1:{self.etcd_port}",
             f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
@@ -60,7 +70,6 @@ class ControlPlane:
             f"--initial-cluster=default=http://127.0.0.1:{self.peer_port}",
             "--unsafe-no-fsync",
         )
-        self.start_api_server()
 
     def start_api_server(self) -> None:
         """Start the API server, perhaps again, and wait until it is ready."""

@@ -1,0 +1,40 @@
+"""What the API server counts of its own requests."""
+
+import re
+from collections import Counter
+from typing import Final
+
+from moorage.client.rest import ApiClient
+
+BINDING: Final = "POST pods/binding"
+_LINE: Final = re.compile(rb"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
+_LABEL: Final = re.compile(rb'(\w+)="([^"]*)"')
+
+
+class Requests:
+    """Requests by verb and resource: those that succeeded, and those that did not."""
+
+    def __init__(self, text: bytes) -> None:
+        self.done: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        for found in _LINE.finditer(text):
+            labels = {name.decode(): value.decode() for name, value in _LABEL.findall(found[1])}
+            what = "/".join(part for part in (labels["resource"], labels["subresource"]) if part)
+            count = self.done if labels["code"].startswith("2") else self.refused
+            count[f"{labels['verb']} {what}"] += int(float(found[2]))
+
+    @property
+    def bound(self) -> int:
+        """Return how many bindings were made."""
+        return self.done[BINDING]
+
+    def since(self, before: "Requests") -> dict[str, int]:
+        """Return what came in since an earlier reading, successful or not."""
+        both = self.done + self.refused
+        both.subtract(before.done + before.refused)
+        return {what: count for what, count in both.most_common() if count > 0}
+
+
+async def requests(client: ApiClient) -> Requests:
+    """Ask the server."""
+    return Requests(await client.request("GET", "/metrics"))

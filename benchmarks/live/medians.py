@@ -1,0 +1,95 @@
+"""Medians of rounds, ours beside theirs, and whether the goals of the design are met."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.live import workload
+from benchmarks.live.schedulers import OURS, THEIRS
+from benchmarks.live.workload import Goal
+
+GOAL_NODES: Final = 5_000
+"""The design states its goals for this many nodes."""
+IDLE: Final = 0.05
+"""No core is idle when the machine is idle for less than this share of the time."""
+OTHERS: Final = 0.1
+"""With more than this share taken by programs that are not part of it, a measurement says nothing of idle cores."""
+
+Row = Mapping[str, Any]
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One workload at one size: the medians of both; empty for one that was not measured."""
+
+    workload: str
+    nodes: int
+    pods: int
+    ours: Figures
+    theirs: Figures
+    goal: Goal | None
+    problems: int
+    rounds: int
+
+    @property
+    def speedup(self) -> float:
+        """Return our pods per second as a multiple of theirs."""
+        return self.ours["pods_per_second"] / self.theirs["pods_per_second"] if self.ours and self.theirs else 0.0
+
+    @property
+    def cpu_ratio(self) -> float:
+        """Return how many times our CPU theirs is."""
+        return self.theirs["cpu_ms_per_pod"] / self.ours["cpu_ms_per_pod"] if self.ours and self.theirs else 0.0
+
+    @property
+    def meets_cpu(self) -> bool:
+        """Whether our CPU is at the goal."""
+        return self.goal is not None and self.ours["cpu_ms_per_pod"] <= self.goal.cpu_ms
+
+    @property
+    def meets_speed(self) -> bool:
+        """Whether we are as many times faster as the goal says."""
+        return self.goal is not None and self.speedup >= self.goal.speedup
+
+    @property
+    def leaves_no_core_idle(self) -> bool:
+        """Whether the machine had nothing left to give while our pods were placed."""
+        return self.ours["idle_share"] <= IDLE and self.ours["others_share"] <= OTHERS
+
+    @property
+    def judgement(self) -> str:
+        """Say whether the row of the design is met, and how."""
+        if self.goal is None or self.nodes != GOAL_NODES or not self.ours or not self.theirs:
+            return ""
+        if self.meets_cpu and self.meets_speed:
+            return "met"
+        if self.meets_cpu and self.leaves_no_core_idle:
+            return "met: CPU at its goal, no core idle"
+        return "missed"
+
+
+def comparisons(rows: Iterable[Row]) -> list[Comparison]:
+    """Put the rounds of each workload and size together."""
+
+    def key(row: Row) -> tuple[int, str, int]:
+        return row["nodes"], row["workload"], row["pods"]
+
+    return [_compared(*sizes, list(group)) for sizes, group in groupby(sorted(rows, key=key), key)]
+
+
+def _compared(nodes: int, name: str, pods: int, rows: Sequence[Row]) -> Comparison:
+    ours = [row for row in rows if row["scheduler"] == OURS]
+    theirs = [row for row in rows if row["scheduler"] == THEIRS]
+    goal = workload.load(name, nodes).goal if name in workload.names() else None
+    wrong = sum(bool(row["problems"]) for row in rows)
+    return Comparison(name, nodes, pods, _medians(ours), _medians(theirs), goal, wrong, max(len(ours), len(theirs)))
+
+
+def _medians(rows: Sequence[Row]) -> Figures:
+    if not rows:
+        return {}
+    names = [name for name, value in rows[0].items() if isinstance(value, float | int) and name != "number"]
+    return {name: median(row[name] for row in rows) for name in names}

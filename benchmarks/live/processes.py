@@ -1,0 +1,107 @@
+"""What the operating system says of processes: CPU, memory, and how idle the machine is."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+PROC: Final = Path("/proc")
+STOP_SECONDS: Final = 15.0
+_SESSION: Final = 3
+_CPU: Final = slice(11, 15)
+"""Where ``/proc/<pid>/stat`` has these, counted after the name: user, system, and both of children that have ended."""
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process, and of its children that have ended."""
+    return sum(int(ticks) for ticks in _stat(PROC / str(pid))[_CPU]) / TICKS
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """CPU seconds of all cores since the machine was started."""
+
+    idle: float
+    busy: float
+
+    @classmethod
+    def now(cls) -> "Machine":
+        """Read them."""
+        user, nice, system, idle, iowait, irq, softirq, steal = _cpu_line()
+        return cls((idle + iowait) / TICKS, (user + nice + system + irq + softirq + steal) / TICKS)
+
+
+class SessionProcess:
+    """A program in a session of its own: its CPU and memory include every process that it starts."""
+
+    def __init__(self, command: Sequence[str | Path], log: Path, folder: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.started = time.monotonic()
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def log_end(self) -> str:
+        """The last of what it wrote."""
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def cpu(self) -> float:
+        """Return the CPU seconds so far."""
+        return sum(cpu_of(pid) for pid in self._members())
+
+    def peak_mib(self) -> float:
+        """Return the most memory that was resident, summed over its processes."""
+        return sum(_peak_mib(pid) for pid in self._members())
+
+    def stop(self) -> None:
+        """Have it end in order, and if it does not, without."""
+        if self.is_running:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        for pid in self._members():
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _members(self) -> Iterator[int]:
+        own = str(self._process.pid)
+        for entry in PROC.iterdir():
+            if entry.name.isdigit():
+                fields = _stat(entry)
+                if fields[_SESSION : _SESSION + 1] == [own]:
+                    yield int(entry.name)
+
+
+def _stat(process: Path) -> list[str]:
+    try:
+        # The name may contain anything, spaces and brackets included.
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _peak_mib(pid: int) -> float:
+    try:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
+def _cpu_line() -> list[int]:
+    with (PROC / "stat").open() as lines:
+        return [int(ticks) for ticks in lines.readline().split()[1:9]]

@@ -1,0 +1,69 @@
+"""The raw data: one JSON file with the machine, the versions and everything that was measured."""
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from moorage import __version__
+
+SCHEMA: Final = 1
+_SAME: Final = ("workload", "nodes", "pods", "scheduler")
+"""Rows with these alike are one measurement: made again, it takes the place of the old."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what was measured so far; nothing, if there is no such file."""
+    if not path.exists():
+        return {"schema": SCHEMA, **about()}
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def add(path: Path, section: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Put rows in, in place of earlier ones of the same kind, and say again where they were measured."""
+    content = read(path)
+    new = {_key(row) for row in rows}
+    kept = [row for row in content.get(section, []) if _key(row) not in new]
+    content |= about() | {section: [*kept, *rows]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace('{"bound"', '\n{"bound"') + "\n")
+
+
+def about() -> dict[str, Any]:
+    """Describe the machine and the versions."""
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": _machine(), "versions": _versions()}
+
+
+def _machine() -> dict[str, Any]:
+    cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    return {
+        "cpu": cpus[0].partition(":")[2].strip() if cpus else platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+    }
+
+
+def _versions() -> dict[str, str]:
+    root = Path(__file__).resolve().parents[2]
+    folder = subprocess.run([root / "conformance" / "control-plane", "--print"], check=True, capture_output=True)
+    kubernetes, _, rest = Path(folder.stdout.decode().strip()).name.partition("-etcd-")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, check=False)
+    return {
+        "moorage": f"{__version__} ({commit.stdout.decode().strip() or 'no commit'})",
+        "kubernetes": kubernetes,
+        "etcd": rest.partition("-")[0],
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "msgspec", "uvloop")},
+    }
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in _SAME)

@@ -1,0 +1,145 @@
+"""What a benchmark places: a YAML file that says which objects there are, and what must become of the pods.
+
+```yaml
+title: identical pods
+pods: 10000                       # how many unless PODS says otherwise
+goal: {cpu_ms: 0.6, speedup: 2}   # of design.md, at 5,000 nodes
+objects:                          # made in this order, before a scheduler runs
+  - {like: node, count: nodes}    # a template of parts.yaml ...
+  - like: pod
+    count: pods
+    with: {metadata: {labels: {group: "g${i // 500}"}}}   # ... with this laid over it
+expect: {bound: pods, reported: 0}
+churn:                            # comes and goes while the pods are placed
+  - {like: node, every: 0.5, keep: 5}
+```
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from benchmarks.live.templates import Sum, Template, merged
+from moorage.api.kinds import BY_NAME
+from moorage.errors import InputError, did_you_mean
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads"
+PARTS: Final = "parts"
+NAMESPACE: Final = "default"
+
+
+class Goal(msgspec.Struct, forbid_unknown_fields=True):
+    """What design.md asks for: CPU of a pod, and how many times kube-scheduler's pods per second."""
+
+    cpu_ms: float
+    speedup: float
+
+
+class GroupEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """Objects of one template, as written."""
+
+    like: str
+    count: int | str = 1
+    every: float = 0.0
+    keep: int = 0
+    over: dict[str, Any] = msgspec.field(default_factory=dict, name="with")
+
+
+class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """A workload file, as written."""
+
+    title: str
+    pods: int
+    objects: list[GroupEntry]
+    expect: dict[str, int | str]
+    goal: Goal | None = None
+    churn: list[GroupEntry] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Objects of one template: how many, and where they are posted."""
+
+    path: str
+    template: Template
+    count: Sum
+    every: float = 0.0
+    keep: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload at a size."""
+
+    name: str
+    title: str
+    goal: Goal | None
+    nodes: int
+    pods: int
+    groups: tuple[Group, ...]
+    churn: tuple[Group, ...]
+    bound: int
+    reported: int
+
+    def objects(self) -> Iterator[Iterator[tuple[str, bytes]]]:
+        """Return where each object is posted and its JSON; one group has to be there before the next."""
+        for group in self.groups:
+            count = group.count.of(nodes=self.nodes, pods=self.pods)
+            made = group.template.all(count, nodes=self.nodes, pods=self.pods)
+            yield ((group.path, body) for body in made)
+
+
+def names() -> list[str]:
+    """Return the names of all workloads."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != PARTS)
+
+
+def load(name: str, nodes: int, pods: int = 0) -> Workload:
+    """Read a workload for so many nodes and pods; without a number of pods, the one of the file."""
+    if name not in names():
+        raise InputError(
+            "--workloads",
+            f"there is no workload {name!r}",
+            hint=did_you_mean(name, names()) or f"there are {', '.join(names())}",
+        )
+    where = f"workloads/{name}.yaml"
+    entry = _read(FOLDER / f"{name}.yaml", where)
+    sizes = {"nodes": nodes, "pods": pods or entry.pods}
+    expected = {key: Sum(str(text), f"{where}: expect.{key}").of(**sizes) for key, text in entry.expect.items()}
+    parts = yaml.safe_load((FOLDER / f"{PARTS}.yaml").read_text())
+    return Workload(
+        name=name,
+        title=entry.title,
+        goal=entry.goal,
+        nodes=nodes,
+        pods=sizes["pods"],
+        groups=tuple(_group(each, parts, f"{where}: objects[{at}]") for at, each in enumerate(entry.objects)),
+        churn=tuple(_group(each, parts, f"{where}: churn[{at}]") for at, each in enumerate(entry.churn)),
+        bound=expected["bound"],
+        reported=expected.get("reported", 0),
+    )
+
+
+def _read(path: Path, where: str) -> WorkloadEntry:
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_text()), WorkloadEntry)
+    except (msgspec.ValidationError, yaml.YAMLError) as error:
+        raise InputError(where, str(error)) from error
+
+
+def _group(entry: GroupEntry, parts: Mapping[str, Any], where: str) -> Group:
+    if entry.like not in parts:
+        raise InputError(where, f"parts.yaml has no {entry.like!r}", hint=did_you_mean(entry.like, parts))
+    content = merged(parts[entry.like], entry.over)
+    kind = BY_NAME[content["kind"]]
+    return Group(
+        path=kind.path(namespace=NAMESPACE if kind.namespaced else ""),
+        template=Template(content, where),
+        count=Sum(str(entry.count), where),
+        every=entry.every,
+        keep=entry.keep,
+    )
