@@ -1,6 +1,7 @@
 """Certificate authorities and certificates, made for a test."""
 
 import datetime
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class Authority:
         builder = _builder(subject, self.certificate.subject, key)
         if hosts:
             builder = builder.add_extension(
-                x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False
+                x509.SubjectAlternativeName([_name(host) for host in hosts]), critical=False
             )
         certificate = builder.sign(self.key, hashes.SHA256())
         paths = self.folder / f"{name}.crt", self.folder / f"{name}.key"
@@ -60,6 +61,11 @@ class Authority:
             )
         )
         return paths
+
+
+def _name(host: str) -> x509.GeneralName:
+    is_address = host.replace(".", "").isdigit()
+    return x509.IPAddress(ipaddress.ip_address(host)) if is_address else x509.DNSName(host)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

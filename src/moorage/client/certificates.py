@@ -1,63 +1,160 @@
-"""TLS contexts from certificates in files or in memory."""
+"""TLS with one server: whom we trust and who we are, from certificates in files or in memory."""
 
 import base64
 import binascii
+import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile
+from typing import TypeAlias
+
+import structlog
 
 from moorage.errors import InputError
 
+Pem: TypeAlias = bytes | Path
+"""A certificate or a key: itself, or the file it is in."""
 
-def verifying_context(
-    where: str, *, ca_file: str | PathLike[str] | None = None, ca_data: bytes | None = None
-) -> ssl.SSLContext:
-    """Return a context that trusts one authority, or those of the machine."""
-    try:
-        if ca_data is not None:
-            return ssl.create_default_context(cadata=ca_data.decode())
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(where, f"the certificate authority cannot be used: {error}") from error
+log = structlog.get_logger(__name__)
+
+
+class Tls:
+    """Whom we trust and who we are when we connect to one server.
+
+    Files are read again by :meth:`refresh`: whoever rotates a certificate or an authority replaces the file. One that
+    cannot be used at the moment, because it is being written, leaves everything as it was.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        authority: Pem | None = None,
+        certificate: Pem | None = None,
+        key: Pem | None = None,
+        verifies: bool = True,
+    ) -> None:
+        """Trust one authority, or those of the machine; InputError if anything cannot be used."""
+        self._where = where
+        self._pems = (authority, certificate, key)
+        self._verifies = verifies
+        self._shown: tuple[bytes, bytes] | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._read = self._contents()
+        self._context = self._built()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the next connection is made with."""
+        return self._context
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have somebody told when connections should be made anew."""
+        self._listeners.append(listener)
+
+    def refresh(self) -> None:
+        """Read the files again, and take in what has changed in them."""
+        if not any(isinstance(pem, Path) for pem in self._pems):
+            return
+        before = self._read
+        try:
+            self._read = self._contents()
+            if self._read == before:
+                return
+            self._context = self._built()
+        except InputError as error:
+            self._read = before
+            log.warning("rotated certificates cannot be used yet", error=str(error))
+            return
+        log.info("certificates were rotated, connecting anew", source=self._where)
+        self._tell()
+
+    def show(self, certificate: str, key: str) -> None:
+        """Be who this certificate says from now on; InputError if it cannot be used."""
+        shown = certificate.encode(), key.encode()
+        if shown == self._shown:
+            return
+        before, self._shown = self._shown, shown
+        try:
+            self._context = self._built()
+        except InputError:
+            self._shown = before
+            raise
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _contents(self) -> tuple[bytes | None, ...]:
+        return tuple(self._content(pem) for pem in self._pems)
+
+    def _content(self, pem: Pem | None) -> bytes | None:
+        if not isinstance(pem, Path):
+            return pem
+        try:
+            content = pem.read_bytes()
+        except OSError as error:
+            raise InputError(self._where, f"{pem} cannot be read: {error.strerror}") from error
+        if not content.strip():
+            raise InputError(self._where, f"{pem} is empty", hint="it must have a certificate or a key in PEM")
+        return content
+
+    def _built(self) -> ssl.SSLContext:
+        authority, certificate, key = self._read
+        context = self._trusting(authority)
+        if self._shown is not None:
+            certificate, key = self._shown
+        if certificate is not None and key is not None:
+            load_certificate(self._where, context, certificate, key)
+        return context
+
+    def _trusting(self, authority: bytes | None) -> ssl.SSLContext:
+        if not self._verifies:
+            return trusting_context()
+        try:
+            return ssl.create_default_context(cadata=None if authority is None else authority.decode())
+        except (OSError, ValueError) as error:
+            raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
 
 
 def trusting_context() -> ssl.SSLContext:
     """Return a context that verifies nothing, for those who asked for it."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def load_client_certificate(context: ssl.SSLContext, certificate: str | bytes, key: str | bytes) -> None:
-    """Put a client certificate that is in memory into a context, which only reads files."""
-    with TemporaryDirectory(prefix="moorage-tls-") as folder:
-        cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
-        cert_file.write_bytes(certificate if isinstance(certificate, bytes) else certificate.encode())
-        key_file.touch(mode=0o600)
-        key_file.write_bytes(key if isinstance(key, bytes) else key.encode())
-        with told("client certificate"):
-            context.load_cert_chain(cert_file, key_file)
-
-
-def load_client_certificate_files(
-    context: ssl.SSLContext, certificate: str | PathLike[str], key: str | PathLike[str]
-) -> None:
-    """Put a client certificate that is in files into a context."""
-    with told(f"client certificate {certificate}"):
-        context.load_cert_chain(certificate, key)
+def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Put a certificate of ours into a context, which only reads files."""
+    try:
+        with readable(certificate) as certificate_file, readable(key) as key_file:
+            context.load_cert_chain(certificate_file, key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(where, f"the client certificate and its key cannot be used: {error}") from error
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
-    """Turn what OpenSSL has to say into a message for whoever wrote the configuration."""
+def readable(content: bytes) -> Iterator[str]:
+    """Give the block the name of a file of this content: in memory where there is such a thing.
+
+    A key should not touch the disk, and a container may have none to write to.
+    """
+    if not hasattr(os, "memfd_create"):
+        with NamedTemporaryFile(prefix="moorage-tls-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("moorage-tls")
     try:
-        yield
-    except (OSError, ssl.SSLError) as error:
-        raise InputError(where, f"the certificate and its key cannot be used: {error}") from error
+        os.write(descriptor, content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def from_base64(where: str, text: str) -> bytes:

@@ -3,15 +3,16 @@
 import asyncio
 import base64
 import os
-import ssl
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
+import structlog
 
 from moorage.api.meta import parse_time
-from moorage.client.certificates import load_client_certificate
+from moorage.client.certificates import Tls
 from moorage.clock import Clock
 from moorage.errors import InputError, Unauthorized
 
@@ -20,6 +21,9 @@ TOKEN_FILE_AGE: Final = 60.0
 """After so many seconds a token file is read again; the kubelet replaces it long before the old token expires."""
 
 EXEC_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+log = structlog.get_logger(__name__)
 
 
 class Credentials(Protocol):
@@ -45,23 +49,45 @@ class FixedCredentials:
 
 
 class TokenFile:
-    """A token in a file that somebody else keeps up to date."""
+    """A token in a file that somebody else keeps up to date.
+
+    Once there was a token, a file that cannot be read for a moment costs nothing: the old token may well be good.
+    """
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.expires_at = 0.0
         self._path = path
         self._clock = clock
+        self._token = ""
 
     async def renew(self) -> str:
         """Read the file."""
         try:
+            self._token = self._read()
+        except InputError as error:
+            if not self._token:
+                raise
+            log.warning("token cannot be rotated", error=str(error))
+        self.expires_at = self._clock.now() + TOKEN_FILE_AGE
+        return f"Bearer {self._token}"
+
+    def _read(self) -> str:
+        try:
             token = self._path.read_text().strip()
-        except OSError as error:
-            raise InputError(str(self._path), f"the token file cannot be read: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            told = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InputError(str(self._path), f"the token file cannot be read: {told}") from error
         if not token:
             raise InputError(str(self._path), "the token file is empty")
-        self.expires_at = self._clock.now() + TOKEN_FILE_AGE
-        return f"Bearer {token}"
+        check_header(str(self._path), (token,))
+        return token
+
+
+class ExecVariable(msgspec.Struct, frozen=True):
+    """A variable of such a program's environment."""
+
+    name: str
+    value: str = ""
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,9 +96,24 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
     command: str
     api_version: str = ""
     args: list[str] | None = None
-    env: list[dict[str, str]] | None = None
+    env: list[ExecVariable] | None = None
     install_hint: str = ""
+    interactive_mode: str = ""
     provide_cluster_info: bool = False
+
+    def check(self, source: str) -> None:
+        """Refuse what client-go refuses, and what would ask questions that nobody is there to answer."""
+        where = f"{source}: exec"
+        if not self.command:
+            raise InputError(f"{where}.command", "there is no program to run")
+        if self.api_version not in EXEC_VERSIONS:
+            problem = f"this version of the protocol is not spoken here: {self.api_version!r}"
+            raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
+        # Version v1 must say it, v1beta1 has a default.
+        mode = self.interactive_mode or ("" if self.api_version.endswith("/v1") else "IfAvailable")
+        if mode not in ("Never", "IfAvailable"):
+            problem = f"a scheduler cannot be asked questions, and this says {self.interactive_mode!r}"
+            raise InputError(f"{where}.interactiveMode", problem, hint="write Never or IfAvailable")
 
 
 class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -87,52 +128,54 @@ class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
 class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     """What such a program prints."""
 
+    kind: str = ""
     api_version: str = ""
-    status: ExecStatus = ExecStatus()
+    status: ExecStatus | None = None
 
 
 class ExecCredentials:
-    """Credentials from a program; a certificate goes into the TLS context, for the connections made from then on."""
+    """Credentials from a program; a certificate of its is shown on the connections made from then on."""
 
-    def __init__(
-        self, plugin: ExecPlugin, folder: Path, tls: ssl.SSLContext | None, cluster: Mapping[str, Any], clock: Clock
-    ) -> None:
-        if plugin.api_version not in EXEC_VERSIONS:
-            problem = f"this version of the protocol is not spoken here: {plugin.api_version!r}"
-            raise InputError("users[].user.exec.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
+    def __init__(self, plugin: ExecPlugin, tls: Tls | None, cluster: Mapping[str, Any]) -> None:
         self.expires_at = 0.0
         self._plugin = plugin
-        self._folder = folder
         self._tls = tls
         self._cluster = cluster
-        self._clock = clock
 
     async def renew(self) -> str:
         """Run the program and take what it prints."""
         status = self._parse(await self._output())
-        if not status.token and not status.client_certificate_data:
-            raise Unauthorized(f"{self._plugin.command}: printed neither a token nor a client certificate")
         if status.client_certificate_data and self._tls is not None:
-            load_client_certificate(self._tls, status.client_certificate_data, status.client_key_data)
+            self._tls.show(status.client_certificate_data, status.client_key_data)
         until = status.expiration_timestamp
         self.expires_at = parse_time(until) if until else NEVER
         return f"Bearer {status.token}" if status.token else ""
 
     def _parse(self, output: bytes) -> ExecStatus:
+        plugin = self._plugin
         try:
-            return msgspec.json.decode(output, type=ExecCredential).status
+            told = msgspec.json.decode(output, type=ExecCredential)
         except msgspec.MsgspecError as error:
-            raise Unauthorized(f"{self._plugin.command}: what it printed is not an ExecCredential: {error}") from error
+            raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
+        if (told.kind, told.api_version) != ("ExecCredential", plugin.api_version):
+            found = f"{told.api_version or 'nothing'} {told.kind}".strip()
+            raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
+        status = told.status or ExecStatus()
+        if not status.token and not status.client_certificate_data and not status.client_key_data:
+            raise Unauthorized(f"{plugin.command}: printed neither a token nor a client certificate")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise Unauthorized(f"{plugin.command}: printed only a client certificate or only a key")
+        check_header(plugin.command, (status.token,))
+        return status
 
     async def _output(self) -> bytes:
         plugin = self._plugin
-        # A path is relative to the kubeconfig; a bare name is looked up in PATH.
-        command = str(self._folder / plugin.command) if "/" in plugin.command else plugin.command
         try:
             process = await asyncio.create_subprocess_exec(
-                command,
+                plugin.command,
                 *(plugin.args or ()),
                 env=self._environment(),
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -152,10 +195,16 @@ class ExecCredentials:
         if self._plugin.provide_cluster_info:
             spec["cluster"] = self._cluster
         info = {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
-        own = {entry["name"]: entry["value"] for entry in self._plugin.env or ()}
+        own = {variable.name: variable.value for variable in self._plugin.env or ()}
         return os.environ | own | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
 
 
 def basic(username: str, password: str) -> str:
     """Return the header for a user name and a password."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def check_header(source: str, words: Iterable[str]) -> None:
+    """Refuse what would break out of the header it is sent in; the message keeps it secret."""
+    if any(_CONTROL.search(word) for word in words):
+        raise InputError(source, "a line break or control character stands where a token or name belongs")

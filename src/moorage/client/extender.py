@@ -1,7 +1,7 @@
 """Scheduler extenders over HTTP: the whole protocol, as a client."""
 
-import ssl
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -10,12 +10,7 @@ import msgspec
 from moorage.api.codec import convert, encode
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.client.certificates import (
-    load_client_certificate,
-    load_client_certificate_files,
-    trusting_context,
-    verifying_context,
-)
+from moorage.client.certificates import Pem, Tls
 from moorage.client.pool import HttpPool
 from moorage.client.proxies import proxy_for
 from moorage.config.types import Extender as ExtenderConfig
@@ -194,19 +189,18 @@ def _folded(content: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
-def _tls_of(config: ExtenderConfig) -> ssl.SSLContext:
+def _tls_of(config: ExtenderConfig) -> Tls:
     """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
-    where = f"extender {config.url_prefix}: tlsConfig"
     has_authority = bool(tls.ca_data or tls.ca_file)
-    if tls.insecure or (config.enable_https and not has_authority):
-        context = trusting_context()
-    elif tls.ca_data:
-        context = verifying_context(where, ca_data=tls.ca_data)
-    else:
-        context = verifying_context(where, ca_file=tls.ca_file or None)
-    if tls.cert_data and tls.key_data:
-        load_client_certificate(context, tls.cert_data, tls.key_data)
-    elif tls.cert_file and tls.key_file:
-        load_client_certificate_files(context, tls.cert_file, tls.key_file)
-    return context
+    return Tls(
+        f"extender {config.url_prefix}: tlsConfig",
+        authority=_pem(tls.ca_data, tls.ca_file),
+        certificate=_pem(tls.cert_data, tls.cert_file),
+        key=_pem(tls.key_data, tls.key_file),
+        verifies=not tls.insecure and (has_authority or not config.enable_https),
+    )
+
+
+def _pem(data: bytes | None, file: str) -> Pem | None:
+    return data or (Path(file) if file else None)

@@ -5,22 +5,23 @@ compression, parsed addresses and a timer for each request. Instead of timers, o
 """
 
 import asyncio
-import base64
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
 
+from moorage.client.certificates import Tls
+from moorage.client.dialing import CONNECT_SECONDS, Dialer
 from moorage.client.wire import Answer, Incoming, Stream, Wire
 from moorage.errors import InputError, Unreachable
 
-CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 65.0
 """An API server gives up on a request after a minute; silence for longer means that nobody is there."""
 IDLE_SECONDS: Final = 50.0
 """An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
 SWEEP_SECONDS: Final = 1.0
+REFRESH_SECONDS: Final = 300.0
+"""How often certificates in files are compared with those in use, as client-go does."""
 
 
 class Transport(Protocol):
@@ -51,28 +52,27 @@ class HttpPool:
         self,
         server: str,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         server_name: str = "",
         proxy: str = "",
         source: str = "",
     ) -> None:
-        address = urlsplit(server)
         self.server = server
         self.source = source or server
-        self.host = address.hostname or ""
-        self.port = address.port or (443 if address.scheme == "https" else 80)
-        self._tls = tls
-        self._server_name = (server_name or self.host) if tls is not None else None
-        self._proxy = urlsplit(proxy) if proxy else None
+        self._dialer = Dialer(server, tls=tls, server_name=server_name, proxy=proxy)
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
+        self._outdated: set[Wire] = set()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._refreshed = 0.0
+        self._tls = tls
+        if tls is not None:
+            tls.on_change(self._connect_anew)
 
     @property
     def host_header(self) -> str:
         """What stands in ``Host``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return self._dialer.host_header
 
     async def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Answer:
         """Send a request and return the answer; :class:`Unreachable` if none comes."""
@@ -120,7 +120,7 @@ class HttpPool:
             self._all.discard(wire)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                wire = await self._connect()
+                wire = await self._dialer.dial()
         except ssl.SSLCertVerificationError as error:
             hint = "check certificate-authority-data and tls-server-name in the kubeconfig"
             problem = f"the certificate of {self.server} is not trusted: {error.verify_message}"
@@ -131,42 +131,6 @@ class HttpPool:
         self._all.add(wire)
         self._sweep_later()
         return wire
-
-    async def _connect(self) -> Wire:
-        loop = asyncio.get_running_loop()
-        if self._proxy is not None:
-            return await self._connect_through(self._proxy.hostname or "", self._proxy.port or 80)
-        _, wire = await loop.create_connection(
-            lambda: Wire(loop), self.host, self.port, ssl=self._tls, server_hostname=self._server_name
-        )
-        return wire
-
-    async def _connect_through(self, host: str, port: int) -> Wire:
-        """Have a proxy connect us, then talk to the server through it."""
-        loop = asyncio.get_running_loop()
-        transport, wire = await loop.create_connection(lambda: Wire(loop), host, port)
-        request = f"CONNECT {self.host_header} HTTP/1.1\r\nHost: {self.host_header}\r\n{self._proxy_user()}\r\n"
-        tunnel = wire.listen(request.encode(), CONNECT_SECONDS)
-        status = await tunnel.begun()
-        if status != 200:
-            wire.close()
-            raise OSError(f"the proxy {host}:{port} answered with status {status}")
-        inner = Wire(loop)
-        if self._tls is None:
-            transport.set_protocol(inner)
-            inner.connection_made(transport)
-            return inner
-        encrypted = await loop.start_tls(transport, inner, self._tls, server_hostname=self._server_name)
-        assert encrypted is not None
-        inner.connection_made(encrypted)
-        return inner
-
-    def _proxy_user(self) -> str:
-        assert self._proxy is not None
-        if self._proxy.username is None:
-            return ""
-        user = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
-        return f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
 
     def _put_back(self, wire: Wire) -> None:
         if wire.is_open:
@@ -192,4 +156,23 @@ class HttpPool:
             wire.give_up("it took too long")
             self._all.discard(wire)
         self._idle = [wire for wire in self._idle if wire.is_open]
+        if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:
+            self._refreshed = now
+            self._tls.refresh()
+        self._drop_outdated()
         self._sweep_later()
+
+    def _connect_anew(self) -> None:
+        """Use no connection again that was made before who we are, or whom we trust, has changed."""
+        self._outdated = set(self._all)
+        self._drop_outdated()
+
+    def _drop_outdated(self) -> None:
+        """Close outdated connections as they fall idle; a watch, which is never used again, may go on to its end."""
+        if not self._outdated:
+            return
+        for wire in self._outdated.intersection(self._idle):
+            wire.close()
+            self._all.discard(wire)
+        self._idle = [wire for wire in self._idle if wire.is_open]
+        self._outdated &= self._all

@@ -136,9 +136,14 @@ class ApiClient:
 
     async def _has_other_credentials(self) -> bool:
         """Ask for credentials again after they were refused; tell whether these are others."""
-        before = self._authorization
+        before = self._identity()
         await self._renew()
-        return self._authorization != before
+        return self._identity() != before
+
+    def _identity(self) -> tuple[str, object]:
+        """Return who we are: by header, and by the certificate in the TLS context."""
+        tls = self.connection.tls
+        return self._authorization, tls and tls.context
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object as it is now."""

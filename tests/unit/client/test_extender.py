@@ -87,8 +87,9 @@ BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
 @pytest.mark.parametrize(("reply", "message"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
 def test_bad_answers(reply: Reply, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+    patience = {"http_timeout": Duration(50_000_000)} if message == "took too long" else {}
     with pytest.raises(ExtenderError, match=message):
-        ask_filter(reply, http_timeout=Duration(50_000_000))
+        ask_filter(reply, **patience)
 
 
 def test_an_extender_that_is_not_there() -> None:

@@ -41,12 +41,17 @@ def test_a_context_names_server_and_user(tmp_path: Path) -> None:
     assert (connection.server, connection.namespace) == ("https://10.0.0.1:6443", "shop")
     assert header(connection) == "Bearer t1"
     assert connection.tls is not None
-    assert connection.tls.verify_mode == ssl.CERT_REQUIRED
-    assert connection.tls.check_hostname
+    assert connection.tls.context.verify_mode == ssl.CERT_REQUIRED
+    assert connection.tls.context.check_hostname
 
 
 def test_master_replaces_the_server(tmp_path: Path) -> None:
     assert load(write(tmp_path), master="https://other:1/").server == "https://other:1"
+
+
+def test_the_name_of_another_server_is_another(tmp_path: Path) -> None:
+    path = write(tmp_path, cluster={"tls-server-name": "real.name"})
+    assert load(path, master="https://other:1").server_name == ""
 
 
 def test_master_alone_needs_no_file() -> None:
@@ -57,7 +62,7 @@ def test_master_alone_needs_no_file() -> None:
 def test_verification_is_off_only_when_asked_for(tmp_path: Path) -> None:
     connection = load(write(tmp_path, cluster={"insecure-skip-tls-verify": True}))
     assert connection.tls is not None
-    assert connection.tls.verify_mode == ssl.CERT_NONE
+    assert connection.tls.context.verify_mode == ssl.CERT_NONE
 
 
 def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) -> None:
@@ -78,7 +83,9 @@ def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) 
     for path in (inside, beside):
         tls = load(path).tls
         assert tls is not None
-        assert [dict(part[0] for part in found["subject"]) for found in tls.get_ca_certs()] == [{"commonName": "test"}]
+        assert [dict(part[0] for part in found["subject"]) for found in tls.context.get_ca_certs()] == [
+            {"commonName": "test"}
+        ]
     assert load(inside).server_name == "real.name"
 
 
@@ -118,16 +125,14 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
     )
 
 
-def test_a_proxy_is_the_clusters_or_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    assert load(write(tmp_path)).proxy == ""
-    assert load(write(tmp_path, cluster={"proxy-url": "http://p:3128"})).proxy == "http://p:3128"
-    monkeypatch.setenv("https_proxy", "http://env:8080")
-    assert load(write(tmp_path)).proxy == "http://env:8080"
-    assert load(write(tmp_path, cluster={"server": "https://127.0.0.1:6443"})).proxy == ""
-    monkeypatch.setenv("no_proxy", "10.0.0.1")
-    assert load(write(tmp_path)).proxy == ""
+def test_a_proxy_is_the_clusters_or_the_environments(tmp_path: Path) -> None:
+    def proxy(cluster: dict[str, str], **environ: str) -> str:
+        return load_connection(str(write(tmp_path, cluster=cluster)), environ=environ).proxy
+
+    assert proxy({}) == ""
+    assert proxy({"proxy-url": "http://p:3128"}, HTTPS_PROXY="http://env:8080", NO_PROXY="*") == "http://p:3128"
+    assert proxy({}, HTTPS_PROXY="http://env:8080") == "http://env:8080"
+    assert load_connection(master="https://10.0.0.1", environ={"HTTPS_PROXY": "http://env:1"}).proxy == "http://env:1"
 
 
 def test_several_files_add_up_and_the_first_to_say_something_wins(tmp_path: Path) -> None:
@@ -146,7 +151,8 @@ def plugin(folder: Path, script: str) -> None:
 
 
 def exec_user(**more: Any) -> dict[str, Any]:
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", **more}}
+    known = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}
+    return {"exec": known | more}
 
 
 def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Path) -> None:
@@ -154,7 +160,8 @@ def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Pat
     status = '{"token":"\'$1-$WHO\'","expirationTimestamp":"2026-01-01T01:00:00Z"}}'
     plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{told}{status}'")
     user = exec_user(args=["arg"], env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
-    connection = load(write(tmp_path, user=user))
+    own = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
+    connection = load(write(tmp_path, user=user, cluster={"extensions": [own]}))
     assert isinstance(connection.credentials, ExecCredentials)
     here = Path.cwd()
     os.chdir(tmp_path)
@@ -164,13 +171,26 @@ def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Pat
         os.chdir(here)
     assert connection.credentials.expires_at == VirtualClock().now() + 3600
     info = yaml.safe_load((tmp_path / "info").read_text())
-    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://10.0.0.1:6443"}}
+    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://10.0.0.1:6443", "config": {"a": 1}}}
+
+
+def printing(status: str) -> str:
+    return f'echo \'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}\''
 
 
 BAD_PLUGINS = {
     "a program that fails": ("echo oops >&2; exit 3", Unauthorized, "exited with code 3: oops"),
     "a program that prints rubbish": ("echo hello", Unauthorized, "not an ExecCredential"),
-    "a program that prints nothing useful": ("echo '{\"status\":{}}'", Unauthorized, "neither a token nor"),
+    "a program that prints something else": ('echo \'{"kind":"Pod"}\'', Unauthorized, "printed nothing Pod, not an"),
+    "a program that prints nothing useful": (printing("{}"), Unauthorized, "neither a token nor"),
+    "a program that prints no status": (printing("null"), Unauthorized, "neither a token nor"),
+    "a certificate without its key": (printing('{"clientCertificateData":"x"}'), Unauthorized, "only a client cert"),
+    "a token of two lines": (printing('{"token":"a\\\\nb"}'), InputError, "line break"),
+    "a certificate that is none": (
+        printing('{"clientCertificateData":"x","clientKeyData":"y"}'),
+        InputError,
+        "certificate and its key cannot be used",
+    ),
 }
 
 
@@ -200,7 +220,28 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a certificate without a key": ({"user": {"client-certificate": "c.pem"}}, "no client-key"),
     "a way to log in that Kubernetes dropped": ({"user": {"auth-provider": {"name": "gcp"}}}, "exec plugin"),
     "a protocol we do not speak": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
-    "a proxy we cannot use": ({"cluster": {"proxy-url": "socks5://p"}}, "only http"),
+    "a protocol of no version": ({"user": exec_user(apiVersion="")}, "write client.authentication.k8s.io/v1"),
+    "a program without a name": ({"user": exec_user(command="")}, "no program to run"),
+    "a program that wants to talk": ({"user": exec_user(interactiveMode="Always")}, "write Never or IfAvailable"),
+    "a program that does not say": ({"user": exec_user(interactiveMode="")}, "write Never or IfAvailable"),
+    "a proxy we cannot use": ({"cluster": {"proxy-url": "ftp://p"}}, "http, https, socks5"),
+    "a proxy without a host": ({"cluster": {"proxy-url": "http://"}}, "write a URL such as"),
+    "a proxy whose port is none": ({"cluster": {"proxy-url": "http://p:many"}}, "write a URL such as"),
+    "an authority twice": (
+        {"cluster": {"certificate-authority": "c", "certificate-authority-data": "d"}},
+        "are both there\n  hint: keep one",
+    ),
+    "an authority that is not looked at": (
+        {"cluster": {"certificate-authority-data": "d", "insecure-skip-tls-verify": True}},
+        "remove insecure-skip-tls-verify",
+    ),
+    "a token and a password": ({"user": {"token": "t", "username": "joe"}}, "a token and a password"),
+    "a certificate twice": (
+        {"user": {"client-certificate": "c", "client-certificate-data": "d"}},
+        "client-certificate and client-certificate-data are both there",
+    ),
+    "acting as nobody": ({"user": {"as-groups": ["system:masters"]}}, "the user to impersonate in `as`"),
+    "a token of two lines": ({"user": {"token": "a\r\nX-Header: b"}}, "line break or control character"),
 }
 
 
