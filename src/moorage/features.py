@@ -6,135 +6,57 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, Self
 
 from moorage.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.gate_table import GATES, OLDEST, RELEASE, RELEASES, Gate, Stage
+
+__all__ = [
+    "COMPONENT",
+    "FLAG",
+    "GATES",
+    "GROUPS",
+    "OLDEST",
+    "RELEASE",
+    "RELEASES",
+    "FeatureGates",
+    "Gate",
+    "Stage",
+    "assignments",
+    "go_bool",
+    "one_before",
+]
 
 FLAG: Final = "--feature-gates"
 COMPONENT: Final = "kube"
 
-
-class Stage(Enum):
-    """How mature a gate is."""
-
-    ALPHA = "ALPHA"
-    BETA = "BETA"
-    GA = "GA"
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """One gate at effective version 1.37; a locked one keeps its default for ever."""
-
-    name: str
-    stage: Stage
-    default: bool
-    locked: bool = False
-    needs: tuple[str, ...] = ()
-
-
-def _alpha(name: str, *needs: str) -> Gate:
-    return Gate(name, Stage.ALPHA, default=False, needs=needs)
-
-
-def _beta(name: str, *needs: str, default: bool = True) -> Gate:
-    return Gate(name, Stage.BETA, default=default, needs=needs)
-
-
-def _stable(name: str, *needs: str, locked: bool = True) -> Gate:
-    return Gate(name, Stage.GA, default=True, locked=locked, needs=needs)
-
-
-_ALL: Final = (
-    # Dynamic resources
-    _stable("DynamicResourceAllocation"),
-    _stable("DRAExtendedResource", "DynamicResourceAllocation"),
-    _stable("DRAAdminAccess", "DynamicResourceAllocation"),
-    _stable("DRAPrioritizedList", "DynamicResourceAllocation"),
-    _stable("DRADeviceTaints", "DynamicResourceAllocation", locked=False),
-    _stable("DRADeviceTaintRules", "DRADeviceTaints", locked=False),
-    _beta("DRAPartitionableDevices", "DynamicResourceAllocation"),
-    _beta("DRAConsumableCapacity", "DynamicResourceAllocation"),
-    # On only with --min-compatibility-version=1.37; kube-scheduler's default is one release lower.
-    _beta("DRAFractionalCapacityRange", "DRAConsumableCapacity", default=False),
-    _beta("DRADeviceBindingConditions", "DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
-    _stable("DRAResourceClaimDeviceStatus"),
-    _beta("DRASchedulerFilterTimeout", "DynamicResourceAllocation"),
-    _beta("DRAWorkloadResourceClaims", "DynamicResourceAllocation", "GenericWorkload", default=False),
-    _alpha("DRANodeAllocatableResources", "DynamicResourceAllocation"),
-    _alpha("DRAOptionalNodeOperations", "DynamicResourceAllocation", "NodeDeclaredFeatures"),
-    _alpha("DRAListTypeAttributes", "DynamicResourceAllocation"),
-    _alpha("DRADeviceCompatibilityGroups", "DynamicResourceAllocation", "DRAPartitionableDevices"),
-    _alpha("DRADerivedAttributes", "DynamicResourceAllocation"),
-    # Volumes
-    _beta("StorageCapacityScoring"),
-    _beta("VolumeLimitScaling"),
-    _stable("VolumeAttributesClass"),
-    # Nodes and pods
-    _stable("NodeDeclaredFeatures"),
-    _beta("PodLevelResources"),
-    _beta("PodLevelResourcesFixDefaulting", "PodLevelResources"),
-    _beta("PodLevelResourcesFixKubeletQOSClass", "PodLevelResources"),
-    _stable("InPlacePodVerticalScaling"),
-    _beta(
-        "InPlacePodLevelResourcesVerticalScaling",
-        "InPlacePodVerticalScaling",
-        "PodLevelResources",
-        "NodeDeclaredFeatures",
-    ),
-    _alpha("InPlacePodVerticalScalingSchedulerPreemption", "InPlacePodVerticalScaling"),
-    _beta("MatchLabelKeysInPodTopologySpread"),
-    _beta("MatchLabelKeysInPodTopologySpreadSelectorMerge", "MatchLabelKeysInPodTopologySpread"),
-    _stable("NodeInclusionPolicyInPodTopologySpread"),
-    _stable("MatchLabelKeysInPodAffinity"),
-    _stable("PodSchedulingReadiness"),
-    _beta("ContainerRestartRules"),
-    _beta("RestartAllContainersOnContainerExits", "ContainerRestartRules", "NodeDeclaredFeatures"),
-    _stable("UserNamespacesSupport"),
-    _alpha("UserNamespacesHostNetworkSupport", "UserNamespacesSupport", "NodeDeclaredFeatures"),
-    _alpha("TaintTolerationComparisonOperators"),
-    _alpha("VolumeBindMountOptions"),
-    # The scheduler itself
-    _beta("OpportunisticBatching"),
-    _beta("SchedulerAsyncPreemption"),
-    _beta("SchedulerPopFromBackoffQ"),
-    _beta("SchedulerAsyncAPICalls", default=False),
-    _alpha("SchedulerPreQueueingHints"),
-    _alpha("InterPodAffinityHostnameFastPath"),
-    _beta("NominatedNodeNameForExpectation"),
-    _beta("ClearingNominatedNodeNameAfterBinding"),
-    # Pod groups
-    _beta("GenericWorkload", default=False),
-    _alpha("TopologyAwareWorkloadScheduling", "GenericWorkload"),
-    _alpha("CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
-    _alpha("PodGroupPreemptionPolicy", "GenericWorkload"),
-    _alpha("WorkloadWithJob", "GenericWorkload"),
-    # The process
-    _beta("ComponentFlagz"),
-    _beta("ComponentStatusz"),
-    _beta("CoordinatedLeaderElection", default=False),
-)
-
-GATES: Final[Mapping[str, Gate]] = MappingProxyType({gate.name: gate for gate in _ALL})
 
 #: Gates that stand for every gate of a stage which is not set by name.
 GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
 class FeatureGates:
-    """Which gates are on: upstream's defaults and what the user changed. Immutable, hashable, equal by content."""
+    """Which gates are on: a release's defaults and what the user changed. Immutable, hashable, equal by content."""
 
-    __slots__ = ("_on",)
+    __slots__ = ("_on", "release")
 
-    def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
-        """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse."""
+    def __init__(
+        self, overrides: Mapping[str, bool] | None = None, *, release: str = RELEASE, oldest: str | None = None
+    ) -> None:
+        """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse.
+
+        ``oldest`` is the oldest release in the control plane; one before ``release`` unless it is said.
+        """
         overrides = overrides or {}
-        if problems := [*_refused(overrides)]:
+        self.release = release
+        oldest = oldest or one_before(release)
+        if problems := [*_refused(overrides, release, oldest)]:
             raise ConfigErrors(problems)
-        self._on = frozenset(gate.name for gate in _ALL if _setting(gate, overrides))
+        if oldest == RELEASE:
+            # The one gate whose default waits for every component of the control plane to know it.
+            overrides = {"DRAFractionalCapacityRange": overrides.get("DRAConsumableCapacity", True), **overrides}
+        self._on = frozenset(name for name, gate in RELEASES[release].items() if _setting(gate, overrides))
         if problems := [*_unmet_needs(self._on)]:
             raise ConfigErrors(problems)
 
@@ -149,32 +71,45 @@ class FeatureGates:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on
 
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """The gates that the release has."""
+        return RELEASES[self.release]
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FeatureGates) and self._on == other._on
+        return isinstance(other, FeatureGates) and (self._on, self.release) == (other._on, other.release)
 
     def __hash__(self) -> int:
-        return hash(self._on)
+        return hash((self._on, self.release))
 
     def __repr__(self) -> str:
-        changed = [f"{name}={name in self._on}" for name, gate in GATES.items() if gate.default != (name in self._on)]
-        return f"FeatureGates({', '.join(changed)})"
+        emulated = [] if self.release == RELEASE else [f"release={self.release!r}"]
+        gates = self.gates.items()
+        changed = [f"{name}={name in self._on}" for name, gate in gates if gate.default != (name in self._on)]
+        return f"FeatureGates({', '.join([*changed, *emulated])})"
 
 
-def _refused(overrides: Mapping[str, bool]) -> Iterator[ConfigError]:
+def one_before(release: str) -> str:
+    """Return the release before one, or the oldest there is."""
+    releases = [*RELEASES]
+    return releases[min(releases.index(release) + 1, len(releases) - 1)]
+
+
+def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterator[ConfigError]:
     for name, value in overrides.items():
         if name in GROUPS:
             continue
-        gate = GATES.get(name)
-        if gate is None:
+        gate = RELEASES[release].get(name)
+        setting = f"cannot set feature gate {name} to {go_bool(value)}, feature is"
+        if name not in GATES:
             hint = did_you_mean(name, [*GATES, *GROUPS])
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
+        elif gate is None:
+            text = f"{setting} PreAlpha at emulated version {release}, min compatibility version {oldest}"
+            yield ConfigError(FLAG, text, hint=f"remove {name}: release {release} did not have it")
         elif gate.locked and value != gate.default:
-            fixed = _go_bool(gate.default)
-            yield ConfigError(
-                FLAG,
-                f"cannot set feature gate {name} to {_go_bool(value)}, feature is locked to {fixed}",
-                hint=f"remove {name}: it has graduated and cannot be changed any more",
-            )
+            hint = f"remove {name}: it has graduated and cannot be changed any more"
+            yield ConfigError(FLAG, f"{setting} locked to {go_bool(gate.default)}", hint=hint)
 
 
 def _setting(gate: Gate, overrides: Mapping[str, bool]) -> bool:
@@ -221,5 +156,6 @@ def _assignment(text: str) -> tuple[str, bool]:
     raise ConfigError(FLAG, text, hint="write true or false")
 
 
-def _go_bool(value: bool) -> str:
+def go_bool(value: bool) -> str:
+    """Spell a bool as Go does."""
     return "true" if value else "false"

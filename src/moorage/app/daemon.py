@@ -51,6 +51,8 @@ def run_daemon(options: Options) -> int:
         log.info("flag has no effect", flag=f"--{name}", reason=reason)
     for name, reason in options.gates.moot.items():
         log.info("feature gate has no effect", gate=name, reason=reason)
+    if options.gates.unsupported:
+        log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
     log.info("using configuration", v=2, config=to_yaml(completed_view(options.config)))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -114,8 +116,7 @@ class Daemon:
             pod_resources=resources,
             configuration=lambda: completed_view(options.config),
             flags=options.flags,
-            with_flagz=options.features.enabled("ComponentFlagz"),
-            with_statusz=options.features.enabled("ComponentStatusz"),
+            features=options.features,
         )
         server = Server(options.serving, sources, with_profiling=options.config.enable_profiling)
         ending.push_async_callback(server.stop)

@@ -1,12 +1,11 @@
 """From the informers to the scheduler: changes are applied at once while it rests, between cycles while it works."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from msgspec.structs import replace
-
+from moorage.api.gated import pod_adapter
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -110,17 +109,3 @@ def _resource(thing: KubeObject) -> str:
     if isinstance(thing, Node):
         return Resource.NODE
     return RESOURCES.get(type(thing), type(thing).__name__)
-
-
-def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
-    """Return what makes pods look as if the features that are off had never touched them; ``None`` if all are on."""
-    spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
-    with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
-    status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}
-    if not spec and not status:
-        return None
-
-    def adapt(pod: Pod) -> Pod:
-        return replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
-
-    return adapt

@@ -9,12 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from moorage.app.foreign_gates import ELSEWHERE, LOCKED_OFF, LOCKED_ON
 from moorage.errors import ConfigError, ConfigErrors, did_you_mean
-from moorage.features import COMPONENT, FLAG, GATES, GROUPS, FeatureGates, assignments
+from moorage.features import (
+    COMPONENT,
+    FLAG,
+    GATES,
+    GROUPS,
+    OLDEST,
+    RELEASE,
+    RELEASES,
+    FeatureGates,
+    Stage,
+    assignments,
+    go_bool,
+    one_before,
+)
 
-RELEASE: Final = "1.37"
-OLDEST_COMPATIBLE: Final = "1.36"
+EMULATED: Final = "--emulated-version"
+COMPATIBLE: Final = "--min-compatibility-version"
 _VERSION: Final = re.compile(r"1\.\d+")
+_WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates that are off unless set and whose feature is not here, with what it would be.
 LACKING: Final[Mapping[str, str]] = {
@@ -43,88 +58,71 @@ MOOT: Final[Mapping[str, str]] = {
     "MatchLabelKeysInPodTopologySpreadSelectorMerge": "the API server does that",
     "PodLevelResourcesFixDefaulting": "the API server does that",
     "PodLevelResourcesFixKubeletQOSClass": "the kubelet does that",
-    "ContainerRestartRules": "the kubelet does that",
+    "ContainerRestartRules": "the API server and the kubelet do that",
+    "UserNamespacesSupport": "the kubelet does that",
     "RestartAllContainersOnContainerExits": "what a pod needs of its node is read from its spec in any case",
     "UserNamespacesHostNetworkSupport": "what a pod needs of its node is read from its spec in any case",
     "VolumeBindMountOptions": "what a pod needs of its node is read from its spec in any case",
     "WorkloadWithJob": "the job controller does that",
 }
 
-_ELSEWHERE: Final = frozenset(
-    """
-    APIResponseCompression APIServerIdentity APIServerWebhookAuthenticationToken APIServingWithRoutine
-    AllowParsingUserUIDFromCertAuth AllowUnsafeMalformedObjectDeletion AtomicFIFO AtomicWriteVolumeUserFields
-    AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage CPUManagerPolicyAlphaOptions
-    CPUManagerPolicyBetaOptions CRDObservedGenerationTracking CRIListStreaming CSIVolumeHealth ClientsAllowCARotation
-    ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation
-    CloudControllerManagerWebhook ConcurrentWatchObjectDecode ConsistentListFromCacheSkipTimeoutFallback
-    ConstrainedImpersonation ContainerCheckpoint ContainerStopSignals ContextualLogging CrossNamespaceVolumeDataSource
-    DRAPartitionableDevicesType DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus
-    DeclarativeValidationBeta DefaultPodSysctls DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency
-    EmptyDirVolumeMode EnvFiles EtcdRangeStream EventedPLEG EvictionRequestAPI ExcludeAdmissionWebhookVirtualResources
-    ExtendWebSocketsToKubelet GRPCContainerProbeTLS GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
-    H2CContainerProbe HPAGeneration HPAOptimizedSelectorStore HPAScaleToZero HugepageAwareEviction ImageVolumeWithDigest
-    InOrderInformersBatchProcess InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
-    InPlacePodVerticalScalingMemoryBackedVolumes KubeProxyNFTablesLocalhostNodePorts KubeletAllocatedPodsEndpoint
-    KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletInUserNamespace KubeletSeparateDiskGC
-    KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot
-    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
-    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MutablePVNodeAffinity
-    MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs NFTablesNetlink NativeHistograms
-    NodeControllerLeaseCircuitBreaker NodeLifecycleConditions OpenAPIEnums PersistentVolumeClaimUnusedSinceTime
-    PodAndContainerStatsFromCRI PodDeletionCost PodLevelResourceManagers PodLogsQuerySplitStreams
-    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets QOSReserved ReduceDefaultCrashLoopBackOffDecay
-    ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus
-    ResourceHealthStatusMessage RotateKubeletServerCertificate RuntimeClassInImageCriApi
-    ServiceAccountNodeAudienceRestriction ShardedListAndWatch SizeBasedListCostEstimate
-    StaleControllerConsistencyDaemonSet StaleControllerConsistencyHPA StaleControllerConsistencyJob
-    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet StatefulSetRecreateStrategy
-    StatefulSetSemanticRevisionComparison StorageVersionAPI StorageVersionHash StrictIPCIDRValidation
-    StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
-    TokenRequestServiceAccountUIDValidation TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
-    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-    UnlockWhileProcessingFIFO WatchList WatchListClient WatchListCompression WebhookRoundTripLoadBalancing
-    WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
-    """.split()  # noqa: SIM905 - a hundred names read better as a paragraph
-)
+#: Gates that an emulated release can still switch off, but we cannot, with what we would have to leave out.
+PERMANENT: Final[Mapping[str, str]] = {
+    "DynamicResourceAllocation": "device claims",
+    "VolumeAttributesClass": "the classes of volumes",
+    "InPlacePodVerticalScaling": "what the kubelet says of a resize",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class GateChoice:
-    """The gates in force, and those that were named but change nothing, with the reason."""
+    """The gates in force, and what is worth telling: gates that change nothing, and those nobody supports any more."""
 
     features: FeatureGates
     moot: Mapping[str, str] = field(default_factory=dict)
+    unsupported: tuple[str, ...] = ()
+    """Alpha features of an emulated release: upstream has them, and tests them no more."""
 
 
 def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Sequence[str] = ()) -> GateChoice:
     """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists what is refused."""
-    _check_emulated(_kube_version("--emulated-version", emulated))
-    oldest = _kube_version("--min-compatibility-version", compatible) or OLDEST_COMPATIBLE
-    _check_compatible(oldest)
+    release, oldest = _releases(emulated, compatible)
     asked = dict(assignments(*flags))
-    own = {name: value for name, value in asked.items() if name not in _ELSEWHERE}
-    if problems := [*_unknown(own)]:
+    if problems := [*_unknown(asked), *_locked(asked, release)]:
         raise ConfigErrors(problems)
-    if oldest == RELEASE:
-        # The one gate whose default waits for every component of the control plane to know it.
-        own.setdefault("DRAFractionalCapacityRange", own.get("DRAConsumableCapacity", True))
-    features = FeatureGates(own)
-    if problems := [*_lacking(features)]:
+    own = {name: value for name, value in asked.items() if name not in ELSEWHERE}
+    features = FeatureGates(own, release=release, oldest=oldest)
+    if problems := [*_lacking(features), *_permanent(features)]:
         raise ConfigErrors(problems)
     moot = {name: MOOT.get(name, "it belongs to another component") for name in asked if _is_moot(name)}
-    return GateChoice(features, moot)
+    return GateChoice(features, moot, tuple(_unsupported(features)))
+
+
+def all_gates(flags: Sequence[str]) -> FeatureGates:
+    """Read --feature-gates where nothing is to be run: features that we lack may be on, too."""
+    asked = dict(assignments(*flags))
+    if problems := [*_unknown(asked), *_locked(asked, RELEASE)]:
+        raise ConfigErrors(problems)
+    return FeatureGates({name: value for name, value in asked.items() if name not in ELSEWHERE})
 
 
 def _is_moot(name: str) -> bool:
-    return name in MOOT or name in _ELSEWHERE
+    return name in MOOT or name in ELSEWHERE
 
 
 def _unknown(asked: Mapping[str, bool]) -> Iterator[ConfigError]:
     for name in asked:
-        if name not in GATES and name not in GROUPS:
-            hint = did_you_mean(name, [*GATES, *GROUPS, *_ELSEWHERE])
+        if name not in GATES and name not in GROUPS and name not in ELSEWHERE:
+            hint = did_you_mean(name, [*GATES, *GROUPS, *ELSEWHERE])
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
+
+
+def _locked(asked: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
+    # What other components' gates were in earlier releases is not known here, and changes nothing.
+    for name, value in asked.items() if release == RELEASE else ():
+        if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
+            text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
+            yield ConfigError(FLAG, text, hint=f"remove {name}: it cannot be changed any more")
 
 
 def _lacking(features: FeatureGates) -> Iterator[ConfigError]:
@@ -134,25 +132,43 @@ def _lacking(features: FeatureGates) -> Iterator[ConfigError]:
             yield ConfigError(FLAG, text, hint=f"leave it out, or add {name}=false")
 
 
-def _kube_version(flag: str, written: Sequence[str]) -> str:
+def _permanent(features: FeatureGates) -> Iterator[ConfigError]:
+    for name, what in PERMANENT.items():
+        if not features.enabled(name):
+            text = f"cannot set feature gate {name} to false: moorage always heeds {what}"
+            yield ConfigError(FLAG, text, hint=f"leave {name} out")
+
+
+def _unsupported(features: FeatureGates) -> Iterator[str]:
+    for name, gate in features.gates.items():
+        if features.release != RELEASE and gate.stage is Stage.ALPHA and features.enabled(name):
+            yield name
+
+
+def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, str]:
+    """Return the release to emulate and the oldest one to get on with; both as kube-scheduler checks them."""
+    release = _version(EMULATED, emulated) or RELEASE
+    if release not in RELEASES:
+        text = f"emulation version {release} is not between [{OLDEST}, {RELEASE}.0]"
+        raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or leave it out")
+    oldest = _version(COMPATIBLE, compatible) or one_before(release)
+    if oldest not in RELEASES or oldest > release:
+        text = f"minCompatibilityVersion version {oldest} is not between [{OLDEST}, {release}]"
+        raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or leave it out")
+    return release, oldest
+
+
+def _version(flag: str, written: Sequence[str]) -> str:
     version = ""
     for item in written:
         component, _, version = item.strip().rpartition("=")
         if component not in ("", COMPONENT):
             raise ConfigError(flag, f"component not registered: {component}", hint="the only component is kube")
         version = version.removeprefix("v")
+        if _WITH_PATCH.fullmatch(version):
+            raise ConfigError(flag, f"patch version not allowed, got: kube={version}", hint=f"write {version[:4]}")
         if not _VERSION.fullmatch(version):
-            raise ConfigError(flag, f"{item!r} is not a version", hint=f"write {RELEASE} or kube={RELEASE}")
+            raise ConfigError(
+                flag, f"could not parse {version!r} as version", hint=f"write {RELEASE} or kube={RELEASE}"
+            )
     return version
-
-
-def _check_emulated(version: str) -> None:
-    if version not in ("", RELEASE):
-        text = f"cannot emulate {version}: moorage makes the decisions of {RELEASE} only"
-        raise ConfigError("--emulated-version", text, hint=f"write {RELEASE}, or leave it out")
-
-
-def _check_compatible(version: str) -> None:
-    if not int(OLDEST_COMPATIBLE[2:]) - 2 <= int(version[2:]) <= int(RELEASE[2:]):
-        text = f"{version} is not within 1.34..{RELEASE}"
-        raise ConfigError("--min-compatibility-version", text, hint=f"write {OLDEST_COMPATIBLE} or {RELEASE}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.gated import pod_adapter
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -100,6 +101,7 @@ class RunningScheduler:
         self._loop = SchedulingLoop(self.scheduler)
         kinds: tuple[type[KubeObject], ...] = (Node, Pod, *self.scheduler.objects.kinds())
         self._informers = Informers(client, dict.fromkeys(kinds), self._on_changes)
+        self._adapt = pod_adapter(policy.features) or (lambda pod: pod)
         self._is_running = False
 
     def _known(self, thing: KubeObject) -> KubeObject | None:
@@ -133,11 +135,11 @@ class RunningScheduler:
         for change in changes:
             match change.before, change.after:
                 case None, Pod() as pod:
-                    handlers.pod_added(pod)
+                    handlers.pod_added(self._adapt(pod))
                 case Pod() as before, Pod() as pod:
-                    handlers.pod_updated(before, pod)
+                    handlers.pod_updated(self._adapt(before), self._adapt(pod))
                 case Pod() as pod, None:
-                    handlers.pod_deleted(pod, is_final=change.is_final)
+                    handlers.pod_deleted(self._adapt(pod), is_final=change.is_final)
                 case None, Node() as node:
                     handlers.node_added(node)
                 case Node() as before, Node() as node:

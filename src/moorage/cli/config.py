@@ -50,9 +50,9 @@ def check(
 
 
 def _load(path: Path | None, feature_gates: list[str] | None, catalogue: "Catalogue") -> "SchedulerConfiguration":
-    from moorage.features import FeatureGates
+    from moorage.app.gates import all_gates
 
-    return load_configuration(path, FeatureGates.parse(*feature_gates or ()), catalogue)
+    return load_configuration(path, all_gates(feature_gates or ()), catalogue)
 
 
 def _summary(profile: "Profile", catalogue: "Catalogue") -> str:

@@ -13,8 +13,9 @@ from moorage import __version__
 from moorage.cli import config, scheduler, simulate, up
 from moorage.errors import ConfigErrors, MoorageError
 
-#: A mistake in a file, a flag or the usage.
+#: A mistake in a file, a flag or the usage; the scheduler leaves with what kube-scheduler leaves with.
 EXIT_INPUT: Final = 2
+EXIT_SCHEDULER: Final = 1
 
 app = typer.Typer(
     name="moorage",
@@ -34,19 +35,20 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; return its exit code, 2 for a mistake of the user.
+    """Run one command line; return its exit code, 2 for a mistake of the user, 1 if it is the scheduler's.
 
     The scheduler reads its flags itself, in kube-scheduler's syntax; typer only lists the command.
     """
+    is_scheduler = [*arguments[:1]] == [scheduler.NAME]
     try:
-        if arguments and arguments[0] == scheduler.NAME:
+        if is_scheduler:
             return scheduler.run(arguments[1:])
         app(list(arguments), prog_name="moorage")
     except SystemExit as leaving:
         return int(leaving.code or 0)
     except MoorageError as error:
         typer.echo(f"error: {explain(error)}", err=True)
-        return EXIT_INPUT
+        return EXIT_SCHEDULER if is_scheduler else EXIT_INPUT
     return 0
 
 

@@ -75,14 +75,14 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
 
 
 def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
+    from moorage.app.gates import choose_gates
     from moorage.box.scheduling import policy_with
-    from moorage.features import FeatureGates
     from moorage.framework.registry import Registry
 
     named = Registry()
     for path in plugins or ():
         named.register_path(path)
-    features = FeatureGates.parse(*gates or ())
+    features = choose_gates(gates or ()).features
     return policy_with(named.values(), offered=third_party(plugins).values(), config=config or "", features=features)
 
 

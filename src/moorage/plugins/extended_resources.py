@@ -4,7 +4,7 @@ from typing import Final
 
 from moorage.api.devices import DeviceClass
 from moorage.api.meta import parse_time
-from moorage.framework.handle import Lister
+from moorage.framework.handle import Handle, Lister
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Every class also answers to this prefix and its own name."""
@@ -41,6 +41,20 @@ class ExtendedResourceClasses:
                 if rival is None or _created(item) >= _created(rival):
                     self._by_resource[resource] = item
         self._read_at = self._classes.version
+
+
+class NoClasses(ExtendedResourceClasses):
+    """Nothing is served by devices: what an emulated release without the feature knows."""
+
+    def find(self, resource: str) -> DeviceClass | None:
+        """Return no class."""
+        return None
+
+
+def extended_classes(handle: Handle) -> ExtendedResourceClasses:
+    """Return the classes that serve resources, none of them if the feature is off."""
+    kind = ExtendedResourceClasses if handle.features.enabled("DRAExtendedResource") else NoClasses
+    return kind(handle.lister(DeviceClass))
 
 
 def _created(item: DeviceClass) -> float:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.codec import convert
+from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_NAME, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
@@ -131,8 +132,10 @@ class _Creation:
                 made.append((thing, document))
         # Priority classes may come after the pods that name them.
         classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
-        admission = PodAdmission(classes, self._features)
+        admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
         objects = [_admit(admission, thing, document) for thing, document in made]
+        if adapt is not None:
+            objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
         return ClusterInput(tuple(objects), tuple(self._custom), dict(self._unheard))
 

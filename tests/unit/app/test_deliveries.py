@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.container import ResourceRequirements
+from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import StorageClass
-from moorage.app.deliveries import Deliveries, pod_adapter
+from moorage.app.deliveries import Deliveries
 from moorage.client.watch import Change
 from moorage.clock import VirtualClock
 from moorage.config import default_config

@@ -41,7 +41,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["scheduler", *arguments]) == 2
+    assert run(["scheduler", *arguments]) == 1, "kube-scheduler's exit code"
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told

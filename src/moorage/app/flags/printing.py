@@ -2,13 +2,14 @@
 
 import textwrap
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from moorage.app.flags.kinds import BOOL, shown
+from moorage.app.flags.kinds import BOOL, CERTIFICATES, GATES, INTEGERS, MAP, TEXTS, shown
 from moorage.app.flags.parsing import FlagValues
 from moorage.app.flags.table import FLAGS, GROUPS, Flag
 
 WIDTH: Final = 100
+LISTS: Final = (TEXTS, INTEGERS, MAP, CERTIFICATES)
 INTRODUCTION: Final = """\
 The Kubernetes scheduler in Python: finds a node for every pod that names one of its profiles, with
 kube-scheduler's configuration, plugins and decisions. Takes the flags of kube-scheduler 1.37.
@@ -36,9 +37,17 @@ def help_page() -> str:
     return "".join(parts)
 
 
-def flagz_page(values: FlagValues, separator: str = "=") -> str:
-    """Print every flag with its value, sorted, as /flagz does."""
-    return "".join(f"{name}{separator}{shown(values[name])}\n" for name in sorted(values))
+def flagz_values(values: FlagValues) -> dict[str, str]:
+    """Return every flag with its value, sorted, in Go's spelling: lists stand in brackets, whatever they list."""
+    return {name: _flagz_value(FLAGS[name], values[name]) for name in sorted(values)}
+
+
+def _flagz_value(flag: Flag, value: Any) -> str:
+    if flag.kind is GATES:
+        # Upstream puts the component before each gate, and for the default one that is nothing.
+        assignments = [item.strip() for given in value for item in given.split(",")]
+        return ",".join(item if ":" in item else f":{item}" for item in assignments if item)
+    return f"[{shown(value)}]" if flag.kind in LISTS else shown(value)
 
 
 def reference_page() -> str:

@@ -189,8 +189,14 @@ _ALL: Final = (
         "Namespace of the lease.",
     ),
     Flag("feature-gates", kinds.GATES, (), FEATURES, "Gates to set: A=true,B=false or kube:A=true; may be repeated."),
-    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release whose gates to start from: 1.37 or kube=1.37."),
-    Flag("min-compatibility-version", kinds.TEXTS, (), FEATURES, "Oldest release in the control plane: 1.36 or 1.37."),
+    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release whose gates to start from: 1.34 to 1.37."),
+    Flag(
+        "min-compatibility-version",
+        kinds.TEXTS,
+        (),
+        FEATURES,
+        "Oldest release in the control plane: 1.34 to 1.37.",
+    ),
     Flag(
         "allow-metric-labels", kinds.MAP, {}, METRICS, "Label values kept, the others become unexpected: metric,l=a,b."
     ),

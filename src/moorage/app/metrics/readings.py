@@ -15,7 +15,7 @@ from moorage.client.leader import LeaderElector
 from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
-from moorage.features import GATES, FeatureGates
+from moorage.features import FeatureGates
 
 Values = Iterable[tuple[Labels, float]]
 _UNITS: Final = {"cpu": "cores", "memory": "bytes", "ephemeral-storage": "bytes", "storage": "bytes"}
@@ -63,7 +63,7 @@ def read_process(registry: CellRegistry, features: FeatureGates) -> None:
     """Read what never changes: which version runs, with which gates, and how many metrics there are."""
     info = version_info()
     registry["kubernetes_build_info"].number(info["gitVersion"], info["platform"], info["compiler"]).set(1)
-    for gate in GATES.values():
+    for gate in features.gates.values():
         stage = "" if gate.stage.value == "GA" else gate.stage.value
         registry["kubernetes_feature_enabled"].number(gate.name, stage).set(float(features.enabled(gate.name)))
     for name in registry.names():

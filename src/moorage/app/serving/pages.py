@@ -1,27 +1,22 @@
 """The pages: health, metrics, configuration, version, flags, status and the level of logs."""
 
-import datetime
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from moorage.app.flags.parsing import COMMAND, FlagValues
-from moorage.app.flags.printing import flagz_page
+from moorage.app.flags.parsing import FlagValues
 from moorage.app.logs import VERBOSITY
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.serving.health import HealthChecks, Report
-from moorage.app.version import KUBERNETES, version_info
-
-WARNING: Final = (
-    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
-    "for debugging purposes only."
-)
+from moorage.app.serving.zpages import flagz, listed_paths, statusz
+from moorage.app.version import version_info
+from moorage.features import FeatureGates
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +28,7 @@ class PageSources:
     pod_resources: Collector
     configuration: Callable[[], dict[str, Any]]
     flags: FlagValues
-    with_flagz: bool = True
-    with_statusz: bool = True
+    features: FeatureGates = field(default_factory=FeatureGates)
 
 
 class FamilyCollector(Collector):
@@ -79,9 +73,9 @@ class Pages:
         app.router.add_get("/metrics/slis", self._exposition_page(self._slis))
         app.router.add_get("/configz", self._configz)
         app.router.add_get("/version", self._version)
-        if self._sources.with_flagz:
+        if self._sources.features.enabled("ComponentFlagz"):
             app.router.add_get("/flagz", self._flagz)
-        if self._sources.with_statusz:
+        if self._sources.features.enabled("ComponentStatusz"):
             app.router.add_get("/statusz", self._statusz)
 
     def _health_page(self, endpoint: str) -> Callable[[web.Request], Any]:
@@ -119,38 +113,19 @@ class Pages:
     async def _version(self, _: web.Request) -> web.Response:
         return web.json_response(version_info())
 
-    async def _flagz(self, _: web.Request) -> web.Response:
-        return web.Response(text=f"\n{COMMAND} flagz\n{WARNING}\n\n{flagz_page(self._sources.flags)}")
+    async def _flagz(self, request: web.Request) -> web.Response:
+        return flagz(self._sources.flags).answer(request)
 
     async def _statusz(self, request: web.Request) -> web.Response:
-        began = datetime.datetime.fromtimestamp(self._began, datetime.UTC)
-        minutes, seconds = divmod(int(time.time() - self._began), 60)
-        hours, minutes = divmod(minutes, 60)
-        release = KUBERNETES.removeprefix("v")
-        paths = sorted(
-            {route.resource.canonical for route in request.app.router.routes() if route.resource is not None}
-        )
-        lines = [
-            "",
-            f"{COMMAND} statusz",
-            WARNING,
-            "",
-            f"Started: {began:%a %b %d %H:%M:%S UTC %Y}",
-            f"Up: {hours} hr {minutes:02d} min {seconds:02d} sec",
-            f"Compiler: {version_info()['compiler']}",
-            f"Binary version: {release}",
-            f"Emulation version: {release.rpartition('.')[0]}",
-            f"Paths: {' '.join(path for path in paths if '{' not in path)}",
-            "",
-        ]
-        return web.Response(text="\n".join(lines))
+        page = statusz(self._began, self._sources.features.release, listed_paths(request.app))
+        return page.answer(request)
 
 
 async def set_verbosity(request: web.Request) -> web.Response:
     """Change how much is logged: PUT a number to /debug/flags/v."""
     text = (await request.text()).strip()
     if not text.isdecimal():
-        return web.Response(text=f"failed to set klog.logging.verbosity: {text!r} is not a number\n", status=400)
+        return web.Response(text=f'strconv.ParseUint: parsing "{text}": invalid syntax\n', status=400)
     VERBOSITY.set(int(text))
     return web.Response(text=f"successfully set klog.logging.verbosity to {text}\n")
 

@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
-from moorage.api.devices import DeviceClass
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
 from moorage.config.args import NodeResourcesFitArgs
@@ -22,7 +21,7 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
 from moorage.plugins.dynamic_resources.stock import device_stock
-from moorage.plugins.extended_resources import ExtendedResourceClasses
+from moorage.plugins.extended_resources import extended_classes
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources.hints import FitHints
 from moorage.plugins.node_resources.strategies import FEW_NODES, Rating, RatingColumn, strategy_of
@@ -54,7 +53,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
         self._stock = device_stock(handle, self._scored)
-        self._classes = ExtendedResourceClasses(handle.lister(DeviceClass))
+        self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
 
     def sign(self, pod: Pod) -> Hashable | None:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from moorage.app.flags.parsing import parse
-from moorage.app.flags.printing import flagz_page, help_page, reference_page
+from moorage.app.flags.printing import flagz_values, help_page, reference_page
 from moorage.app.flags.table import FLAGS, GROUPS
 
 ROOT = Path(__file__).parents[4]
@@ -17,11 +19,25 @@ def test_help_has_every_group_and_flag() -> None:
     assert "(default 10259)" in page
 
 
-def test_flagz_has_every_value() -> None:
-    lines = flagz_page(parse(["--v=3", "--tls-sni-cert-key=a,b:c", "--leader-elect=false"])).splitlines()
-    assert len(lines) == len(FLAGS)
-    assert lines == sorted(lines, key=lambda line: line.partition("=")[0])
-    assert {"v=3", "tls-sni-cert-key=a,b:c", "leader-elect=false", "leader-elect-lease-duration=15s"} <= {*lines}
+FLAGZ = {
+    "a number": ("v", "3"),
+    "a list of certificates": ("tls-sni-cert-key", "[a,b:c]"),
+    "a switch": ("leader-elect", "false"),
+    "a default": ("leader-elect-lease-duration", "15s"),
+    "a list": ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
+    "an empty list": ("emulated-version", "[]"),
+    "an empty map": ("allow-metric-labels", "[]"),
+    "gates, by component": ("feature-gates", ":A=true,:B=false,:C=true"),
+    "levels of modules": ("vmodule", "a=3"),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), FLAGZ.values(), ids=FLAGZ)
+def test_flagz_has_every_value_as_upstream_prints_it(name: str, value: str) -> None:
+    given = ["--v=3", "--tls-sni-cert-key=a,b:c", "--leader-elect=false", "--vmodule=a=3"]
+    values = flagz_values(parse([*given, "--feature-gates=A=true,B=false", "--feature-gates=C=true"]))
+    assert list(values) == sorted(FLAGS)
+    assert values[name] == value
 
 
 def test_the_documentation_is_what_the_table_says() -> None:

@@ -4,12 +4,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.serving import Reply, page_sources, served
 
 from moorage.app.logs import VERBOSITY
 from moorage.app.serving.pages import PageSources
+from moorage.features import FeatureGates
 
 
 def visit(path: str, sources: PageSources | None = None, **asked: str) -> Reply:
@@ -82,7 +84,7 @@ def test_configuration_version_flags_and_status() -> None:
 
 
 def test_gates_take_pages_away() -> None:
-    sources = page_sources(with_flagz=False, with_statusz=False)
+    sources = page_sources(features=FeatureGates({"ComponentFlagz": False, "ComponentStatusz": False}))
     assert visit("/flagz", sources).status == visit("/statusz", sources).status == 404
 
 
@@ -110,3 +112,42 @@ def test_profiling(page: str, told: str) -> None:
 
 def test_a_profile_of_no_number_of_seconds() -> None:
     assert visit("/debug/pprof/profile?seconds=long").status == 400
+
+
+FORMS = {
+    "text by default": ("", 200, "text/plain; charset=utf-8"),
+    "text if anything will do": ("*/*, text/html", 200, "text/plain; charset=utf-8"),
+    "a document": (
+        "application/json;as=Statusz;v=v1beta1;g=config.k8s.io",
+        200,
+        "application/json;g=config.k8s.io;v=v1beta1;as=Statusz",
+    ),
+    "the same in YAML": (
+        "application/yaml; as=Statusz; v=v1alpha1; g=config.k8s.io",
+        200,
+        "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz",
+    ),
+    "another kind of document": ("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", 406, "application/json"),
+    "a version that is not there": ("application/json;as=Statusz;v=v1;g=config.k8s.io", 406, "application/json"),
+    "plain JSON": ("application/json", 406, "application/json"),
+}
+
+
+@pytest.mark.parametrize(("accept", "status", "content_type"), FORMS.values(), ids=FORMS)
+def test_the_form_of_statusz(accept: str, status: int, content_type: str) -> None:
+    reply = visit("/statusz", headers={"Accept": accept})  # type: ignore[arg-type]
+    assert (reply.status, reply.headers["Content-Type"]) == (status, content_type)
+
+
+def test_documents_of_status_and_flags() -> None:
+    def document(kind: str) -> dict[str, Any]:
+        accept = f"application/json;as={kind};v=v1beta1;g=config.k8s.io"
+        read: dict[str, Any] = json.loads(visit(f"/{kind.lower()}", headers={"Accept": accept}).text)  # type: ignore[arg-type]
+        return read
+
+    head = {"apiVersion": "config.k8s.io/v1beta1", "metadata": {"name": "kube-scheduler"}}
+    status, flags = document("Statusz"), document("Flagz")
+    assert status | head | {"kind": "Statusz", "binaryVersion": "1.37.1", "emulationVersion": "1.37"} == status
+    assert {"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"} <= {*status["paths"]}
+    assert flags | head == flags
+    assert flags["flags"]["v"] == "2"

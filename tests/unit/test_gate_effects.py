@@ -1,0 +1,171 @@
+"""Every gate that is on by default can be switched off: either something shows it, or there is a reason why not.
+
+What decides about pods is checked against kube-scheduler, too: `gates` in tests/parity/decisions.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.parity.gate_clusters import CLUSTERS, settings
+from tests.support.serving import page_sources, served
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.app.gates import MOOT, PERMANENT
+from moorage.clock import VirtualClock
+from moorage.config import completed_view, default_config
+from moorage.features import GATES, RELEASE, RELEASES, FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.plugins.default_preemption.plugin import DefaultPreemption
+from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.simulator.decisions import to_builtins
+from moorage.simulator.loading import cluster_from
+from moorage.simulator.loop import run_virtual
+from moorage.simulator.one_pass import OnePass
+from moorage.simulator.simulation import Simulation
+from moorage.simulator.world import World
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import Rig, attempt
+
+
+def fate(gate: str, *, on: bool) -> str:
+    """Return the node of pod p in the cluster of a gate, or why it got none."""
+    example = CLUSTERS[gate]
+    overrides = {"SchedulerAsyncPreemption": False, **settings(gate, on=on)}
+    features = FeatureGates(overrides, release=example.release)
+    cluster = cluster_from(example.objects, features=features)
+    decisions = OnePass(cluster, default_config(gates=features), Registry(IN_TREE), features=features).run()
+    (decision,) = to_builtins(decisions)["decisions"]
+    told: str = decision.get("node") or decision["message"]
+    return told
+
+
+@pytest.mark.parametrize("gate", CLUSTERS)
+def test_what_becomes_of_a_pod(gate: str) -> None:
+    assert fate(gate, on=True) == CLUSTERS[gate].on
+    assert fate(gate, on=False) == CLUSTERS[gate].off
+
+
+def filter_timeout(features: FeatureGates) -> str:
+    config = json.dumps(completed_view(default_config(gates=features)))
+    return "bounded" if '"filterTimeout": "10s"' in config else "unbounded"
+
+
+def writes_within_post_filter(features: FeatureGates) -> list[str]:
+    """Preempt, and list what was written before the plugin answered."""
+    victim = make_pod("victim", node="n", priority=1, requests={"cpu": 4})
+    preemptor = make_pod("big", priority=10, requests={"cpu": 4}, uid="uid-of-big")
+    rig = Rig(make_node("n", allocatable={"cpu": 4}), victim, preemptor, features=features)
+    writes: list[str] = []
+
+    def note(verb: str, thing: KubeObject) -> None:
+        writes.append(f"{verb} {thing.name}")
+
+    rig.filters = [NodeResourcesFit(handle=rig)]
+    world = World(rig.clock, fault=note)
+    world.add(victim, preemptor)
+    rig.cluster = world
+    cycle, statuses = attempt(rig, preemptor)
+
+    async def preempt() -> list[str]:
+        await DefaultPreemption(handle=rig).post_filter(cycle, preemptor, statuses)
+        seen = [*writes]
+        for work in rig.background:
+            await work
+        return seen
+
+    return run_virtual(preempt(), rig.clock)
+
+
+def waits_out_its_penalty(features: FeatureGates) -> bool:
+    """Tell whether a pod that was turned down a moment ago waits, with nothing else to do, when a node suits it."""
+    clock = VirtualClock()
+    world = World(clock)
+
+    async def wait() -> bool:
+        simulation = Simulation(world, default_config(gates=features), Registry(IN_TREE), features=features)
+        simulation.load([make_node("full", allocatable={"cpu": 1}), make_pod("p", requests={"cpu": 2})])
+        await simulation.run_until_quiet()
+        began = clock.now()
+        world.add(make_node("roomy", allocatable={"cpu": 4}))
+        await simulation.loop.step()
+        while not any(pod.node_name for pod in world.store.list(Pod)):
+            if not await simulation.loop.step():
+                await simulation.loop.sleep(until=began + 60)
+        return clock.now() - began >= 1
+
+    return run_virtual(wait(), clock)
+
+
+def announced(features: FeatureGates) -> str:
+    """Return the node that a pod is said to get while its volume is being provisioned."""
+    clock = VirtualClock()
+    world = World(clock)
+    cluster = cluster_from(CLUSTERS["StorageCapacityScoring"].objects, features=features)
+
+    async def bind() -> str:
+        simulation = Simulation(world, default_config(gates=features), Registry(IN_TREE), features=features)
+        simulation.load(cluster.objects)
+        await simulation.run_until_quiet(most_seconds=1)
+        (pod,) = world.store.list(Pod)
+        return pod.nominated_node_name
+
+    return run_virtual(bind(), clock)
+
+
+def page(path: str) -> Callable[[FeatureGates], int]:
+    def visit(features: FeatureGates) -> int:
+        async def work() -> int:
+            async with served(page_sources(features=features)) as visitor:
+                return (await visitor.ask(path)).status
+
+        return asyncio.run(work())
+
+    return visit
+
+
+EFFECTS: dict[str, tuple[Callable[[FeatureGates], Any], Any, Any]] = {
+    "DRASchedulerFilterTimeout": (filter_timeout, "bounded", "unbounded"),
+    "SchedulerAsyncPreemption": (writes_within_post_filter, [], ["patch victim", "delete victim"]),
+    "SchedulerPopFromBackoffQ": (waits_out_its_penalty, False, True),
+    "NominatedNodeNameForExpectation": (announced, "n2", ""),
+    "ComponentFlagz": (page("/flagz"), 200, 404),
+    "ComponentStatusz": (page("/statusz"), 200, 404),
+}
+
+
+@pytest.mark.parametrize("gate", EFFECTS)
+def test_what_else_changes(gate: str) -> None:
+    look, on, off = EFFECTS[gate]
+    assert look(FeatureGates({gate: True})) == on
+    assert look(FeatureGates({gate: False})) == off
+
+
+SWITCHABLE = [name for name, gate in GATES.items() if gate.default and not gate.locked]
+LAST_SWITCHABLE = {
+    name: release
+    for release, gates in reversed(RELEASES.items())
+    for name, gate in gates.items()
+    if gate.default and not gate.locked
+}
+
+
+@pytest.mark.parametrize("gate", SWITCHABLE)
+def test_no_gate_is_without_an_effect_or_a_reason(gate: str) -> None:
+    shown = [gate in CLUSTERS, gate in EFFECTS, gate in MOOT]
+    assert shown.count(True) == 1, f"{gate}: show what changes when it is off, or say in MOOT why nothing does"
+
+
+@pytest.mark.parametrize(("gate", "release"), LAST_SWITCHABLE.items(), ids=LAST_SWITCHABLE)
+def test_nor_is_one_that_earlier_releases_could_switch_off(gate: str, release: str) -> None:
+    assert gate in CLUSTERS or gate in EFFECTS or gate in MOOT or gate in PERMANENT
+    if gate in CLUSTERS:
+        assert CLUSTERS[gate].release in (release, RELEASE)
+
+
+def test_reasons_are_about_gates_that_are_there() -> None:
+    assert {*MOOT, *PERMANENT, *CLUSTERS, *EFFECTS} <= {*GATES}
