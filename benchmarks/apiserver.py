@@ -7,26 +7,32 @@ The server runs in a process of its own; the load comes from this one, over plai
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
+import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import uvloop
 
 from moorage.apiserver.server import ApiServer
+from moorage.app.up import GC_THRESHOLDS
 
 CONNECTIONS = 64
 EVENT = b'"object":{"'
 
 
 def serve(ready: Connection) -> None:
-    """Serve until the other side hangs up, and then tell the memory that was needed."""
+    """Serve as `moorage up` does until the other side hangs up, and then tell the memory that was needed."""
+    gc.set_threshold(*GC_THRESHOLDS)
 
     async def run() -> None:
         async with ApiServer(plain=True) as server:
@@ -51,33 +57,78 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+class Client(asyncio.Protocol):
+    """One connection that posts requests one after the other; as little work as possible, for it shares the machine."""
+
+    def __init__(self, requests: Iterator[bytes], done: asyncio.Future[int]) -> None:
+        self._requests = requests
+        self._done = done
+        self._sent = 0
+        self._heard = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._next()
+
+    def _next(self) -> None:
+        assert self._transport is not None
+        request = next(self._requests, None)
+        if request is None:
+            self._transport.close()
+            self._done.set_result(self._sent)
+            return
+        self._sent += 1
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on when the answer is complete."""
+        heard = self._heard
+        heard += data
+        end = heard.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        at = heard.index(b"Content-Length: ") + 16
+        if len(heard) < end + 4 + int(heard[at : heard.index(b"\r", at)]):
+            return
+        if not heard.startswith(b"HTTP/1.1 201"):
+            self._done.set_exception(RuntimeError(heard.decode()))
+            return
+        heard.clear()
+        self._next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say so, if it comes as a surprise."""
+        if not self._done.done():
+            self._done.set_exception(exc or RuntimeError("the server hung up"))
+
+
 class Load:
     """Sends requests over a fixed number of connections and counts what watchers are told."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, server: int) -> None:
         where = urlsplit(url)
         self.host, self.port = where.hostname or "", where.port or 0
         self.head = f"Host: {self.host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         self.seen: list[int] = []
+        self.server = server
 
-    async def send(self, requests: Iterator[tuple[str, bytes]]) -> float:
-        """Post all of them and return how many went through per second."""
-        started = time.perf_counter()
-        counts = await asyncio.gather(*(self._worker(requests) for _ in range(CONNECTIONS)))
-        return sum(counts) / (time.perf_counter() - started)
+    async def send(self, what: str, requests: Iterable[tuple[str, bytes]]) -> None:
+        """Post all of them, and say how many went through per second and what each cost the server."""
+        ready = iter([self._rendered(path, body) for path, body in requests])
+        loop = asyncio.get_running_loop()
+        started, used = time.perf_counter(), cpu_seconds(self.server)
+        done = [loop.create_future() for _ in range(CONNECTIONS)]
+        for future in done:
+            await loop.create_connection(partial(Client, ready, future), self.host, self.port)
+        count = sum(await asyncio.gather(*done))
+        rate = count / (time.perf_counter() - started)
+        cost = (cpu_seconds(self.server) - used) / count * 1e6
+        say(f"{rate:8.0f} {what} per second, {cost:.0f} µs of the server's CPU each")
 
-    async def _worker(self, requests: Iterator[tuple[str, bytes]]) -> int:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        count = 0
-        for path, body in requests:
-            writer.write(f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            head = await reader.readuntil(b"\r\n\r\n")
-            answer = await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
-            if not head.startswith(b"HTTP/1.1 201"):
-                raise RuntimeError(f"{head.decode()}{answer.decode()}")
-            count += 1
-        writer.close()
-        return count
+    def _rendered(self, path: str, body: bytes) -> bytes:
+        return f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def watch(self, number: int) -> None:
         """Count the events a watcher is told."""
@@ -89,6 +140,12 @@ class Load:
         while chunk := await reader.read(1 << 18):
             self.seen[number] += (rest + chunk).count(EVENT)
             rest = chunk[-len(EVENT) + 1 :]
+
+
+def cpu_seconds(process: int) -> float:
+    """Return what CPU a process has used until now."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def node(number: int) -> bytes:
@@ -117,27 +174,28 @@ def binding(number: int, nodes: int) -> bytes:
     return json.dumps(thing).encode()
 
 
-async def measure(url: str, token: str, pods: int, nodes: int, watchers: int) -> None:
+async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
     """Fill the server, with and without watchers, and print what was reached."""
-    load = Load(url, token)
     place = "/api/v1/namespaces/default/pods"
-    rate = await load.send(("/api/v1/nodes", node(number)) for number in range(nodes))
-    say(f"{rate:8.0f} nodes created per second")
-    quiet = max(pods - 10_000, 0)
+
+    def creations(numbers: range) -> Iterator[tuple[str, bytes]]:
+        return ((place, pod(number)) for number in numbers)
+
+    def bindings(numbers: range) -> Iterator[tuple[str, bytes]]:
+        return ((f"{place}/pod-{number}/binding", binding(number, nodes)) for number in numbers)
+
+    await load.send("nodes created", (("/api/v1/nodes", node(number)) for number in range(nodes)))
+    quiet = range(max(pods - 10_000, 0))
     if quiet:
-        rate = await load.send((place, pod(number)) for number in range(quiet))
-        say(f"{rate:8.0f} pods created per second, nobody watching")
-        rate = await load.send((f"{place}/pod-{number}/binding", binding(number, nodes)) for number in range(quiet))
-        say(f"{rate:8.0f} pods bound per second, nobody watching")
+        await load.send("pods created, nobody watching,", creations(quiet))
+        await load.send("pods bound, nobody watching,", bindings(quiet))
     tasks = [asyncio.create_task(load.watch(number)) for number in range(watchers)]
-    while len(load.seen) < watchers or min(load.seen, default=quiet) < quiet:
+    while len(load.seen) < watchers or min(load.seen, default=len(quiet)) < len(quiet):
         await asyncio.sleep(0.1)
-    watched = range(quiet, pods)
-    rate = await load.send((place, pod(number)) for number in watched)
-    say(f"{rate:8.0f} pods created per second, {watchers} watching")
-    rate = await load.send((f"{place}/pod-{number}/binding", binding(number, nodes)) for number in watched)
-    say(f"{rate:8.0f} pods bound per second, {watchers} watching")
-    expected = quiet + 2 * len(watched)
+    watched = range(len(quiet), pods)
+    await load.send(f"pods created, {watchers} watching,", creations(watched))
+    await load.send(f"pods bound, {watchers} watching,", bindings(watched))
+    expected = len(quiet) + 2 * len(watched)
     deadline = time.monotonic() + 30
     while min(load.seen, default=expected) < expected and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
@@ -159,7 +217,8 @@ def main() -> None:
     process.start()
     url, token = ours.recv()
     try:
-        uvloop.run(measure(url, token, options.pods, options.nodes, options.watchers))
+        load = Load(url, token, process.pid or 0)
+        uvloop.run(measure(load, options.pods, options.nodes, options.watchers))
     finally:
         ours.send("stop")
         memory, seconds = ours.recv()

@@ -120,11 +120,6 @@ def unsupported_media_type(found: str, known: Iterable[str]) -> ApiError:
     return ApiError(f"{message} (found {found!r})", status=415, reason="UnsupportedMediaType")
 
 
-def too_large(limit: int) -> ApiError:
-    """Refuse a body that is too long."""
-    return ApiError(f"Request entity too large: limit is {limit}", status=413, reason="RequestEntityTooLarge")
-
-
 def disrupts(budget: str, needed: int, healthy: int) -> TooManyRequests:
     """Say that an eviction would take more pods than a budget allows."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."

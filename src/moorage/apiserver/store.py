@@ -72,20 +72,21 @@ class Entry:
 class Change:
     """One change: ``before`` is ``None`` for a creation, ``after`` for a deletion."""
 
-    __slots__ = ("_frames", "after", "before", "version")
+    __slots__ = ("after", "before", "version")
 
     def __init__(self, version: int, before: Entry | None, after: Entry | None) -> None:
         self.version = version
         self.before = before
         self.after = after
-        self._frames: dict[str, bytes] = {}
 
-    def frame(self, event: str) -> bytes:
-        """Return the line of a watch that tells this change as an event; all watchers share it."""
-        frame = self._frames.get(event)
-        if frame is None:
-            frame = self._frames[event] = b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
-        return frame
+    @property
+    def event(self) -> str:
+        """What a watch on everything calls this change."""
+        return "ADDED" if self.before is None else "DELETED" if self.after is None else "MODIFIED"
+
+    def line(self, event: str) -> bytes:
+        """Return the line of a watch that tells this change as an event."""
+        return b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
 
     def body(self, event: str) -> bytes:
         """Return the object to show with an event; a deleted one is shown at the version of its deletion."""
@@ -105,6 +106,7 @@ class Log:
         self._history = history
         self._changes: list[Change] = []
         self._forgotten = 0
+        self._told = (0, 0, b"")
         self.forgotten_version = 0
 
     @property
@@ -132,6 +134,14 @@ class Log:
         if position < self._forgotten:
             raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
         return self._changes[position - self._forgotten :]
+
+    def lines_since(self, position: int) -> bytes:
+        """Return the changes from a position on as lines of a watch; watchers that keep up share one text."""
+        start, end, text = self._told
+        if (start, end) != (position, self.end):
+            text = b"".join([change.line(change.event) for change in self.since(position)])
+            self._told = (position, self.end, text)
+        return text
 
 
 class Store:

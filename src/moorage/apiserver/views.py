@@ -43,7 +43,7 @@ class View:
 
     def event(self, kind: str, change: Change) -> bytes:
         """Show a change as a line of a watch."""
-        return change.frame(kind)
+        return change.line(kind)
 
     def added(self, entry: Entry) -> bytes:
         """Show an object that is there when a watch begins."""

@@ -40,6 +40,8 @@ class Watch:
         self._log = store.log(resource.storage)
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
+        # Most watches ask for everything, plainly: what they are told is written once for all of them.
+        self._is_common = type(view) is View and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
         self._position = self._log.end
@@ -73,12 +75,13 @@ class Watch:
         """Tell what changed since last time; empty if nothing that this watch shows did."""
         if self.is_over:
             return b""
+        position, self._position = self._position, self._log.end
         try:
-            changes = self._log.since(self._position)
+            if self._is_common:
+                return self._log.lines_since(position)
+            return b"".join([line for change in self._log.since(position) if (line := self._line(change))])
         except Gone as error:
             return self.ended(error)
-        self._position += len(changes)
-        return b"".join([line for change in changes if (line := self._line(change))])
 
     def bookmark(self) -> bytes:
         """Say which version has been reached; only right after :meth:`take`."""

@@ -1,0 +1,165 @@
+"""What goes in and out of the server: requests, replies, and replies that are written as they come about."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl
+
+JSON: Final = "application/json"
+Headers = tuple[tuple[str, str], ...]
+
+
+class HttpRequest:
+    """One request, read whole; header names are in lower case."""
+
+    __slots__ = ("body", "headers", "method", "path", "query_string", "transport")
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes,
+        transport: asyncio.BaseTransport,
+    ) -> None:
+        self.method = method
+        path, _, query = _origin_form(target).decode(errors="replace").partition("?")
+        self.path = path
+        self.query_string = query
+        # The first of several headers counts, as in Go.
+        self.headers = dict(reversed(headers))
+        self.body = body
+        self.transport = transport
+
+    def header(self, name: bytes, default: str = "") -> str:
+        """Return what stands in a header, named in lower case."""
+        found = self.headers.get(name)
+        return found.decode("latin-1") if found is not None else default
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of the query; of those given twice, the first."""
+        if not self.query_string:
+            return {}
+        return dict(reversed(parse_qsl(self.query_string, keep_blank_values=True)))
+
+
+def _origin_form(target: bytes) -> bytes:
+    """Leave out the fragment, and the server that a proxy's client names before the path."""
+    if not target.startswith(b"/"):
+        _, _, rest = target.partition(b"://")
+        _, slash, path = rest.partition(b"/")
+        target = slash + path or b"/"
+    return target.partition(b"#")[0]
+
+
+class Reply(NamedTuple):
+    """What to answer a request with."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: Headers = ()
+
+
+class Sink(Protocol):
+    """Where a stream goes."""
+
+    is_full: bool
+    """Whether what was written has yet to be read; more would only take memory."""
+
+    def send(self, piece: bytes) -> None:
+        """Write a piece, already wrapped by :func:`chunk`."""
+        ...
+
+    def end(self) -> None:
+        """Write the end; the connection is ready for the next request."""
+        ...
+
+
+class Stream(Protocol):
+    """A reply that is written as it comes about."""
+
+    def start(self, sink: Sink) -> None:
+        """Begin to write: the head is out."""
+        ...
+
+    def go_on(self) -> None:
+        """Write on, for the sink was full and no longer is."""
+        ...
+
+    def stop(self) -> None:
+        """Hear that nobody reads any more."""
+        ...
+
+
+Answer = Reply | Stream | Coroutine[Any, Any, Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a server does: it answers requests, and says no (a status and a sentence) to what is none."""
+
+    answer: Callable[[HttpRequest], Answer]
+    refuse: Callable[[int, str], Reply]
+    longest_body: int = 3 << 20
+
+
+def chunk(piece: bytes) -> bytes:
+    """Wrap a piece of a stream for the wire; a wrapped piece can be sent to many."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def encoded(reply: Reply, *, keeps_alive: bool, with_body: bool = True) -> bytes:
+    """Write a reply as bytes."""
+    more = "".join([f"{name}: {_plain(text)}\r\n" for name, text in reply.headers]).encode() if reply.headers else b""
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+        _head(reply.status, reply.content_type),
+        more,
+        _tail(keeps_alive),
+        len(reply.body),
+        reply.body if with_body else b"",
+    )
+
+
+def encoded_head(content_type: str, *, keeps_alive: bool) -> bytes:
+    """Write the head of a stream."""
+    return _head(200, content_type) + _tail(keeps_alive) + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def _plain(text: str) -> str:
+    """Keep what a client sent, and we tell back, from becoming a header of its own."""
+    return "".join([letter if letter.isprintable() else " " for letter in text])
+
+
+_heads: dict[tuple[int, str], bytes] = {}
+
+
+def _head(status: int, content_type: str) -> bytes:
+    head = _heads.get((status, content_type))
+    if head is None:
+        try:
+            phrase = HTTPStatus(status).phrase
+        except ValueError:
+            phrase = ""
+        lines = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}\r\nCache-Control: no-cache, private\r\n"
+        head = _heads[status, content_type] = lines.encode()
+    return head
+
+
+class _Dates:
+    """The header with the time, written once a second."""
+
+    second = 0
+    line = b""
+
+
+def _tail(keeps_alive: bool) -> bytes:
+    now = int(time.time())
+    if now != _Dates.second:
+        _Dates.second, _Dates.line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
+    return _Dates.line if keeps_alive else _Dates.line + b"Connection: close\r\n"
