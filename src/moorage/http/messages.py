@@ -14,9 +14,12 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HttpRequest:
-    """One request, read whole; header names are in lower case."""
+    """One request, read whole; header names are in lower case.
 
-    __slots__ = ("body", "headers", "method", "path", "query_string", "transport")
+    Of a header that is given several times, ``headers`` has the first, as in Go; ``all_headers`` has them all.
+    """
+
+    __slots__ = ("all_headers", "body", "headers", "method", "path", "query_string", "transport")
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class HttpRequest:
         path, _, query = _origin_form(target).decode(errors="replace").partition("?")
         self.path = path
         self.query_string = query
-        # The first of several headers counts, as in Go.
+        self.all_headers = headers
         self.headers = dict(reversed(headers))
         self.body = body
         self.transport = transport

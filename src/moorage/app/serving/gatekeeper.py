@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from urllib.parse import unquote
 
+import msgspec
 import structlog
-from aiohttp import web
-from aiohttp.typedefs import Handler
 from cryptography import x509
 
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
+from moorage.app.serving.routing import Page
 from moorage.app.serving.users import (
     ANONYMOUS,
     MASTERS,
@@ -20,6 +20,7 @@ from moorage.app.serving.users import (
     proxied_user,
 )
 from moorage.errors import MoorageError
+from moorage.http.messages import HttpRequest, Reply
 
 log = structlog.get_logger(__name__)
 
@@ -35,42 +36,37 @@ class Gatekeeper:
     proxy_authorities: Authorities = field(default_factory=Authorities)
     proxy_headers: ProxyHeaders = field(default_factory=ProxyHeaders)
 
-    def middleware(self) -> Any:
-        """Return the layer that stands before all pages."""
+    async def admit(self, request: HttpRequest, page: Page) -> Reply:
+        """Answer a request with a page, or turn it away."""
+        try:
+            user = await self.identify(request)
+        except MoorageError as error:
+            log.warning("unable to authenticate a request", error=str(error))
+            user = None
+        if user is None:
+            return refusal(401, "Unauthorized", "Unauthorized")
+        verb, path = request.method.lower(), unquote(request.path)
+        if not await self.allows(user, verb, path):
+            return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+        return await page(request)
 
-        @web.middleware
-        async def keep_gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            try:
-                user = await self.identify(request)
-            except MoorageError as error:
-                log.warning("unable to authenticate a request", error=str(error))
-                user = None
-            if user is None:
-                return refusal(401, "Unauthorized", "Unauthorized")
-            verb = request.method.lower()
-            if not await self.allows(user, verb, request.path):
-                text = f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"'
-                return refusal(403, "Forbidden", text)
-            return await handler(request)
-
-        return keep_gate
-
-    async def identify(self, request: web.Request) -> User | None:
+    async def identify(self, request: HttpRequest) -> User | None:
         """Find out who asks: a proxy's user, a certificate's, a token's, or nobody; ``None`` for a false token."""
         certificate = peer_certificate(request)
         if certificate is not None:
             user = self._certified(request, certificate)
             if user is not None:
                 return user.authenticated()
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, token = request.header(b"authorization").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
         user = None if self.tokens is None else await self.tokens.user_of(token.strip())
         return None if user is None else user.authenticated()
 
-    def _certified(self, request: web.Request, certificate: x509.Certificate) -> User | None:
+    def _certified(self, request: HttpRequest, certificate: x509.Certificate) -> User | None:
         if self.proxy_authorities.issued(certificate):
-            user = proxied_user(request.headers.items(), certificate, self.proxy_headers)
+            headers = ((name.decode("latin-1"), text.decode("latin-1")) for name, text in request.all_headers)
+            user = proxied_user(headers, certificate, self.proxy_headers)
             if user is not None:
                 return user
         return certificate_user(certificate) if self.client_authorities.issued(certificate) else None
@@ -92,14 +88,14 @@ def _covers(allowed: str, path: str) -> bool:
     return allowed.endswith("*") and path.startswith(allowed[:-1])
 
 
-def peer_certificate(request: web.Request) -> x509.Certificate | None:
+def peer_certificate(request: HttpRequest) -> x509.Certificate | None:
     """Return the certificate a client showed, if it showed one that TLS could verify."""
-    connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+    connection = request.transport.get_extra_info("ssl_object")
     encoded = connection.getpeercert(binary_form=True) if connection is not None else None
     return x509.load_der_x509_certificate(encoded) if encoded else None
 
 
-def refusal(code: int, reason: str, message: str) -> web.Response:
+def refusal(code: int, reason: str, message: str) -> Reply:
     """Turn a request away as Kubernetes servers do."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return web.json_response({**status, "message": message, "reason": reason, "code": code}, status=code)
+    return Reply(code, msgspec.json.encode({**status, "message": message, "reason": reason, "code": code}))

@@ -1,22 +1,36 @@
 """The pages: health, metrics, configuration, version, flags, status and the level of logs."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl, unquote
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+import msgspec
 
 from moorage.app.flags.parsing import FlagValues
 from moorage.app.logs import VERBOSITY
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.serving.health import HealthChecks, Report
+from moorage.app.serving.routing import PLAIN, Page, Router, text_reply
 from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
 from moorage.features import FeatureGates
+from moorage.http.messages import HttpRequest, Reply
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from moorage.app.serving.exposition import Exposition
+
+
+class Exposed(Protocol):
+    """What has metrics to show."""
+
+    def collect(self) -> "Iterable[Metric]":
+        """Go through the families there are now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +39,10 @@ class PageSources:
 
     health: HealthChecks
     metrics: CellRegistry
-    pod_resources: Collector
+    pod_resources: Exposed
     configuration: Callable[[], dict[str, Any]]
     flags: FlagValues
     features: FeatureGates = field(default_factory=FeatureGates)
-
-
-class FamilyCollector(Collector):
-    """Exposes whatever a function returns."""
-
-    def __init__(self, families: Callable[[], Any]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Any]:
-        """Yield what there is now."""
-        yield from self._families()
-
-
-def exposing(*collectors: Collector) -> CollectorRegistry:
-    """Make a registry that exposes collectors and nothing else."""
-    registry = CollectorRegistry(auto_describe=False)
-    for collector in collectors:
-        registry.register(collector)
-    return registry
 
 
 class Pages:
@@ -56,80 +51,81 @@ class Pages:
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
         self._began = time.time()
-        self._metrics = exposing(sources.metrics)
-        ProcessCollector(registry=self._metrics)
-        GCCollector(registry=self._metrics)
-        self._resources = exposing(sources.pod_resources)
-        self._slis = exposing(FamilyCollector(sources.health.families))
+        self._router = Router()
 
-    def add_to(self, app: web.Application) -> None:
+    def add_to(self, router: Router) -> None:
         """Register all pages."""
+        self._router = router
         for endpoint in self._sources.health.endpoints:
-            app.router.add_get(f"/{endpoint}", self._health_page(endpoint))
-            app.router.add_get(f"/{endpoint}/{{check}}", self._check_page(endpoint))
-        app.router.add_get("/metrics", self._exposition_page(self._metrics))
-        app.router.add_delete("/metrics", self._reset_metrics)
-        app.router.add_get("/metrics/resources", self._exposition_page(self._resources))
-        app.router.add_get("/metrics/slis", self._exposition_page(self._slis))
-        app.router.add_get("/configz", self._configz)
-        app.router.add_get("/version", self._version)
+            router.add("GET", f"/{endpoint}", self._health_page(endpoint))
+            router.add("GET", f"/{endpoint}/", self._check_page(endpoint))
+        router.add("GET", "/metrics", _exposition_page(self._sources.metrics.collect, of_process=True))
+        router.add("DELETE", "/metrics", self._reset_metrics)
+        router.add("GET", "/metrics/resources", _exposition_page(self._sources.pod_resources.collect))
+        router.add("GET", "/metrics/slis", _exposition_page(self._sources.health.families))
+        router.add("GET", "/configz", self._configz)
+        router.add("GET", "/version", self._version)
         if self._sources.features.enabled("ComponentFlagz"):
-            app.router.add_get("/flagz", self._flagz)
+            router.add("GET", "/flagz", self._flagz)
         if self._sources.features.enabled("ComponentStatusz"):
-            app.router.add_get("/statusz", self._statusz)
+            router.add("GET", "/statusz", self._statusz)
 
-    def _health_page(self, endpoint: str) -> Callable[[web.Request], Any]:
-        async def page(request: web.Request) -> web.Response:
-            excluded = [name for given in request.query.getall("exclude", []) for name in given.split(",")]
-            report = self._sources.health.report(endpoint, verbose="verbose" in request.query, exclude=excluded)
-            return _health_answer(report)
-
-        return page
-
-    def _check_page(self, endpoint: str) -> Callable[[web.Request], Any]:
-        async def page(request: web.Request) -> web.Response:
-            report = self._sources.health.report_one(endpoint, request.match_info["check"])
-            if report is None:
-                raise web.HTTPNotFound(text="404 page not found\n")
-            return _health_answer(report)
+    def _health_page(self, endpoint: str) -> Page:
+        async def page(request: HttpRequest) -> Reply:
+            words = parse_qsl(request.query_string, keep_blank_values=True)
+            excluded = [name for key, given in words if key == "exclude" for name in given.split(",")]
+            is_verbose = any(key == "verbose" for key, _ in words)
+            return _health_answer(self._sources.health.report(endpoint, verbose=is_verbose, exclude=excluded))
 
         return page
 
-    @staticmethod
-    def _exposition_page(registry: CollectorRegistry) -> Callable[[web.Request], Any]:
-        async def page(request: web.Request) -> web.Response:
-            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-            return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    def _check_page(self, endpoint: str) -> Page:
+        async def page(request: HttpRequest) -> Reply:
+            report = self._sources.health.report_one(endpoint, unquote(request.path).rpartition("/")[2])
+            return _health_answer(report) if report is not None else text_reply("404 page not found\n", 404)
 
         return page
 
-    async def _reset_metrics(self, _: web.Request) -> web.Response:
+    async def _reset_metrics(self, _: HttpRequest) -> Reply:
         self._sources.metrics.reset()
-        return web.Response(text="metrics reset\n")
+        return text_reply("metrics reset\n")
 
-    async def _configz(self, _: web.Request) -> web.Response:
-        return web.json_response({"componentconfig": self._sources.configuration()})
+    async def _configz(self, _: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode({"componentconfig": self._sources.configuration()}))
 
-    async def _version(self, _: web.Request) -> web.Response:
-        return web.json_response(version_info())
+    async def _version(self, _: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode(version_info()))
 
-    async def _flagz(self, request: web.Request) -> web.Response:
+    async def _flagz(self, request: HttpRequest) -> Reply:
         return flagz(self._sources.flags).answer(request)
 
-    async def _statusz(self, request: web.Request) -> web.Response:
-        page = statusz(self._began, self._sources.features.release, listed_paths(request.app))
+    async def _statusz(self, request: HttpRequest) -> Reply:
+        page = statusz(self._began, self._sources.features.release, listed_paths(self._router.paths))
         return page.answer(request)
 
 
-async def set_verbosity(request: web.Request) -> web.Response:
+def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> Page:
+    @cache
+    def exposition() -> "Exposition":
+        from moorage.app.serving.exposition import Exposition
+
+        return Exposition(collect, of_process=of_process)
+
+    async def page(request: HttpRequest) -> Reply:
+        return Reply(200, *exposition().written(request.header(b"accept")))
+
+    return page
+
+
+async def set_verbosity(request: HttpRequest) -> Reply:
     """Change how much is logged: PUT a number to /debug/flags/v."""
-    text = (await request.text()).strip()
+    text = request.body.decode(errors="replace").strip()
     if not text.isdecimal():
-        return web.Response(text=f'strconv.ParseUint: parsing "{text}": invalid syntax\n', status=400)
+        return text_reply(f'strconv.ParseUint: parsing "{text}": invalid syntax\n', 400)
     VERBOSITY.set(int(text))
-    return web.Response(text=f"successfully set klog.logging.verbosity to {text}\n")
+    return text_reply(f"successfully set klog.logging.verbosity to {text}\n")
 
 
-def _health_answer(report: Report) -> web.Response:
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
-    return web.Response(text=report.text, status=200 if report.is_healthy else 500, headers=headers)
+def _health_answer(report: Report) -> Reply:
+    status = 200 if report.is_healthy else 500
+    return Reply(status, report.text.encode(), PLAIN, (("X-Content-Type-Options", "nosniff"),))

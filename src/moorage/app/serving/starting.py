@@ -1,9 +1,11 @@
 """Starting the server: who may come in, with which certificates, on which address."""
 
 import os
+import ssl
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
-from aiohttp import web
 
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.app.serving.gatekeeper import Gatekeeper
@@ -11,12 +13,15 @@ from moorage.app.serving.lookup import TrustedClients, from_flags, looked_up
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.serving.profiling import add_profiling
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
+from moorage.app.serving.routing import Router, text_reply
 from moorage.app.serving.tls import server_context
 from moorage.app.serving.users import Authorities
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError, MoorageError
+from moorage.http.messages import HttpRequest, Reply, Service
+from moorage.http.server import HttpServer
 
 SHUTDOWN_SECONDS = 5.0
 
@@ -30,7 +35,7 @@ class Server:
         self._options = options
         self._sources = sources
         self._with_profiling = with_profiling
-        self._runner: web.AppRunner | None = None
+        self._http: HttpServer | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
 
@@ -39,34 +44,38 @@ class Server:
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
         gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SystemClock())
-        app = web.Application(middlewares=[gatekeeper.middleware()])
-        Pages(self._sources).add_to(app)
+        router = Router()
+        Pages(self._sources).add_to(router)
         if self._with_profiling:
-            add_profiling(app)
-            app.router.add_put("/debug/flags/v", set_verbosity)
+            add_profiling(router)
+            router.add("PUT", "/debug/flags/v", set_verbosity)
         context = server_context(self._options, [bundle for bundle in (trusted.client_ca, trusted.proxy_ca) if bundle])
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, handle_signals=False)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            host=None if self._options.address in ("0.0.0.0", "::") else self._options.address,
-            port=self._options.port,
-            ssl_context=context,
-            reuse_port=self._options.share_port or None,
-            reuse_address=self._options.share_address or None,
-        )
-        try:
-            await site.start()
-        except OSError as error:
-            where = f"--bind-address={self._options.address} --secure-port={self._options.port}"
-            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
-        self.port = self._runner.addresses[0][1]
+
+        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
+            return gatekeeper.admit(request, router.answer)
+
+        self._http = HttpServer(Service(answer, _refuse))
+        self.port = await self._listen(self._http, context)
         log.info("serving securely", address=self._options.address, port=self.port)
+
+    async def _listen(self, server: HttpServer, context: ssl.SSLContext) -> int:
+        options = self._options
+        try:
+            return await server.listen(
+                None if options.address in ("0.0.0.0", "::") else options.address,
+                options.port,
+                tls=context,
+                reuse_port=options.share_port or None,
+                reuse_address=options.share_address or None,
+            )
+        except OSError as error:
+            where = f"--bind-address={options.address} --secure-port={options.port}"
+            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """Let requests under way finish, and end."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._http is not None:
+            await self._http.stop(SHUTDOWN_SECONDS)
         for client in self._clients:
             client.close()
 
@@ -115,3 +124,7 @@ class Server:
 def _in_cluster() -> Connection | None:
     is_in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file()
     return load_connection() if is_in_pod else None
+
+
+def _refuse(status: int, message: str) -> Reply:
+    return text_reply(f"{message}\n", status)

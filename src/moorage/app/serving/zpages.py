@@ -2,17 +2,18 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
-from aiohttp import web
 
 from moorage.api.meta import format_time
 from moorage.app.flags.parsing import COMMAND, FlagValues
 from moorage.app.flags.printing import flagz_values
+from moorage.app.serving.routing import text_reply
 from moorage.app.version import KUBERNETES, version_info
+from moorage.http.messages import Headers, HttpRequest, Reply
 
 WARNING: Final = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
@@ -33,9 +34,9 @@ class ZPage:
     lines: tuple[str, ...]
     content: Mapping[str, Any]
 
-    def answer(self, request: web.Request) -> web.Response:
+    def answer(self, request: HttpRequest) -> Reply:
         """Answer in the first form of those asked for that there is."""
-        for media_type, wanted in _asked_for(request.headers.get("Accept", "")):
+        for media_type, wanted in _asked_for(request.header(b"accept")):
             if media_type in ("*/*", "text/*", "text/plain"):
                 return self._text()
             named = wanted.get("as"), wanted.get("g")
@@ -43,20 +44,19 @@ class ZPage:
                 return self._document(media_type, wanted["v"])
         return _not_acceptable()
 
-    def _text(self) -> web.Response:
-        return web.Response(text="\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
+    def _text(self) -> Reply:
+        return text_reply("\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
 
-    def _document(self, media_type: str, version: str) -> web.Response:
+    def _document(self, media_type: str, version: str) -> Reply:
         api_version = f"{GROUP}/{version}"
         whole = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
         body = json.dumps(whole, indent=2) if media_type == JSON else yaml.safe_dump(whole)
-        headers = {"Content-Type": f"{media_type};g={GROUP};v={version};as={self.kind}"}
+        headers: Headers = ()
         if version != VERSIONS[0]:
             page = self.kind.lower()
-            headers["Warning"] = (
-                f'299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
-            )
-        return web.Response(body=body.encode(), headers=headers)
+            text = f'299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
+            headers = (("Warning", text),)
+        return Reply(200, body.encode(), f"{media_type};g={GROUP};v={version};as={self.kind}", headers)
 
 
 def flagz(flags: FlagValues) -> ZPage:
@@ -86,10 +86,9 @@ def statusz(began: float, release: str, paths: list[str]) -> ZPage:
     return ZPage("Statusz", lines, {**times, **versions, "paths": paths})
 
 
-def listed_paths(app: web.Application) -> list[str]:
+def listed_paths(paths: Iterable[str]) -> list[str]:
     """Return what there is to visit, sorted: neither what lies below another page, nor /statusz itself."""
-    paths = {route.resource.canonical for route in app.router.routes() if route.resource is not None}
-    return sorted(path for path in paths - {"/statusz"} if path.count("/") == 1)
+    return sorted(path for path in paths if path.count("/") == 1 and path != "/statusz")
 
 
 def _asked_for(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -99,8 +98,8 @@ def _asked_for(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield media_type, {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _not_acceptable() -> web.Response:
+def _not_acceptable() -> Reply:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     problem = {"message": ACCEPTED, "reason": "NotAcceptable", "code": 406}
     body = json.dumps({**status, **problem}, indent=2).encode()
-    return web.Response(body=body, headers={"Content-Type": JSON}, status=406)
+    return Reply(406, body)
