@@ -17,7 +17,11 @@ from tests.integration.test_workloads import STORAGE, Data, status, workload
 
 CLAIM = {
     "metadata": {"name": "data"},
-    "spec": {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "fast",
+    },
 }
 
 

@@ -21,6 +21,7 @@ from moorage.apiserver.bodies import (
     read_options,
     read_patch,
 )
+from moorage.apiserver.checks.causes import required
 from moorage.apiserver.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.apiserver.discovery import VERSION, Discovery
 from moorage.apiserver.event_shapes import to_core
@@ -40,9 +41,9 @@ from moorage.apiserver.refusals import (
 from moorage.apiserver.requests import Answer, Request, Target, target_of
 from moorage.apiserver.resources import Resource, Resources
 from moorage.apiserver.reviews import Reviews
-from moorage.apiserver.rules import required
 from moorage.apiserver.schema import schema_of_kind
 from moorage.apiserver.selection import selection
+from moorage.apiserver.service_addresses import kubernetes_service
 from moorage.apiserver.store import Entry, Store
 from moorage.apiserver.subresources import bind, change_scale, evict, scale_of
 from moorage.apiserver.tables import printer_of
@@ -100,6 +101,9 @@ class Api:
         for thing in BUILT_IN_CLASSES:
             if self.store.get(target.resource.storage, thing.name) is None:
                 self._writer.create(target, _typed_data(thing, target), options)
+        target = replace(self._target_of_kind("v1", "Service"), namespace="default")
+        if self.store.get("services", "default/kubernetes") is None:
+            self._writer.create(target, kubernetes_service(), options)
 
     def _target_of_kind(self, api_version: str, kind: str) -> Target:
         resource = self.resources.of_kind(api_version, kind)
@@ -218,7 +222,7 @@ class Api:
         review = self._reviews.answer(resource.plural, data) if resource.verbs == ("create",) else None
         if review is not None:
             return Answer(body_of(review), 201)
-        warnings = self._writer.gatekeeper.check_fields(resource, data, request.query.get("fieldValidation", ""))
+        warnings = self._writer.gatekeeper.check_fields(resource, data, request.field_validation)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)
         return replace(answer, warnings=warnings) if warnings else answer
@@ -239,7 +243,7 @@ class Api:
         data = read_object(request)
         found = data.get("kind") or kind
         if found != kind:
-            raise bad_request(f"{found} in version {data.get('apiVersion')!r} cannot be handled as a {kind}")
+            raise bad_request(f'{found} in version "{data.get("apiVersion", "")}" cannot be handled as a {kind}')
         data["kind"] = kind
         if resource is None:
             return data
@@ -263,7 +267,7 @@ class Api:
             scale = self._object(request, "Scale")
             return Answer(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.kind, target.resource)
-        warnings = self._writer.gatekeeper.check_fields(target.resource, data, request.query.get("fieldValidation", ""))
+        warnings = self._writer.gatekeeper.check_fields(target.resource, data, request.field_validation)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
 
@@ -298,7 +302,7 @@ class Api:
 
         def checked(old: Data) -> Data:
             new = edit(old)
-            how, known = request.query.get("fieldValidation", ""), self._writer.find(target).data
+            how, known = request.field_validation, self._writer.find(target).data
             if isinstance(new, dict):
                 warnings.extend(self._writer.gatekeeper.check_fields(target.resource, new, how, known))
             return new
@@ -323,7 +327,7 @@ class Api:
         found = (wanted.get("apiVersion"), wanted.get("kind"))
         if found != (resource.api_version, resource.kind) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        self._writer.gatekeeper.check_fields(resource, wanted, request.query.get("fieldValidation", ""))
+        self._writer.gatekeeper.check_fields(resource, wanted, request.field_validation)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             wanted["metadata"].setdefault("name", target.name)

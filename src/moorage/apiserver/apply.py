@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.apiserver.checks.causes import required
 from moorage.apiserver.managed_fields import (
     Data,
     Tree,
@@ -18,10 +19,11 @@ from moorage.apiserver.managed_fields import (
     owner,
     union,
 )
+from moorage.apiserver.refusals import bad_options
 from moorage.apiserver.resources import Resource
 from moorage.apiserver.schema import Field, Schema, schema_of_kind
 from moorage.clock import Clock
-from moorage.errors import ApiError, Conflict
+from moorage.errors import Conflict
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 
@@ -40,7 +42,7 @@ def applied(resource: Resource, live: Data, wanted: Data, manager: str, *, force
     changed = changed_fields(live, merged, fields, fields_of(live, resource))
     conflicts = [(item, _common(item["fieldsV1"], changed)) for item in others]
     if not force:
-        _refuse(resource, wanted, [(item, found) for item, found in conflicts if found])
+        _refuse([(item, found) for item, found in conflicts if found])
     owned_by_others: Tree = {}
     for item in others:
         owned_by_others = union(owned_by_others, item["fieldsV1"])
@@ -116,7 +118,7 @@ def _drop_item(data: list[Any], key: str, below: Tree) -> None:
             _drop(item, below)
 
 
-def _refuse(resource: Resource, wanted: Data, conflicts: list[tuple[Data, Tree]]) -> None:
+def _refuse(conflicts: list[tuple[Data, Tree]]) -> None:
     if not conflicts:
         return
     causes = []
@@ -131,7 +133,7 @@ def _refuse(resource: Resource, wanted: Data, conflicts: list[tuple[Data, Tree]]
         f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {told}",
         status=409,
         reason="Conflict",
-        details={"name": wanted["metadata"].get("name", ""), "kind": resource.plural, "causes": causes},
+        details={"causes": causes},
     )
 
 
@@ -159,8 +161,4 @@ def first_applied(resource: Resource, wanted: Data, manager: str, clock: Clock) 
 def check_manager(manager: str) -> None:
     """Refuse an apply that does not say who applies."""
     if not manager:
-        raise ApiError(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-            status=422,
-            reason="Invalid",
-        )
+        raise bad_options("PatchOptions", required("fieldManager", "is required for apply patch"))

@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
+from moorage.apiserver.checks.causes import invalid_value, required
 from moorage.apiserver.refusals import Cause, bad_request, invalid
 from moorage.apiserver.resources import Resource, Resources
-from moorage.apiserver.rules import invalid_value, required
 from moorage.apiserver.store import Change, Store
 
 Data = dict[str, Any]

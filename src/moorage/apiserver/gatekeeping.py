@@ -10,12 +10,15 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import StorageClass
 from moorage.apiserver.admission import PodAdmission
+from moorage.apiserver.checks.updates import update_problems
 from moorage.apiserver.defaults import default_pod, with_defaults
 from moorage.apiserver.overlay import overlay
+from moorage.apiserver.pod_arrivals import LIMITS, RUNTIMES, default_limits, limit_ranges, qos_class, with_runtime_class
 from moorage.apiserver.refusals import Cause, bad_request, forbidden, invalid
 from moorage.apiserver.resources import Resource
-from moorage.apiserver.rules import metadata_problems, rule_problems, update_problems
+from moorage.apiserver.rules import metadata_problems, rule_problems
 from moorage.apiserver.schema import schema_of_kind, type_problems, unknown_fields
+from moorage.apiserver.service_addresses import SERVICES, give_address, keep_address
 from moorage.apiserver.store import Change, Store
 from moorage.apiserver.validation import problems_of
 from moorage.apiserver.workload_defaults import DEFAULTS
@@ -24,7 +27,14 @@ from moorage.features import FeatureGates
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
+_SHAPES_PODS: Final = frozenset((PRIORITY_CLASSES, RUNTIMES, LIMITS))
+"""What is stored there decides about what pods look like; all that was made of specs before is void."""
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+PROTECTED: Final = {
+    "persistentvolumeclaims": "kubernetes.io/pvc-protection",
+    "persistentvolumes": "kubernetes.io/pv-protection",
+}
+"""The finalizers that volumes and claims have from the start; controllers take them off."""
 MOST_SPECS: Final = 1024
 
 
@@ -35,12 +45,13 @@ class Gatekeeper:
         self._store = store
         self._features = features
         self._admission: PodAdmission | None = None
-        self._admitted_specs: dict[bytes, bytes] = {}
+        self._admitted_specs: dict[bytes, tuple[bytes, str]] = {}
         store.subscribe(self._changed)
 
     def _changed(self, resource: str, _change: Change) -> None:
         if resource == PRIORITY_CLASSES:
             self._admission = None
+        if resource in _SHAPES_PODS:
             self._admitted_specs.clear()
 
     @property
@@ -58,8 +69,6 @@ class Gatekeeper:
 
         Those that ``known``, the object as it was, has already are nobody's fault now.
         """
-        if how not in ("", "Ignore", "Warn", "Strict"):
-            raise bad_request(f'fieldValidation: Unsupported value: "{how}": supported values: Ignore, Strict, Warn')
         schema = schema_of_kind(resource.api_version, resource.kind)
         if how in ("", "Ignore") or schema is None:
             return ()
@@ -85,14 +94,20 @@ class Gatekeeper:
         if b"abelKeys" in key:
             # Its own labels go into its spec.
             key += msgspec.json.encode(data["metadata"].get("labels"))
+        if self._store.list(LIMITS):
+            key += data["metadata"]["namespace"].encode()
         known = self._admitted_specs.get(key)
         if known is None:
             admitted = self._admit_fully(resource, data)
             if len(self._admitted_specs) >= MOST_SPECS:
                 self._admitted_specs.clear()
-            self._admitted_specs[key] = msgspec.json.encode(admitted["spec"])
+            spec = admitted["spec"]
+            quality = qos_class(spec)
+            self._admitted_specs[key] = (msgspec.json.encode(spec), quality)
+            admitted["status"]["qosClass"] = quality
             return admitted
-        data["spec"] = msgspec.json.decode(known)
+        data["spec"] = msgspec.json.decode(known[0])
+        data["status"]["qosClass"] = known[1]
         _typed(resource, Namespace, {"metadata": data["metadata"]})
         _refuse(resource, data, metadata_problems(resource, data["metadata"]))
         return data
@@ -101,13 +116,38 @@ class Gatekeeper:
         self._check_types(resource, data)
         _default(resource, data)
         if resource.storage == "pods":
-            _tolerate_trouble(data["spec"])
+            self._shape_pod(resource, data)
         elif resource.storage == "persistentvolumeclaims":
             self._choose_class(data["spec"])
+        elif resource.storage == PRIORITY_CLASSES:
+            self._check_default(resource, data)
+        elif resource.storage == SERVICES:
+            give_address(resource, data, self._store)
+        if resource.storage in PROTECTED:
+            _protect(data["metadata"], PROTECTED[resource.storage])
         if resource.struct is not None:
             data = self._admit_struct(resource, resource.struct, data)
-        _refuse(resource, data, rule_problems(resource, data))
+        _refuse(resource, data, _problems(resource, data))
         return data
+
+    def _shape_pod(self, resource: Resource, data: dict[str, Any]) -> None:
+        """Give a pod what its namespace, its runtime class and the cluster have for all pods."""
+        metadata, spec = data["metadata"], data["spec"]
+        default_limits(spec, limit_ranges(self._store, metadata["namespace"]))
+        with_runtime_class(resource, metadata.get("name", ""), spec, self._store)
+        _tolerate_trouble(spec)
+        account = spec.setdefault("serviceAccountName", "default")
+        spec.setdefault("serviceAccount", account)
+
+    def _check_default(self, resource: Resource, data: dict[str, Any]) -> None:
+        """Refuse a second priority class for pods that name none."""
+        if not data.get("globalDefault"):
+            return
+        classes = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
+        known = next((item.name for item in classes if item.global_default), None)
+        if known is not None and known != data["metadata"].get("name"):
+            why = f"PriorityClass {known} is already marked as default. Only one default can exist"
+            raise forbidden(resource, data["metadata"].get("name", ""), why)
 
     def _choose_class(self, spec: dict[str, Any]) -> None:
         """Give a claim that names no storage class the default one: of several, the youngest."""
@@ -124,11 +164,14 @@ class Gatekeeper:
         if resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
             _default(resource, data)
+        if resource.storage == "pods":
+            _keep_admitted(old, data["spec"])
+        elif resource.storage == SERVICES:
+            keep_address(old, data)
         if resource.struct is not None and data.get("spec") != old.get("spec"):
             thing = _typed(resource, resource.struct, data)
-            _refuse(resource, data, _as_causes(thing))
             data = overlay(data, msgspec.to_builtins(thing), msgspec.to_builtins(with_defaults(thing)))
-        _refuse(resource, data, [*rule_problems(resource, data), *update_problems(resource, old, data)])
+        _refuse(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         return data
 
     def admit_status(self, resource: Resource, data: Mapping[str, Any]) -> None:
@@ -152,7 +195,6 @@ class Gatekeeper:
 
     def _admit_struct(self, resource: Resource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
         thing = _typed(resource, struct, data)
-        _refuse(resource, data, _as_causes(thing))
         completed = self._admit_pod(resource, thing) if isinstance(thing, Pod) else with_defaults(thing)
         if completed is thing:
             return data
@@ -160,10 +202,10 @@ class Gatekeeper:
         return changed
 
     def _admit_pod(self, resource: Resource, pod: Pod) -> Pod:
-        given = pod.spec.priority
+        given, policy = pod.spec.priority, pod.spec.preemption_policy
         name = pod.name or pod.metadata.generate_name
         try:
-            without = msgspec.structs.replace(pod.spec, priority=None)
+            without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
             admitted = self.admission.admit(default_pod(msgspec.structs.replace(pod, spec=without)))
         except InputError as error:
             why = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
@@ -174,6 +216,13 @@ class Gatekeeper:
                 name,
                 f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
                 f"controller computed {admitted.spec.priority} from the given PriorityClass name",
+            )
+        if policy is not None and policy != admitted.spec.preemption_policy:
+            raise forbidden(
+                resource,
+                name,
+                f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission "
+                f"controller computed {admitted.spec.preemption_policy} from the given PriorityClass name",
             )
         return admitted
 
@@ -189,6 +238,22 @@ def _tolerate_trouble(spec: dict[str, Any]) -> None:
             toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             tolerations.append(toleration)
     spec["tolerations"] = tolerations
+
+
+def _keep_admitted(old: Mapping[str, Any], spec: dict[str, Any]) -> None:
+    """Let a pod keep what it got on its way in when a manifest that does not name it is put in its place."""
+    before = old.get("spec") or {}
+    for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
+        if name in before:
+            spec.setdefault(name, before[name])
+    _tolerate_trouble(spec)
+
+
+def _protect(metadata: dict[str, Any], finalizer: str) -> None:
+    """Have an object stay while it is in use, even if it is deleted."""
+    finalizers = metadata.get("finalizers") or []
+    if finalizer not in finalizers:
+        metadata["finalizers"] = [*finalizers, finalizer]
 
 
 def _default(resource: Resource, data: dict[str, Any]) -> None:
@@ -208,6 +273,12 @@ def _undecodable(resource: Resource, problem: str) -> ApiError:
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}'
     )
+
+
+def _problems(resource: Resource, data: dict[str, Any]) -> list[Cause]:
+    """Find what is wrong with an object: by the rules for its kind or, if those say nothing, by its struct."""
+    found = list(rule_problems(resource, data))
+    return found or ([] if resource.struct is None else list(_as_causes(_typed(resource, resource.struct, data))))
 
 
 def _as_causes(thing: KubeObject) -> Iterator[Cause]:

@@ -60,9 +60,7 @@ def _carry_out(document: dict[str, Any], operation: dict[str, Any]) -> None:
             if _find(document, path) != operation.get("value"):
                 raise _cannot(f"testing value {path} failed")
         case _:
-            raise bad_request(
-                f"{name!r} is no operation of a JSON patch; write add, remove, replace, move, copy or test"
-            )
+            raise _cannot(f"{name!r} is no operation; write add, remove, replace, move, copy or test")
 
 
 def _value(operation: dict[str, Any]) -> Any:

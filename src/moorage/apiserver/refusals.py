@@ -78,11 +78,30 @@ def already_exists(resource: Resource, name: str) -> AlreadyExists:
     return AlreadyExists(message, status=409, reason="AlreadyExists", details=_about(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str = "") -> Conflict:
+def conflict(resource: Resource, name: str, why: str = "", subresource: str = "") -> Conflict:
     """Say that the object has changed, or does not let this be done to it."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
-    message = f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}'
-    return Conflict(message, status=409, reason="Conflict", details=_about(resource, name))
+    part = f"/{subresource}" if subresource else ""
+    told = f"{resource.plural}{part}{f'.{resource.group}' if resource.group else ''}"
+    message = f'Operation cannot be fulfilled on {told} "{name}": {why}'
+    details = _about(resource, name, kind=f"{resource.plural}{part}")
+    return Conflict(message, status=409, reason="Conflict", details=details)
+
+
+def not_the_one(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
+    """Say that an object is not the one, or not of the version, that was to be deleted."""
+    became = "deleted and then recreated" if what == "UID" else "modified"
+    why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
+    told = f"{resource.kind}{f'.{resource.group}' if resource.group else ''}"
+    message = f'Operation cannot be fulfilled on {told} "{name}": {why}. The object might have been {became}'
+    return Conflict(message, status=409, reason="Conflict", details=_about(resource, name, kind=resource.kind))
+
+
+def bad_options(kind: str, cause: Cause) -> ApiError:
+    """Refuse a request that is meant in a way there is not; ``kind`` is that of the options, such as CreateOptions."""
+    message = f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause._asdict()]}
+    return ApiError(message, status=422, reason="Invalid", details=details)
 
 
 def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Cause] = ()) -> Forbidden:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from moorage.apiserver.refusals import bad_request, no_such_path
+from moorage.apiserver.checks.causes import not_supported
+from moorage.apiserver.refusals import bad_options, bad_request, no_such_path
 from moorage.apiserver.resources import Resource, Resources
 
+OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 JSON: Final = "application/json"
 
 
@@ -42,9 +44,22 @@ class Request:
         return int(text)
 
     @property
+    def options(self) -> str:
+        """The kind of the options that the query stands for."""
+        return OPTIONS.get(self.method, "CreateOptions")
+
+    @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is to be stored; 400 for anything but ``All``."""
-        return is_dry_run(self.query.get("dryRun", ""))
+        """Whether nothing is to be stored; 422 for anything but ``All``."""
+        return is_dry_run(self.query.get("dryRun", ""), self.options)
+
+    @property
+    def field_validation(self) -> str:
+        """What to do about unknown fields; 422 for anything but what there is."""
+        text = self.query.get("fieldValidation", "")
+        if text not in ("", "Ignore", "Strict", "Warn"):
+            raise bad_options(self.options, not_supported("fieldValidation", text, ("", "Ignore", "Strict", "Warn")))
+        return text
 
     @property
     def manager(self) -> str:
@@ -52,10 +67,10 @@ class Request:
         return self.query.get("fieldManager", "") or self.user_agent.partition("/")[0] or "unknown"
 
 
-def is_dry_run(text: str) -> bool:
-    """Read a dryRun directive; 400 for anything but ``All``."""
+def is_dry_run(text: str, options: str) -> bool:
+    """Read a dryRun directive; 422 for anything but ``All``."""
     if text not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: {text!r}: supported values: "All"')
+        raise bad_options(options, not_supported("dryRun", [text], ("All",)))
     return bool(text)
 
 

@@ -60,6 +60,7 @@ class Resource:
 STATUS: Final = ("status",)
 SCALABLE: Final = ("status", "scale")
 APPS: Final = "apps"
+SCALING: Final = "autoscaling"
 STORAGE: Final = "storage.k8s.io"
 DEVICES: Final = "resource.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -90,6 +91,9 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(APPS, "v1", "deployments", "Deployment", True, ("deploy",), ("all",), SCALABLE),
     Resource(APPS, "v1", "replicasets", "ReplicaSet", True, ("rs",), ("all",), SCALABLE),
     Resource(APPS, "v1", "statefulsets", "StatefulSet", True, ("sts",), ("all",), SCALABLE),
+    Resource(
+        "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, ("hpa",), ("all",), STATUS
+    ),
     Resource("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), STATUS),
     Resource("batch", "v1", "jobs", "Job", True, (), ("all",), STATUS),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",), subresources=STATUS),
@@ -108,6 +112,11 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(DEVICES, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
     Resource(DEVICES, "v1", "resourceslices", "ResourceSlice", False),
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+    Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
+    Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False),
+    Resource("networking.k8s.io", "v1", "ingresses", "Ingress", True, ("ing",), subresources=STATUS),
+    Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, ("netpol",)),
+    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False),
     Resource("events.k8s.io", "v1", "events", "Event", short_names=("ev",), storage="events"),
     Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
     Resource(RBAC, "v1", "clusterroles", "ClusterRole", False),

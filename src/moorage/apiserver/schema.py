@@ -3,12 +3,16 @@
 It serves decoding protobuf, merging lists, checking what is sent and describing the API.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
+
+from moorage.api.meta import parse_time
+from moorage.api.quantity import nano_value
+from moorage.errors import QuantityError
 
 _CHECKS: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -98,48 +102,86 @@ def schema_of_kind(api_version: str, kind: str) -> Schema | None:
 
 
 def type_problems(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:
-    """Find fields whose content is of another JSON type than theirs."""
+    """Find fields whose content is of another type than theirs, in the words of Go's decoder."""
     for key, content in data.items():
         field = schema.field(key)
         if field is not None and content is not None:
-            yield from _field_problems(content, field, f"{path}.{key}" if path else key)
+            yield from _field_problems(content, field, schema, f"{path}.{key}" if path else key)
 
 
-def _field_problems(content: Any, field: Field, path: str) -> Iterator[str]:
-    if field.shape == "list":
-        if not isinstance(content, list):
-            yield _mismatch(content, path, "array")
-            return
-        for item in content:
-            yield from _single_problems(item, field, path)
-    elif field.shape == "map":
-        if not isinstance(content, dict):
-            yield _mismatch(content, path, "object")
-            return
-        for item in content.values():
-            yield from _single_problems(item, field, path)
+def _field_problems(content: Any, field: Field, owner: Schema, path: str) -> Iterator[str]:
+    wanted = {"list": list, "map": dict}.get(field.shape)
+    if wanted is None:
+        yield from _single_problems(content, field, owner, path)
+    elif not isinstance(content, wanted):
+        yield _mismatch(content, path, owner, _PREFIXES[field.shape] + _go_type(field.type))
     else:
-        yield from _single_problems(content, field, path)
+        for item in content.values() if isinstance(content, dict) else content:
+            yield from _single_problems(item, field, owner, path)
 
 
-def _single_problems(content: Any, field: Field, path: str) -> Iterator[str]:
+def _single_problems(content: Any, field: Field, owner: Schema, path: str) -> Iterator[str]:
     below = field.schema
     if below is not None:
         if isinstance(content, dict):
             yield from type_problems(content, below, path)
         else:
-            yield _mismatch(content, path, "object")
+            yield _mismatch(content, path, owner, _go_type(field.type))
         return
     wanted = _CHECKS.get(field.type)
     if wanted is None:
         return
     is_right = isinstance(content, wanted) and (bool in wanted or not isinstance(content, bool))
     if not is_right:
-        yield _mismatch(content, path, _WORDS[wanted[0]])
+        yield _mismatch(content, path, owner, _go_type(field.type))
+    elif field.type in _GRAMMARS:
+        yield from _GRAMMARS[field.type](content)
 
 
-def _mismatch(content: Any, path: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {_WORDS.get(type(content), 'null')} into field {path} of type {wanted}"
+def _mismatch(content: Any, path: str, owner: Schema, wanted: str) -> str:
+    found = _WORDS.get(type(content), "null")
+    return (
+        f"json: cannot unmarshal {found} into Go struct field {owner.name.rpartition('.')[2]}.{path} of type {wanted}"
+    )
+
+
+def _go_type(name: str) -> str:
+    """Name a type as Go does: the last part of its package and its own name."""
+    package, _, own = name.rpartition(".")
+    return f"{package.rpartition('.')[2]}.{own}" if package else _GO_NAMES.get(name, name)
+
+
+def _quantity_problems(content: Any) -> Iterator[str]:
+    try:
+        nano_value(content)
+    except QuantityError:
+        yield "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _time_problems(content: Any) -> Iterator[str]:
+    try:
+        parse_time(content)
+    except ValueError:
+        yield f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": it is none'
+
+
+_GRAMMARS: Final[Mapping[str, Callable[[Any], Iterator[str]]]] = {
+    "quantity": _quantity_problems,
+    "time": _time_problems,
+    "microtime": _time_problems,
+}
+_PREFIXES: Final = {"list": "[]", "map": "map[string]"}
+_GO_NAMES: Final = {
+    "double": "float64",
+    "bytes": "[]uint8",
+    "time": "v1.Time",
+    "microtime": "v1.MicroTime",
+    "duration": "v1.Duration",
+    "quantity": "resource.Quantity",
+    "intorstring": "intstr.IntOrString",
+    "fields": "v1.FieldsV1",
+    "strings": "[]string",
+}
 
 
 def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:

@@ -70,10 +70,7 @@ def selection(resource: Resource, query: Mapping[str, str], *, name: str = "") -
     renamed = tuple((_stored_field(resource, path), wanted, is_equal) for path, wanted, is_equal in fields)
     for path, _, _ in renamed:
         if path not in known:
-            raise bad_request(
-                f"Unable to find {resource.api_version}, Kind={resource.kind} that match field selector: "
-                f"field label not supported: {path}"
-            )
+            raise bad_request(f"field label not supported: {path}")
     if name:
         renamed = (*renamed, ("metadata.name", name, True))
     return Selection(parse_labels(query.get("labelSelector", "")), renamed)

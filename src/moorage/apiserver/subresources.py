@@ -6,10 +6,11 @@ from typing import Any, Final
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.meta import format_time
 from moorage.api.selectors import label_matcher
+from moorage.apiserver.checks.causes import invalid_value, required
+from moorage.apiserver.checks.names import NOT_NEGATIVE
 from moorage.apiserver.refusals import bad_request, conflict, disrupts, invalid, success
 from moorage.apiserver.requests import Target
 from moorage.apiserver.resources import Resource
-from moorage.apiserver.rules import invalid_value, required
 from moorage.apiserver.store import Entry
 from moorage.apiserver.tables import find
 from moorage.apiserver.writing import DeleteOptions, WriteOptions, Writer
@@ -17,6 +18,7 @@ from moorage.errors import ApiError, TooManyRequests
 
 Data = dict[str, Any]
 BUDGETS: Final = "poddisruptionbudgets.policy"
+_SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale")
 _BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", storage=BUDGETS)
 
 
@@ -34,16 +36,16 @@ def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> 
     uid = binding["metadata"].get("uid")
     if uid and uid != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
-        raise conflict(target.resource, target.name, why)
+        raise conflict(target.resource, target.name, why, "binding")
     if "deletionTimestamp" in metadata:
-        raise conflict(
-            target.resource, target.name, f"pod {target.name} is being deleted, cannot be assigned to a host"
-        )
+        why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+        raise conflict(target.resource, target.name, why, "binding")
     if spec.get("nodeName"):
         why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
-        raise conflict(target.resource, target.name, why)
+        raise conflict(target.resource, target.name, why, "binding")
     if spec.get("schedulingGates"):
-        raise conflict(target.resource, target.name, f"pod {target.name} has non-empty .spec.schedulingGates")
+        why = f"pod {target.name} has non-empty .spec.schedulingGates"
+        raise conflict(target.resource, target.name, why, "binding")
     spec["nodeName"] = node_name
     annotations = binding["metadata"].get("annotations")
     if isinstance(annotations, dict) and annotations:
@@ -155,8 +157,7 @@ def change_scale(writer: Writer, target: Target, edit: Callable[[Data], Data], o
         if not isinstance(replicas, int) or isinstance(replicas, bool):
             raise bad_request("spec.replicas: a number is expected")
         if not 0 <= replicas < 2**31:
-            why = "must be greater than or equal to 0"
-            raise invalid(target.resource, target.name, [invalid_value("spec.replicas", replicas, why)])
+            raise invalid(_SCALES, target.name, [invalid_value("spec.replicas", replicas, NOT_NEGATIVE)])
         version = new["metadata"].get("resourceVersion") if isinstance(new.get("metadata"), dict) else None
         data["metadata"]["resourceVersion"] = version or data["metadata"]["resourceVersion"]
         data.setdefault("spec", {})["replicas"] = replicas

@@ -29,6 +29,7 @@ def default_pod_spec(spec: Data) -> None:
             "dnsPolicy": "ClusterFirst",
             "schedulerName": "default-scheduler",
             "securityContext": {},
+            "enableServiceLinks": True,
         },
     )
     for kind in ("initContainers", "containers"):
@@ -119,6 +120,7 @@ def _job(data: Data) -> None:
 
 
 def _cron_job(data: Data) -> None:
+    _template(part(part(data, "spec"), "jobTemplate"))
     fill(
         part(data, "spec"),
         {

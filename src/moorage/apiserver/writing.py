@@ -9,14 +9,17 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time, parse_time
+from moorage.apiserver.checks.causes import not_supported
 from moorage.apiserver.gatekeeping import Gatekeeper
 from moorage.apiserver.managed_fields import note_update
 from moorage.apiserver.refusals import (
     already_exists,
+    bad_options,
     bad_request,
     conflict,
     forbidden,
     not_found,
+    not_the_one,
 )
 from moorage.apiserver.requests import Target, is_dry_run
 from moorage.apiserver.resources import Resource
@@ -29,6 +32,7 @@ SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
+IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -61,14 +65,14 @@ class DeleteOptions:
         grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds") or None)
         policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
         if not isinstance(policy, str) or policy not in ("", *POLICIES):
-            known = ", ".join(POLICIES)
-            raise bad_request(f'propagationPolicy: Unsupported value: "{policy}": supported values: {known}')
+            known = ("Foreground", "Background", "Orphan", "nil")
+            raise bad_options("DeleteOptions", not_supported("propagationPolicy", policy, known))
         if not isinstance(preconditions, dict) or not isinstance(dry, list):
             raise bad_request("DeleteOptions: preconditions are an object, dryRun is a list")
         if body.get("orphanDependents") is True and not policy:
             policy = "Orphan"
         return cls(
-            is_dry_run=any(is_dry_run(str(item)) for item in dry),
+            is_dry_run=any(is_dry_run(str(item), "DeleteOptions") for item in dry),
             grace=_grace_period(grace),
             policy=policy,
             uid=str(preconditions.get("uid", "")),
@@ -240,6 +244,8 @@ class Writer:
         resource, entry = target.resource, self.find(target)
         data = entry.data
         metadata = data["metadata"]
+        if resource.storage == "namespaces" and target.name in IMMORTAL:
+            raise forbidden(resource, target.name, "this namespace may not be deleted")
         self._check_preconditions(target, metadata, options)
         self._add_policy(metadata, options.policy)
         grace = self._grace(resource, data, options)
@@ -262,8 +268,7 @@ class Writer:
             ("ResourceVersion", options.version, metadata["resourceVersion"]),
         ):
             if wanted and wanted != found:
-                why = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
-                raise conflict(target.resource, target.name, why)
+                raise not_the_one(target.resource, target.name, name, wanted, found)
 
     def _add_policy(self, metadata: Data, policy: str) -> None:
         """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""

@@ -6,10 +6,10 @@ from datetime import tzinfo
 from functools import cached_property
 from typing import Final
 
+from moorage.api.cron import Schedule, parse, zone_of
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.clock import Clock
 from moorage.controllers.actions import Action, After, Create, Delete, status_actions
-from moorage.controllers.cron import Schedule, parse, zone_of
 from moorage.controllers.job import finished_at
 from moorage.controllers.objects import CronJob, Data, Job
 from moorage.controllers.ownership import owner_keys, owner_reference

@@ -108,7 +108,7 @@ REFUSED = {
     "removing what is not there": ([{"op": "remove", "path": "/b"}], 422),
     "replacing what is not there": ([{"op": "replace", "path": "/b", "value": 1}], 422),
     "an index that is too large": ([{"op": "add", "path": "/l/7", "value": 1}], 422),
-    "an unknown operation": ([{"op": "swap", "path": "/a"}], 400),
+    "an unknown operation": ([{"op": "swap", "path": "/a"}], 422),
     "no value": ([{"op": "add", "path": "/b"}], 400),
     "no list": ({"op": "add"}, 400),
     "a path without a slash": ([{"op": "add", "path": "b", "value": 1}], 400),

@@ -17,7 +17,8 @@ from tests.support.api import (
 
 def test_a_new_pod_is_completed_as_the_api_does():
     stored = Asked().create(PODS, pod())
-    assert stored["status"] == {"phase": "Pending"}
+    assert stored["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert stored["spec"]["serviceAccountName"] == "default"
     assert stored["spec"]["schedulerName"] == "default-scheduler"
     assert stored["spec"]["priority"] == 0
     assert stored["spec"]["containers"][0]["image"] == "web:1"
@@ -187,6 +188,11 @@ def test_a_pod_stays_on_a_node_in_trouble_for_five_minutes_unless_it_says_otherw
     assert asked.create(PODS, pod("b", tolerations=forever))["spec"]["tolerations"] == forever
 
 
+def volume_claim(name: str, **spec):
+    full = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": full}
+
+
 def test_a_claim_without_a_class_gets_the_default_one():
     asked = Asked()
     marked = {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
@@ -194,10 +200,10 @@ def test_a_claim_without_a_class_gets_the_default_one():
         thing = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": "x"}
         asked.create("/apis/storage.k8s.io/v1/storageclasses", thing)
     place = "/api/v1/namespaces/default/persistentvolumeclaims"
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"accessModes": ["ReadWriteOnce"]}}
-    assert asked.create(place, {**claim, "metadata": {"name": "a"}})["spec"]["storageClassName"] == "fast"
-    named = {**claim, "metadata": {"name": "b"}, "spec": {"storageClassName": ""}}
-    assert asked.create(place, named)["spec"]["storageClassName"] == ""
+    stored = asked.create(place, volume_claim("a"))
+    assert stored["spec"]["storageClassName"] == "fast"
+    assert stored["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert asked.create(place, volume_claim("b", storageClassName=""))["spec"]["storageClassName"] == ""
 
 
 def test_custom_resources_are_served_again_after_a_restart():

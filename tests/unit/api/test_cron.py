@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moorage.controllers.cron import parse, zone_of
+from moorage.api.cron import parse, zone_of
 from moorage.errors import InputError
 
 START = "2026-01-01 00:00"

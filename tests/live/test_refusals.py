@@ -1,0 +1,55 @@
+"""The embedded API server and the real one refuse the same requests, in the same words."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from moorage.apiserver.server import ApiServer
+from tests.live.control_plane import ADMIN, control_plane
+from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, Data, essence
+from tests.unit.apiserver.test_refusals import ANSWERS
+
+
+@pytest.fixture(scope="module")
+def answers() -> tuple[dict[str, Data], dict[str, Data]]:
+    """What the real server and ours answer, by request."""
+    with control_plane() as plane:
+        real = asyncio.run(asked(plane.server, plane.tokens[ADMIN]))
+
+    async def ours() -> dict[str, Data]:
+        async with ApiServer() as server:
+            return await asked(server.url, server.token)
+
+    return real, asyncio.run(ours())
+
+
+async def asked(server: str, token: str) -> dict[str, Data]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
+        for ask in GOOD:
+            status, body = await send(session, server, ask)
+            assert status == 201, body
+        found = {name: await send(session, server, ask) for name, ask in REQUESTS.items()}
+    return {name: essence(*answer, loosely=name in LOOSE) for name, answer in found.items()}
+
+
+async def send(session: aiohttp.ClientSession, server: str, ask: Ask) -> tuple[int, bytes]:
+    body: Any = ask.body if isinstance(ask.body, bytes | None) else msgspec.json.encode(ask.body)
+    request = session.request(ask.method, f"{server}{ask.path}", data=body, headers={"Content-Type": ask.content_type})
+    async with request as answer:
+        return answer.status, await answer.read()
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_both_refuse_it_in_the_same_words(name: str, answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
+    real, ours = answers
+    assert real[name]["code"] >= 400, "the table is of requests that are refused"
+    if name not in SILLY:
+        assert ours[name] == real[name]
+
+
+def test_what_was_recorded_is_what_the_real_server_says(answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
+    assert {name: answer for name, answer in answers[0].items() if name not in LOOSE} == ANSWERS
