@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from ssl import SSLContext
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,9 +22,9 @@ class ExtenderService:
         self.url = ""
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["ExtenderService"]:
-        async with serving(self._serve) as port:
-            self.url = f"http://127.0.0.1:{port}/scheduler/"
+    async def running(self, ssl: SSLContext | None = None) -> AsyncIterator["ExtenderService"]:
+        async with serving(self._serve, ssl=ssl) as port:
+            self.url = f"{'https' if ssl else 'http'}://127.0.0.1:{port}/scheduler/"
             yield self
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

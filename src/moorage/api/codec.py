@@ -1,7 +1,7 @@
 """Kubernetes objects in and out of JSON and YAML, with the place named in every error."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
@@ -11,6 +11,9 @@ from moorage.api.meta import KubeObject
 from moorage.errors import InputError
 
 T = TypeVar("T")
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding rubbish may raise: msgspec has no error of its own for bad UTF-8, or for brackets without end."""
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from moorage.api.originals import carry_original
 from moorage.api.pod import Pod
 from moorage.features import FeatureGates
 
@@ -18,6 +19,8 @@ def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
         return None
 
     def adapt(pod: Pod) -> Pod:
-        return replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
+        adapted = replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
+        carry_original(pod, adapted)
+        return adapted
 
     return adapt

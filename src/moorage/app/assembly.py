@@ -16,7 +16,7 @@ from moorage.app.version import KUBERNETES
 from moorage.cache.objects import Objects
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher, limit_of
-from moorage.client.extender import HttpExtender
+from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.leader import LeaderElector, LeaseSettings
@@ -89,7 +89,13 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
     known.objects = scheduler.objects
     loop = SchedulingLoop(scheduler)
     deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features)
-    informers = Informers(client, kinds_of(scheduler), deliveries.on_changes, observer=instruments.informers)
+    informers = Informers(
+        client,
+        kinds_of(scheduler),
+        deliveries.on_changes,
+        observer=instruments.informers,
+        keeps=kept_whole(options.config.extenders),
+    )
     elector = _elector(options, client, recorder, hostname, clock)
     return Parts(client, event_client, recorder, background, scheduler, loop, deliveries, informers, elector, extenders)
 

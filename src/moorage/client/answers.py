@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.codec import UNREADABLE
 from moorage.errors import (
     AlreadyExists,
     ApiError,
@@ -66,7 +67,7 @@ def parsed(body: bytes) -> StatusAnswer:
     """Read the API's own description of a failure; anything else tells us nothing."""
     try:
         return msgspec.json.decode(body, type=StatusAnswer)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return StatusAnswer()
 
 

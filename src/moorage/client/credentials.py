@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
+from moorage.api.codec import UNREADABLE
 from moorage.api.meta import parse_time
 from moorage.client.certificates import Tls
 from moorage.clock import Clock
@@ -155,7 +156,7 @@ class ExecCredentials:
         plugin = self._plugin
         try:
             told = msgspec.json.decode(output, type=ExecCredential)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
         if (told.kind, told.api_version) != ("ExecCredential", plugin.api_version):
             found = f"{told.api_version or 'nothing'} {told.kind}".strip()

@@ -1,14 +1,17 @@
 """Scheduler extenders over HTTP: the whole protocol, as a client."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from moorage.api.codec import convert, encode
+from moorage.api.codec import UNREADABLE, convert
+from moorage.api.meta import KubeObject
 from moorage.api.node import Node
+from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
 from moorage.client.certificates import Pem, Tls
 from moorage.client.pool import HttpPool
@@ -81,9 +84,10 @@ class HttpExtender:
         unresolvable = self._part(dict[str, str], answer, "failedandunresolvablenodes") or {}
         names = self._part(list[str], answer, "nodenames")
         if self._config.node_cache_capable and names is not None:
-            return Filtered(tuple(names), failed, unresolvable)
+            return Filtered(tuple(dict.fromkeys(names)), failed, unresolvable)
         listed = self._part(dict[str, Any], answer, "nodes") or {}
-        stand_ins = {node.name: node for node in map(self._node, listed.get("items") or ())}
+        items = self._part(list[Any], _folded(listed), "items") or ()
+        stand_ins = {node.name: node for node in map(self._node, items)}
         return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
@@ -100,7 +104,7 @@ class HttpExtender:
         told = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
         request = {
-            "Pod": encode(pod),
+            "Pod": whole(pod),
             "NodeNameToVictims": None if by_uid else told,
             "NodeNameToMetaVictims": told if by_uid else None,
         }
@@ -117,13 +121,13 @@ class HttpExtender:
 
     def _arguments(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         if self._config.node_cache_capable:
-            return {"Pod": encode(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
-        listed = {"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [encode(n.node) for n in nodes]}
-        return {"Pod": encode(pod), "Nodes": listed, "NodeNames": None}
+            return {"Pod": whole(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
+        listed = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
+        return {"Pod": whole(pod), "Nodes": listed, "NodeNames": None}
 
     def _victims(self, victims: Victims) -> dict[str, Any]:
         by_uid = self._config.node_cache_capable
-        pods = [{"UID": pod.uid} if by_uid else encode(pod) for pod in victims.pods]
+        pods = [{"UID": pod.uid} if by_uid else whole(pod) for pod in victims.pods]
         return {"Pods": pods, "NumPDBViolations": victims.violations}
 
     def _agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
@@ -151,17 +155,19 @@ class HttpExtender:
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
-            answer = await self._pool.send(head.encode() + body, self._timeout)
-        except (Unreachable, InputError) as error:
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}: {error}") from error
+            async with asyncio.timeout(self._timeout):
+                answer = await self._pool.send(head.encode() + body, self._timeout)
+        except (Unreachable, InputError, TimeoutError) as error:
+            told = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {told}") from error
         if answer.status != 200:
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}, code {answer.status}")
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}, code {answer.status}")
         return answer.body
 
     def _decoded(self, kind: Any, body: bytes) -> Any:
         try:
             return msgspec.json.decode(body, type=kind)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ExtenderError(f"extender {self.name} answered what cannot be read: {error}") from error
 
     def _part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
@@ -174,14 +180,36 @@ class HttpExtender:
 
     def _node(self, content: Any) -> Node:
         try:
-            return convert(Node, content)
+            node = convert(Node, content)
         except msgspec.ValidationError as error:
             raise ExtenderError(f"extender {self.name} answered with a node that cannot be read: {error}") from error
+        if self._config.prioritize_verb:
+            # It is rated as it came back.
+            keep_original(node, msgspec.Raw(msgspec.json.encode(content)))
+        return node
 
     def _score(self, content: Any) -> int:
         if isinstance(content, int):
             return content
         raise ExtenderError(f"extender {self.name} answered {content!r} where a whole number belongs")
+
+
+def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
+    """Return which objects must be kept as the API gave them, because some extender is sent them whole.
+
+    Extenders that ask for names only cost nothing but the texts of pods that wait; those of all pods are kept only for
+    one that is asked about victims, and those of nodes only for one that has no cache of them.
+    """
+    configs = tuple(extenders)
+    told_of_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
+    told_of_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
+    told_of_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
+    kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
+    if told_of_pods:
+        kept[Pod] = lambda pod: told_of_victims or not pod.node_name
+    if told_of_nodes:
+        kept[Node] = lambda _node: True
+    return kept
 
 
 def _folded(content: Any) -> dict[str, Any]:

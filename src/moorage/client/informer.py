@@ -1,7 +1,7 @@
 """Informers: list and watch resources for as long as they are told to, whatever the server does meanwhile."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -68,6 +68,7 @@ class Informer(Generic[T]):
         field_selector: str = "",
         observer: InformerObserver | None = None,
         chance: Random | None = None,
+        keeps: Callable[[T], bool] | None = None,
     ) -> None:
         self.kind = kind
         self.problem: MoorageError | None = None
@@ -75,7 +76,7 @@ class Informer(Generic[T]):
         self._on_changes = on_changes
         self._observer = observer or SilentObserver()
         self._chance = chance or Random()
-        decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed)  # type: ignore[arg-type]
+        decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
         self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
         self._synced = asyncio.Event()
         self._failures = 0
@@ -158,7 +159,7 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """One informer for each kind that somebody asked for, and only those."""
+    """One informer for each kind that somebody asked for, and only those; ``keeps`` tells which texts are kept."""
 
     def __init__(
         self,
@@ -167,6 +168,7 @@ class Informers:
         on_changes: OnChanges,
         *,
         observer: InformerObserver | None = None,
+        keeps: Mapping[type[KubeObject], Callable[[Any], bool]] | None = None,
     ) -> None:
         self.all: tuple[Informer[Any], ...] = tuple(
             Informer(
@@ -175,6 +177,7 @@ class Informers:
                 on_changes,
                 field_selector=UNFINISHED_PODS if kind is Pod else "",
                 observer=observer,
+                keeps=(keeps or {}).get(kind),
             )
             for kind in kinds
         )

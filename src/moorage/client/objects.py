@@ -6,9 +6,10 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 import structlog
 
-from moorage.api.codec import decode
+from moorage.api.codec import UNREADABLE, decode
 from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.meta import KubeObject
+from moorage.api.originals import keep_original
 from moorage.client.answers import StatusAnswer, api_error
 from moorage.errors import ApiError
 
@@ -62,28 +63,35 @@ class Decoding(Generic[T]):
     """Decodes pages and watch lines of one kind.
 
     The fast path decodes a whole page in one go. Only if that fails is each object looked at by itself, so one that is
-    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``.
+    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``. Objects of which
+    ``keeps`` is true keep their text as well, which is found by the slow path only.
     """
 
-    def __init__(self, kind: type[T], on_malformed: Callable[[str], None] = lambda _resource: None) -> None:
+    def __init__(
+        self,
+        kind: type[T],
+        on_malformed: Callable[[str], None] = lambda _resource: None,
+        keeps: Callable[[T], bool] | None = None,
+    ) -> None:
         self.kind = kind
         self._on_malformed = on_malformed
-        self._is_custom = issubclass(kind, CustomObject)
+        self._keeps = keeps
+        self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
         self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
         """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
-        if not self._is_custom:
+        if not self._one_by_one:
             try:
                 page = self._page.decode(body)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 pass
             else:
                 return page.metadata, page.items or [], []
         try:
             raw = msgspec.json.decode(body, type=RawPage)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ApiError(f"what was listed as {self.kind.__name__} is not a list: {error}") from error
         things: list[T] = []
         malformed: list[str] = []
@@ -97,17 +105,17 @@ class Decoding(Generic[T]):
 
     def event(self, line: bytes) -> tuple[str, T | None]:
         """Decode a line of a watch: its type and object, ``None`` if malformed. An error the server tells is raised."""
-        if not self._is_custom:
+        if not self._one_by_one:
             try:
                 event = self._event.decode(line)
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 pass
             else:
                 if event.type != "ERROR":
                     return event.type, event.object
         try:
             raw = msgspec.json.decode(line, type=RawEvent)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
         if raw.type == "ERROR":
             raise _told(bytes(raw.object))
@@ -117,17 +125,20 @@ class Decoding(Generic[T]):
         try:
             if issubclass(self.kind, CustomObject):
                 return cast("T", decode_custom(self.kind, body))
-            return decode(self.kind, bytes(body))
-        except msgspec.MsgspecError as error:
+            thing = decode(self.kind, bytes(body))
+            if self._keeps is not None and self._keeps(thing):
+                keep_original(thing, body)
+        except UNREADABLE as error:
             log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
             self._on_malformed(self.kind.__name__)
             return None
+        return thing
 
 
 def _told(body: bytes) -> ApiError:
     try:
         code = msgspec.json.decode(body, type=StatusAnswer).code
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         code = 500
     return api_error(code or 500, body)
 
@@ -135,6 +146,6 @@ def _told(body: bytes) -> ApiError:
 def _named(body: msgspec.Raw) -> str:
     try:
         meta = msgspec.json.decode(body, type=Identity).metadata
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return "without a name"
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}".lstrip("/")

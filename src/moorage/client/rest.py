@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from moorage.api.codec import decode, encode
+from moorage.api.codec import UNREADABLE, decode, encode
 from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
@@ -20,7 +20,7 @@ from moorage.client.kubeconfig import Connection
 from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
 from moorage.client.wire import Answer
 from moorage.clock import Clock, SystemClock
-from moorage.errors import Unreachable
+from moorage.errors import ApiError, Unreachable
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -152,7 +152,11 @@ class ApiClient:
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
         """Read all objects of a kind at once; informers read in pages."""
         path = BY_TYPE[kind].path(namespace=namespace) + (f"?{query}" if query else "")
-        items = msgspec.json.decode(await self.request("GET", path), type=RawList).items
+        body = await self.request("GET", path)
+        try:
+            items = msgspec.json.decode(body, type=RawList).items
+        except UNREADABLE as error:
+            raise ApiError(f"what was listed as {kind.__name__} is not a list: {error}") from error
         return [decoded(kind, bytes(item)) for item in items or ()]
 
     async def create(self, thing: T) -> T:
@@ -196,7 +200,10 @@ def encoded(thing: KubeObject) -> bytes:
 
 
 def decoded(kind: type[T], body: bytes) -> T:
-    """Read an object from JSON."""
-    if issubclass(kind, CustomObject):
-        return cast("T", decode_custom(kind, body))
-    return decode(kind, body)
+    """Read an object from JSON; ApiError if it is none."""
+    try:
+        if issubclass(kind, CustomObject):
+            return cast("T", decode_custom(kind, body))
+        return decode(kind, body)
+    except UNREADABLE as error:
+        raise ApiError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error

@@ -48,24 +48,31 @@ class Extending:
         for extender in interested:
             if not nodes:
                 break
-            answer = await self._filter(extender, found.pod, nodes)
-            if answer is not None:
-                nodes = kept(extender, nodes, answer)
-                statuses |= refusals(answer)
+            nodes, refused = await self._filter(extender, found.pod, nodes)
+            statuses |= refused
         self._settle(found, before, nodes, statuses)
 
-    async def _filter(self, extender: Extender, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered | None:
+    async def _filter(
+        self, extender: Extender, pod: Pod, nodes: list[NodeInfo]
+    ) -> tuple[list[NodeInfo], dict[str, Status]]:
         try:
-            return await extender.filter(pod, nodes)
+            answer = await extender.filter(pod, nodes)
+            return kept(extender, nodes, answer), refusals(answer)
         except ExtenderError as error:
             if not extender.is_ignorable:
                 raise
             log.warning("extender left out of filtering", extender=extender.name, pod=pod.key, error=str(error))
-            return None
+            return nodes, {}
 
     def _in_found_order(self, found: Found) -> list[NodeInfo]:
         order = np.roll(self._cache.order, -found.start)
         return [self._cache.nodes[int(row)] for row in order[found.feasible[order]]]
+
+    def _as_extenders_left_them(self, found: Found) -> list[NodeInfo]:
+        if found.extended is None:
+            return self._in_found_order(found)
+        table = found.extended.scored or self._cache.nodes
+        return [table[int(row)] for row in found.extended.rows]
 
     def _settle(self, found: Found, before: list[NodeInfo], nodes: list[NodeInfo], statuses: dict[str, Status]) -> None:
         rows = np.array([info.row for info in nodes], dtype=np.int64)
@@ -100,7 +107,7 @@ class Extending:
         interested = [e for e in self._extenders if e.is_interested_in(found.pod)]
         if not interested:
             return None
-        nodes = self._in_found_order(found)
+        nodes = self._as_extenders_left_them(found)
         totals: dict[str, int] = {}
         for scores in await asyncio.gather(*(self._prioritize(e, found.pod, nodes) for e in interested)):
             for name, score in scores.items():

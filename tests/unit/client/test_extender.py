@@ -1,19 +1,26 @@
 """The extender protocol: what is sent, how answers are read, and what rubbish becomes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from tests.support.certificates import Authority
 from tests.support.extender_service import ExtenderService, Reply
 
 from moorage.api.container import Container, ResourceRequirements
+from moorage.api.node import Node
+from moorage.api.originals import whole
 from moorage.api.pod import Pod, PodSpec
-from moorage.client import pool as pools
-from moorage.client.extender import HttpExtender
+from moorage.client.extender import HttpExtender, kept_whole
+from moorage.client.objects import Decoding
 from moorage.config.durations import Duration
 from moorage.config.types import Extender as ExtenderConfig
-from moorage.config.types import ManagedResource
+from moorage.config.types import ExtenderTLS, ManagedResource
 from moorage.errors import ExtenderError
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
@@ -65,6 +72,70 @@ def test_an_extender_with_a_cache_gets_and_gives_names_in_its_own_order() -> Non
     assert (answer.names, answer.stand_ins, answer.unresolvable) == (("c", "a"), {}, {"b": "no"})
 
 
+def test_nodes_named_twice_count_once() -> None:
+    answer, _ = ask_filter(lambda _: {"NodeNames": ["b", "a", "b"]}, node_cache_capable=True)
+    assert answer.names == ("b", "a")
+
+
+POD_TEXT = {
+    "metadata": {"name": "web", "namespace": "default", "uid": "u1", "annotations": {"a": "b"}, "ownerReferences": []},
+    "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "1.0"}], "unheard": {"of": None}}]},
+    "status": {"phase": "Pending", "qosClass": "BestEffort"},
+}
+NODE_TEXT = {
+    "metadata": {"name": "a", "uid": "n1", "managedFields": [{"manager": "kubelet"}]},
+    "spec": {"podCIDR": "10.0.0.0/24"},
+    "status": {"nodeInfo": {"kernelVersion": "6.1"}, "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}},
+}
+
+
+def told_by_the_api(kind: type[Any], text: dict[str, Any], keeps: Callable[[Any], bool] | None) -> Any:
+    """Decode an object as an informer does, with what servers add to it; managedFields of pods are dropped."""
+    metadata = {**text["metadata"], **({"managedFields": [{"manager": "kubectl"}]} if kind is Pod else {})}
+    line = {"type": "ADDED", "object": {"apiVersion": "v1", "kind": "X", **text, "metadata": metadata}}
+    return Decoding(kind, keeps=keeps).event(msgspec.json.encode(line))[1]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+def test_objects_are_sent_with_every_field_the_api_gave(verb: str) -> None:
+    service = ExtenderService(filter=lambda _: {}, rate=lambda _: [])
+    pod, node = told_by_the_api(Pod, POD_TEXT, bool), told_by_the_api(Node, NODE_TEXT, bool)
+    with_extender(service, lambda extender: getattr(extender, verb)(pod, [NodeInfo(node)]))
+    nodes = {"metadata": {}, "items": [NODE_TEXT]}
+    assert service.requests[0][1] == {"Pod": POD_TEXT, "Nodes": nodes, "NodeNames": None}
+
+
+def test_a_pod_placed_since_is_sent_with_its_node() -> None:
+    victim = told_by_the_api(Pod, POD_TEXT, bool).on_node("a")
+    told = msgspec.json.decode(msgspec.json.encode(whole(victim)))
+    assert told == {**POD_TEXT, "spec": {**POD_TEXT["spec"], "nodeName": "a"}}
+    bound = told_by_the_api(Pod, told, bool)
+    assert msgspec.json.decode(msgspec.json.encode(whole(bound))) == told
+
+
+def test_nodes_that_were_sent_back_are_rated_as_they_came() -> None:
+    back = {"metadata": {"name": "a", "annotations": {"seen": "yes"}}, "other": 1}
+    answer, _ = ask_filter(lambda _: {"Nodes": {"items": [back]}})
+    assert msgspec.json.decode(msgspec.json.encode(whole(answer.stand_ins["a"]))) == back
+
+
+WAITING, BOUND, NODE = make_pod("waiting"), make_pod("bound", node="a"), make_node("a")
+KEPT: dict[str, tuple[dict[str, Any], list[bool]]] = {
+    "one that only binds is sent names": ({"bind_verb": "b"}, [False, False, False]),
+    "one with a cache is sent pods that wait": ({"filter_verb": "f", "node_cache_capable": True}, [True, False, False]),
+    "one without is sent nodes": ({"prioritize_verb": "p"}, [True, False, True]),
+    "victims may be any pod": ({"preempt_verb": "p"}, [True, True, False]),
+    "but not for one with a cache": ({"preempt_verb": "p", "node_cache_capable": True}, [True, False, False]),
+}
+
+
+@pytest.mark.parametrize(("config", "want"), KEPT.values(), ids=KEPT)
+def test_only_what_is_sent_is_kept(config: dict[str, Any], want: list[bool]) -> None:
+    keeps = kept_whole([ExtenderConfig(url_prefix="http://x", **config)])
+    things = (WAITING, BOUND, NODE)
+    assert [type(thing) in keeps and keeps[type(thing)](thing) for thing in things] == want
+
+
 def test_keys_are_read_in_any_case_as_go_does() -> None:
     answer, _ = ask_filter(lambda _: {"nodenames": ["b"], "failedNodes": {"a": "x"}}, node_cache_capable=True)
     assert (answer.names, answer.failed) == (("b",), {"a": "x"})
@@ -76,18 +147,22 @@ def test_an_answer_with_neither_nodes_nor_names_leaves_nothing() -> None:
 
 BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
     "an error it tells": (lambda _: {"Error": "I am tired"}, "^I am tired$"),
-    "a status": (lambda _: 500, "failed filter with extender at URL http://.*/scheduler, code 500"),
+    "a status": (lambda _: 500, "failed filter with extender at URL http://.*/scheduler/filter, code 500"),
     "rubbish": (lambda _: b"<html>", "cannot be read"),
     "a list of the wrong things": (lambda _: {"NodeNames": [7]}, "nodenames: Expected `str`"),
     "nodes that are none": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "a node that cannot be read"),
-    "nothing at all": (lambda _: None, "took too long"),
+    "nothing, however long one waits": (lambda _: None, "no answer within 0.05 s"),
+    "no body": (lambda _: b"", "cannot be read"),
+    "a list where an object belongs": (lambda _: [], "cannot be read"),
+    "nodes that are no list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: Expected `array`"),
+    "reasons that are no texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: Expected `str`"),
+    "text that is not UTF-8": (lambda _: b'{"Error": "\xff"}', "cannot be read"),
 }
 
 
 @pytest.mark.parametrize(("reply", "message"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_bad_answers(reply: Reply, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
-    patience = {"http_timeout": Duration(50_000_000)} if message == "took too long" else {}
+def test_bad_answers(reply: Reply, message: str) -> None:
+    patience = {"http_timeout": Duration(50_000_000)} if "within" in message else {}
     with pytest.raises(ExtenderError, match=message):
         ask_filter(reply, **patience)
 
@@ -187,3 +262,60 @@ def test_an_extender_that_manages_nothing_is_interested_in_every_pod() -> None:
     extender = HttpExtender(ExtenderConfig(url_prefix="http://x"))
     assert extender.is_interested_in(POD)
     assert not extender.handles_preemption_for(POD), "it has no verb for that"
+
+
+@dataclass
+class Handshake:
+    """How an extender is configured for TLS, and what comes of it."""
+
+    tls: dict[str, Any]
+    problem: str = ""
+    https: bool = True
+
+
+HANDSHAKES: dict[str, Handshake] = {
+    "an authority in a file": Handshake({"ca_file": "ca"}),
+    "an authority inside": Handshake({"ca_data": "ca"}),
+    "no authority verifies nothing, as upstream": Handshake({}),
+    "unless https is only in the address": Handshake({}, "is not trusted", https=False),
+    "a name that is not the server's": Handshake({"ca_file": "ca", "server_name": "elsewhere"}, "not valid for"),
+    "the wrong name, but nobody looks": Handshake({"insecure": True, "server_name": "elsewhere"}),
+    "a client certificate in files": Handshake({"ca_file": "ca", "cert_file": "cert", "key_file": "key"}),
+    "a client certificate inside": Handshake({"ca_file": "ca", "cert_data": "cert", "key_data": "key"}),
+}
+
+
+@pytest.mark.parametrize("case", HANDSHAKES.values(), ids=HANDSHAKES)
+def test_tls(case: Handshake, tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path)
+    shows = any(name.startswith("cert") for name in case.tls)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server", hosts=("127.0.0.1",)))
+    context.load_verify_locations(authority.file)
+    context.verify_mode = ssl.CERT_REQUIRED if shows else ssl.CERT_NONE
+    files = {"ca": authority.file, **dict(zip(("cert", "key"), authority.issue("joe"), strict=True))}
+    options = {name: _filled(name, given, files) for name, given in case.tls.items()}
+
+    async def main() -> Mapping[str, int]:
+        async with ExtenderService(rate=lambda _: [{"Host": "a", "Score": 1}]).running(context) as service:
+            tls = ExtenderTLS(**options)
+            config = ExtenderConfig(
+                url_prefix=service.url, enable_https=case.https, tls_config=tls, prioritize_verb="rate"
+            )
+            extender = HttpExtender(config)
+            try:
+                return await extender.prioritize(POD, NODES)
+            finally:
+                extender.close()
+
+    if case.problem:
+        with pytest.raises(ExtenderError, match=case.problem):
+            asyncio.run(main())
+    else:
+        assert asyncio.run(main()) == {"a": 1}
+
+
+def _filled(name: str, given: Any, files: Mapping[str, Path]) -> Any:
+    if given not in files:
+        return given
+    return files[given].read_bytes() if name.endswith("data") else str(files[given])

@@ -133,6 +133,10 @@ FILTERS: dict[str, tuple[list[Service], str]] = {
     "what it leaves is what there is": ([Service(filtered=Filtered(("a",)))], "a"),
     "one that is not interested is not asked": ([Service(filtered=Filtered(()), interested=False)], "b"),
     "one that fails but may be ignored is left out": ([Service(filtered=ERROR, is_ignorable=True)], "b"),
+    "so is one that names nodes it was not asked about": (
+        [Service(filtered=Filtered(("a", "z")), is_ignorable=True)],
+        "b",
+    ),
     "the second is asked about what the first left": (
         [Service(filtered=Filtered(("c", "a"))), Service(filtered=Filtered(("a",)))],
         "a",
