@@ -39,7 +39,7 @@ GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, 
 class FeatureGates:
     """Which gates are on: a release's defaults and what the user changed. Immutable, hashable, equal by content."""
 
-    __slots__ = ("_on", "release")
+    __slots__ = ("_on", "oldest", "release")
 
     def __init__(
         self, overrides: Mapping[str, bool] | None = None, *, release: str = RELEASE, oldest: str | None = None
@@ -50,7 +50,7 @@ class FeatureGates:
         """
         overrides = overrides or {}
         self.release = release
-        oldest = oldest or one_before(release)
+        self.oldest = oldest = oldest or one_before(release)
         if problems := [*_refused(overrides, release, oldest)]:
             raise ConfigErrors(problems)
         if oldest == RELEASE:

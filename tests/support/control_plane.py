@@ -29,7 +29,8 @@ ADMIN: Final = "admin"
 def binaries() -> Path:
     """Return the folder of the programs, which are built first if they are not there."""
     script = ROOT / "conformance" / "control-plane"
-    subprocess.run([script, "etcd", "kube-apiserver", "kube-controller-manager"], check=True, capture_output=True)
+    programs = ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]
+    subprocess.run([script, *programs], check=True, capture_output=True)
     printed = subprocess.run([script, "--print"], check=True, capture_output=True, text=True)
     return Path(printed.stdout.strip())
 

@@ -85,6 +85,7 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
         queue_observer=instruments.queue,
         extenders=extenders,
         max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
+        meter=instruments.registry,
     )
     known.objects = scheduler.objects
     loop = SchedulingLoop(scheduler)
@@ -143,4 +144,4 @@ def _elector(
         retry_period=election.retry_period.seconds,
     )
     component = options.config.profiles[0].scheduler_name
-    return LeaderElector(client, settings, clock, recorder.record, component)
+    return LeaderElector(client, settings, clock, recorder.record_core, component)

@@ -18,7 +18,7 @@ from moorage.app.assembly import Parts, assemble, connect
 from moorage.app.debugger import Debugger
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.metrics.readings import PodResources, read_client, read_process, read_scheduler
+from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.options import Options
 from moorage.app.serving.pages import PageSources
 from moorage.app.serving.starting import Server
@@ -83,6 +83,7 @@ class Daemon:
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
         read_client(registry, parts.recorder, parts.elector)
+        read_informers(registry, parts.informers, parts.deliveries)
         self._heed_signals(Debugger(parts.scheduler, parts.client, instruments.queue.story))
         _tell_forms(parts)
         async with AsyncExitStack() as ending:

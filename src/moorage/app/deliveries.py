@@ -1,6 +1,7 @@
 """From the informers to the scheduler: changes are applied at once while it rests, between cycles while it works."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -26,6 +27,10 @@ class DeliveryObserver(Protocol):
         """Hear that an event was applied to cache and queue."""
         ...
 
+    def latency_of(self, kind: Kind) -> Callable[[float], None]:
+        """Return what hears how long each change of a kind took."""
+        ...
+
 
 class Deliveries:
     """Passes changes on in the order in which they come."""
@@ -38,6 +43,8 @@ class Deliveries:
         self._observer = observer
         self._adapt = pod_adapter(features)
         self._through_loop = False
+        self.waiting: Counter[Kind] = Counter()
+        """How many changes of each kind wait for the end of a cycle."""
 
     def start_through_loop(self) -> None:
         """Have changes wait for the end of a cycle from now on: the loop runs."""
@@ -46,6 +53,7 @@ class Deliveries:
     def on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         """Take changes from an informer."""
         apply = partial(self._apply, kind, changes)
+        self.waiting[kind] += len(changes)
         if self._through_loop:
             self._loop.deliver(apply)
         else:
@@ -53,10 +61,14 @@ class Deliveries:
 
     def _apply(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         tell = self._tell_pod if kind.type is Pod else self._tell_node if kind.type is Node else self._tell_object
+        self.waiting[kind] -= len(changes)
+        latency = self._observer.latency_of(kind)
         for change in changes:
             began = perf_counter()
             tell(change)
-            self._observer.applied(_label(change), perf_counter() - began)
+            took = perf_counter() - began
+            self._observer.applied(_label(change), took)
+            latency(took)
 
     def _tell_pod(self, change: Change[Pod]) -> None:
         before, after = change.before, change.after

@@ -59,6 +59,11 @@ class Election:
         """Whether we hold the lease."""
         return self.leader == self.settings.identity
 
+    @property
+    def lease(self) -> Lease:
+        """The lease as the server had it last."""
+        return self._with(self._seen or LeaseSpec())
+
     def observe(self, lease: Lease | None) -> None:
         """Take in the lease as the server has it, ``None`` if there is none; any change starts its time anew."""
         spec = lease.spec if lease is not None else None
@@ -229,7 +234,6 @@ class LeaderElector:
             self.on_new_leader(leader)
 
     def _tell(self, what: str) -> None:
-        lease = Lease(metadata=ObjectMeta(name=self.settings.name, namespace=self.settings.namespace))
         note = f"{self.settings.identity} {what}"
         log.info("leadership changed", note=note)
-        self.record(EventNote(lease, "LeaderElection", "LeaderElection", note, self.component))
+        self.record(EventNote(self.election.lease, "LeaderElection", "LeaderElection", note, self.component))

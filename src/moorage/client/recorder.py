@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject, ObjectMeta, format_micro_time
+from moorage.api.meta import KubeObject, ObjectMeta, format_micro_time, format_time
 from moorage.api.records import Event, EventSeries
 from moorage.api.storage import ObjectReference
 from moorage.client.backoff import EVENT_DELAYS
@@ -33,6 +33,7 @@ REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
 
 _EVENTS: Final = BY_TYPE[Event]
+CORE_EVENTS: Final = "/api/v1/namespaces/{namespace}/events"
 _encoder = msgspec.json.Encoder()
 
 log = structlog.get_logger(__name__)
@@ -58,6 +59,29 @@ class WrittenEvent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     series: EventSeries | None = None
 
 
+class CoreSource(msgspec.Struct, frozen=True):
+    """Who reports a core event."""
+
+    component: str
+
+
+class CoreEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """An event of the core API, as leader election still writes them upstream."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+    involved_object: ObjectReference
+    reason: str
+    message: str
+    type: str
+    source: CoreSource
+    reporting_component: str
+    first_timestamp: str
+    last_timestamp: str
+    count: int = 1
+
+
 @dataclass(slots=True)
 class Series:
     """An event that was written, and how often it came again."""
@@ -72,7 +96,7 @@ class Series:
 class Job:
     """Something to send: a new event, or the state of a series."""
 
-    event: WrittenEvent
+    event: WrittenEvent | CoreEvent
     is_new: bool
 
 
@@ -106,6 +130,25 @@ class EventRecorder:
         series.last = now
         if series.count == 2:
             self._send_state(series)
+
+    def record_core(self, note: EventNote) -> None:
+        """Have an event of the core API written, which never becomes a series."""
+        now = self._clock.now()
+        about, moment = reference(note.regarding), format_time(int(now))
+        event = CoreEvent(
+            api_version="v1",
+            kind="Event",
+            metadata=ObjectMeta(name=self._name(about.name, now), namespace=about.namespace or "default"),
+            involved_object=about,
+            reason=note.reason,
+            message=shortened(note.note),
+            type="Warning" if note.is_warning else "Normal",
+            source=CoreSource(note.controller),
+            reporting_component=note.controller,
+            first_timestamp=moment,
+            last_timestamp=moment,
+        )
+        self._send(Job(event, True))
 
     async def run(self) -> None:
         """Refresh the series that go on and finish those that ended, until cancelled."""
@@ -177,6 +220,10 @@ class EventRecorder:
 
     async def _send_once(self, job: Job) -> None:
         meta = job.event.metadata
+        if isinstance(job.event, CoreEvent):
+            path = CORE_EVENTS.format(namespace=meta.namespace)
+            await self._client.request("POST", path, _encoder.encode(job.event))
+            return
         if not job.is_new:
             path = _EVENTS.path(meta.name, meta.namespace)
             try:

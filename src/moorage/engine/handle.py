@@ -13,6 +13,7 @@ from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
@@ -93,6 +94,11 @@ class EngineHandle:
     def nominator(self) -> Nominator:
         """Who was promised which node."""
         return self._services.nominator
+
+    @property
+    def meter(self) -> Meter:
+        """Where to count what only the plugin knows."""
+        return self._services.meter
 
     def lister(self, kind: type[K]) -> Shelf[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""

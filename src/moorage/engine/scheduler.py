@@ -24,6 +24,7 @@ from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT
 from moorage.framework.handle import Cluster
+from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
@@ -57,6 +58,7 @@ class Scheduler:
         extenders: Iterable[Extender] = (),
         queue_observer: QueueObserver = SILENT,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
+        meter: Meter = SILENT_METER,
     ) -> None:
         self.observer: AttemptObserver = observer or SilentObserver()
         self.cache = Cache()
@@ -71,16 +73,9 @@ class Scheduler:
             background=background,
             activate=self._activate,
             extenders=in_order(extenders),
+            meter=meter,
         )
-        rotation = Rotation()
-        self.placements = {
-            profile.scheduler_name or "": Placement(
-                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
-            )
-            for profile in config.profiles
-        }
-        for name, placement in self.placements.items():
-            placement.time_with(self.observer.stopwatch(name))
+        self.placements = self._build_placements(config, registry, cross_check)
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
@@ -93,6 +88,20 @@ class Scheduler:
             profiles=self.placements.keys(),
             waiting=self.services.waiting,
         )
+
+    def _build_placements(
+        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
+    ) -> dict[str, Placement]:
+        rotation = Rotation()
+        placements = {
+            profile.scheduler_name or "": Placement(
+                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
+            )
+            for profile in config.profiles
+        }
+        for name, placement in placements.items():
+            placement.time_with(self.observer.stopwatch(name))
+        return placements
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())

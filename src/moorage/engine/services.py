@@ -14,6 +14,7 @@ from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
 from moorage.framework.handle import Cluster, Nominator
+from moorage.framework.metering import SILENT_METER, Meter
 
 
 class Background(Protocol):
@@ -72,3 +73,4 @@ class Services:
     """Called when there may be something to do again."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
     extenders: Sequence[Extender] = ()
+    meter: Meter = SILENT_METER

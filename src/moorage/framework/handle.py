@@ -9,6 +9,7 @@ from moorage.clock import Clock
 from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
@@ -192,6 +193,11 @@ class Handle(Protocol):
     @property
     def nominator(self) -> Nominator:
         """Who was promised which node."""
+        ...
+
+    @property
+    def meter(self) -> Meter:
+        """Where to count what only the plugin knows."""
         ...
 
     def lister(self, kind: type[K]) -> Lister[K]:

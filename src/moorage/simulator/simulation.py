@@ -12,6 +12,7 @@ from moorage.engine.loop import SchedulingLoop
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
+from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.registry import Registry
 from moorage.queue.observing import SILENT, QueueObserver
 from moorage.simulator.world import World
@@ -23,7 +24,7 @@ MOST_ERRORS: Final = 8
 class Simulation:
     """A world and a scheduler at work in it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords only, as the scheduler it builds
         self,
         world: World,
         config: SchedulerConfiguration,
@@ -33,6 +34,7 @@ class Simulation:
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
         queue_observer: QueueObserver = SILENT,
+        meter: Meter = SILENT_METER,
     ) -> None:
         self.world = world
         self.scheduler = Scheduler(
@@ -45,6 +47,7 @@ class Simulation:
             cross_check=cross_check,
             observer=observer,
             queue_observer=queue_observer,
+            meter=meter,
         )
         self.loop = SchedulingLoop(self.scheduler)
         self.on_step: Callable[[], None] = lambda: None

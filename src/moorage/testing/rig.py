@@ -15,6 +15,7 @@ from moorage.features import FeatureGates
 from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -85,6 +86,7 @@ class Rig:
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.background: list[Coroutine[Any, Any, None]] = []
+        self.meter: Meter = SILENT_METER
         self.add(*objects)
 
     def add(self, *objects: KubeObject) -> None:

@@ -1,13 +1,14 @@
 """From informers to the scheduler, at rest and at work."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from moorage.api.container import ResourceRequirements
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_TYPE
+from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
@@ -30,6 +31,10 @@ class Heard:
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.kinds: list[str] = []
+
+    def latency_of(self, kind: Kind) -> Callable[[float], None]:
+        return lambda _: self.kinds.append(kind.plural)
 
     def applied(self, event: str, seconds: float) -> None:
         self.events.append(event)

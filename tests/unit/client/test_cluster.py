@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.fault_server import FaultServer
 
-from moorage.api.meta import Condition
+from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.pod import Pod, PodStatus
+from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolume
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher
@@ -179,6 +180,50 @@ def note(pod: Pod, reason: str = "Scheduled", text: str = "done") -> EventNote:
 
 def events(bench: Bench) -> list[dict[str, Any]]:
     return list(bench.server.objects.get("/apis/events.k8s.io/v1/events", {}).values())
+
+
+def test_a_note_is_no_format(bench: Bench) -> None:
+    text = "0/1 nodes are available: 1 disk 100% full, %s %d %% %."
+
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod, "FailedScheduling", text))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["note"] for event in events(bench)] == [text]
+
+
+def test_an_event_of_the_core_api(bench: Bench) -> None:
+    lease = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system", uid="u2", resource_version="9"))
+
+    async def work() -> None:
+        noted = EventNote(lease, "LeaderElection", "LeaderElection", "me became leader", "default-scheduler")
+        bench.recorder.record_core(noted)
+        await bench.recorder.flush()
+
+    bench.run(work())
+    (event,) = bench.server.objects["/api/v1/events"].values()
+    assert event.pop("metadata")["name"].startswith("kube-scheduler.")
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {
+            "kind": "Lease",
+            "namespace": "kube-system",
+            "name": "kube-scheduler",
+            "uid": "u2",
+            "apiVersion": "coordination.k8s.io/v1",
+            "resourceVersion": "9",
+        },
+        "reason": "LeaderElection",
+        "message": "me became leader",
+        "type": "Normal",
+        "source": {"component": "default-scheduler"},
+        "reportingComponent": "default-scheduler",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
 
 
 def test_an_event_says_who_and_what(bench: Bench) -> None:

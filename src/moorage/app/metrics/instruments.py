@@ -77,8 +77,6 @@ class AttemptInstruments:
         sli = registry["scheduler_pod_scheduling_sli_duration_seconds"]
         self._sli = [sli.histogram(str(n)) for n in range(1, MOST_ATTEMPTS)] + [sli.histogram(f"{MOST_ATTEMPTS}+")]
         self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
-        self._preemptions = registry["scheduler_preemption_attempts_total"].number()
-        self._victims = registry["scheduler_preemption_victims"].histogram()
         self._evaluated: Counter[tuple[Placement, frozenset[str], frozenset[str] | None]] = Counter()
         registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
 
@@ -96,10 +94,7 @@ class AttemptInstruments:
         self._found = placement, found
 
     def rescued(self, queued: QueuedPodInfo, rescue: Rescue) -> None:
-        """Count an attempt to preempt."""
-        self._preemptions.inc()
-        if rescue.victims:
-            self._victims.observe(len(rescue.victims))
+        """Take no note: who preempts counts it."""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
@@ -238,12 +233,27 @@ class QueueInstruments:
         log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=str(problem))
 
 
+def informer_labels(kind: Kind) -> tuple[str, ...]:
+    """Return the labels under which client-go's metrics name a resource."""
+    group, _, version = kind.api_version.rpartition("/")
+    return ("kube-scheduler", group, version, kind.plural)
+
+
 class EventInstruments:
     """Counts how long events take to be applied."""
 
     def __init__(self, registry: CellRegistry) -> None:
         self._metric = registry["scheduler_event_handling_duration_seconds"]
         self._cells: dict[str, HistogramCell] = {}
+        self._latency = registry["informer_processing_latency_seconds"]
+        self._by_kind: dict[Kind, Callable[[float], None]] = {}
+
+    def latency_of(self, kind: Kind) -> Callable[[float], None]:
+        """Return what counts how long changes of a kind take."""
+        observe = self._by_kind.get(kind)
+        if observe is None:
+            observe = self._by_kind[kind] = self._latency.histogram(*informer_labels(kind)).observe
+        return observe
 
     def applied(self, event: str, seconds: float) -> None:
         """Count an event."""

@@ -13,6 +13,7 @@ from moorage.errors import Unreachable
 
 EVICTION: Final = "preemption for "
 NO_ANSWER: Final = "<error>"
+END_OF_HEAD: Final = b"\r\n\r\n"
 
 
 class MeasuredTransport:
@@ -22,7 +23,10 @@ class MeasuredTransport:
         self._inner = inner
         self._total = registry["rest_client_requests_total"]
         self._seconds = registry["rest_client_request_duration_seconds"]
+        self._sent = registry["rest_client_request_size_bytes"]
+        self._received = registry["rest_client_response_size_bytes"]
         self._cells: dict[tuple[bytes, int], tuple[NumberCell, HistogramCell]] = {}
+        self._sizes: dict[bytes, tuple[HistogramCell, HistogramCell]] = {}
 
     @property
     def host_header(self) -> str:
@@ -38,6 +42,7 @@ class MeasuredTransport:
             self._count(method, 0, began)
             raise
         self._count(method, answer.status, began)
+        self._weigh(method, request, answer)
         return answer
 
     def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
@@ -47,6 +52,14 @@ class MeasuredTransport:
     def close(self) -> None:
         """Close all connections."""
         self._inner.close()
+
+    def _weigh(self, method: bytes, request: bytes, answer: Answer) -> None:
+        cells = self._sizes.get(method)
+        if cells is None:
+            labels = method.decode(), self._inner.host_header
+            cells = self._sizes[method] = (self._sent.histogram(*labels), self._received.histogram(*labels))
+        cells[0].observe(len(request) - request.index(END_OF_HEAD) - len(END_OF_HEAD))
+        cells[1].observe(len(answer.body))
 
     def _count(self, method: bytes, status: int, began: float) -> None:
         cells = self._cells.get((method, status))

@@ -8,14 +8,17 @@ from prometheus_client.registry import Collector
 
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, limits_total, spec_requests
+from moorage.app.deliveries import Deliveries
 from moorage.app.metrics.cells import CellRegistry, Labels
-from moorage.app.version import version_info
+from moorage.app.metrics.instruments import informer_labels
+from moorage.app.version import KUBERNETES, version_info
 from moorage.cache.objects import Shelf
+from moorage.client.informer import Informers
 from moorage.client.leader import LeaderElector
 from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
-from moorage.features import FeatureGates
+from moorage.features import COMPONENT, FeatureGates
 
 Values = Iterable[tuple[Labels, float]]
 _UNITS: Final = {"cpu": "cores", "memory": "bytes", "ephemeral-storage": "bytes", "storage": "bytes"}
@@ -27,7 +30,8 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     def pending() -> dict[str, int]:
         sizes = scheduler.queue.sizes()
         by_queue = {"active": sizes.active, "backoff": sizes.backoff, "unschedulable": sizes.unschedulable}
-        return {**by_queue, "gated": sizes.gated}
+        # Pods of groups wait in two more queues upstream, which are empty unless the gate of groups is on.
+        return {**by_queue, "gated": sizes.gated, "incomplete": 0, "pending": 0}
 
     def cache_sizes() -> Values:
         cache = scheduler.cache
@@ -59,15 +63,35 @@ def read_client(registry: CellRegistry, recorder: EventRecorder, elector: Leader
         registry["leader_election_master_status"].read_from(lambda: [((lease,), float(elector.election.is_leader))])
 
 
+def read_informers(registry: CellRegistry, informers: Informers, deliveries: Deliveries) -> None:
+    """Read where the watches stand, and what has not been applied yet."""
+
+    def versions() -> Values:
+        for informer in informers.all:
+            if informer.machine.version.isdecimal():
+                # As upstream: a gauge is a float, which holds fifteen digits.
+                yield informer_labels(informer.kind), float(int(informer.machine.version) % 10**15)
+
+    registry["informer_store_resource_version"].read_from(versions)
+    registry["informer_queued_items"].read_from(
+        lambda: ((informer_labels(i.kind), float(deliveries.waiting[i.kind])) for i in informers.all)
+    )
+
+
 def read_process(registry: CellRegistry, features: FeatureGates) -> None:
     """Read what never changes: which version runs, with which gates, and how many metrics there are."""
     info = version_info()
-    registry["kubernetes_build_info"].number(info["gitVersion"], info["platform"], info["compiler"]).set(1)
+    build = ("buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "major", "minor")
+    registry["kubernetes_build_info"].number(*(info[name] for name in build), info["platform"]).set(1)
+    binary = KUBERNETES.removeprefix("v")
+    registry["version_info"].number(binary, COMPONENT, features.release, features.oldest).set(1)
     for gate in features.gates.values():
         stage = "" if gate.stage.value == "GA" else gate.stage.value
         registry["kubernetes_feature_enabled"].number(gate.name, stage).set(float(features.enabled(gate.name)))
     for name in registry.names():
-        registry["registered_metrics_total"].number(registry[name].spec.stability, "").inc()
+        spec = registry[name].spec
+        registry["registered_metrics_total"].number(spec.stability, spec.deprecated).inc()
+        registry["hidden_metrics_total"].number().inc(spec.is_hidden)
     registry["disabled_metrics_total"].number().inc(len(registry.options.disabled & {*registry.names()}))
 
 

@@ -1,7 +1,7 @@
 """Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -30,6 +30,13 @@ class MetricSpec:
     stability: str = ALPHA
     buckets: tuple[float, ...] = ()
     is_hidden: bool = False
+    deprecated: str = ""
+
+    @property
+    def described(self) -> str:
+        """What stands under HELP: how stable it is, since when it is deprecated, and what it is about."""
+        deprecated = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
+        return f"[{self.stability}] {deprecated}{self.help}"
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -56,6 +63,9 @@ _MILLIS: Final = exponential(0.001, 2, 15)
 _TENTHS: Final = exponential(0.0001, 2, 12)
 _MICROS: Final = exponential(0.00001, 1.5, 20)
 _REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_DEFAULT: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES: Final = (64.0, 256.0, 512.0, *(1024.0 * 4**power for power in range(8)))
+_INFORMER: Final = "name group version resource"
 _REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
 
 _ALL: Final = (
@@ -131,18 +141,61 @@ _ALL: Final = (
     _gauge("scheduler_cache_size", "type", "Nodes, pods and assumed pods in the cache."),
     _gauge("scheduler_unschedulable_pods", "plugin profile", "Waiting pods that a plugin turned down.", BETA),
     _counter("scheduler_preemption_goroutines_execution_total", "result", "Evictions carried out in the background."),
-    _histogram(
-        "scheduler_preemption_goroutines_duration_seconds",
-        "result",
-        "Time of evictions carried out in the background.",
-        ALPHA,
-        exponential(0.01, 2, 20),
+    replace(
+        _histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "result",
+            "Time of evictions carried out in the background.",
+            ALPHA,
+            exponential(0.01, 2, 20),
+        ),
+        # What is alpha is hidden in the very release that deprecates it.
+        deprecated="1.37.0",
+        is_hidden=True,
     ),
-    _gauge("kubernetes_build_info", "git_version platform compiler", "Which version runs; always 1."),
+    _counter("scheduler_volume_scheduling_stage_error_total", "operation", "Errors about volumes, by stage."),
+    _counter(
+        "scheduler_dra_bindingconditions_allocations_total",
+        "profile driver status",
+        "Devices that had to be prepared for a pod, by how that ended.",
+    ),
+    _histogram(
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "profile driver status",
+        "Time waited for devices to be prepared.",
+        ALPHA,
+        exponential(0.1, 2, 14),
+    ),
+    _counter(
+        "dynamic_resource_allocation_resourceclaim_creates_total",
+        "status admin_access owner_api_group owner_api_kind",
+        "Claims made for extended resources.",
+    ),
+    _gauge(
+        "kubernetes_build_info",
+        "build_date compiler git_commit git_tree_state git_version go_version major minor platform",
+        "Which version runs; always 1.",
+        BETA,
+    ),
+    _gauge("version_info", "binary component emulation min_compat", "Which version it is and acts as; always 1."),
+    _gauge("informer_store_resource_version", _INFORMER, "Where the watch on a resource stands."),
+    _gauge("informer_queued_items", _INFORMER, "Changes of a resource that wait for the end of a cycle."),
+    _histogram(
+        "informer_processing_latency_seconds", _INFORMER, "Time to apply a change of a resource.", ALPHA, _DEFAULT
+    ),
     _gauge("kubernetes_feature_enabled", "name stage", "Whether a feature gate is on.", BETA),
     _gauge("leader_election_master_status", "name", "Whether this replica leads, by lease."),
     _counter("rest_client_requests_total", "code method host", "Requests to the API server."),
     _histogram("rest_client_request_duration_seconds", "verb host", "Time of a request.", ALPHA, _REQUESTS),
+    _histogram("rest_client_request_size_bytes", "verb host", "Size of a request's body.", ALPHA, _SIZES),
+    _histogram("rest_client_response_size_bytes", "verb host", "Size of an answer.", ALPHA, _SIZES),
+    _counter("authentication_attempts", "result", "Requests to our own pages, by whether it is known who asks."),
+    _histogram("authentication_duration_seconds", "result", "Time to find out who asks.", ALPHA, _MILLIS),
+    _counter("authenticated_user_requests", "username", "Requests to our own pages, by who asks."),
+    _counter("authorization_attempts_total", "result", "Requests to our own pages, by whether they are allowed."),
+    _histogram("authorization_duration_seconds", "result", "Time to find out what is allowed.", ALPHA, _MILLIS),
+    _counter("authentication_token_cache_request_total", "status", "Tokens looked up among those known."),
+    _counter("authentication_token_cache_fetch_total", "status", "Tokens that had to be asked about."),
     _counter("apiserver_delegated_authn_request_total", "code", "TokenReviews asked for, by answer."),
     _histogram("apiserver_delegated_authn_request_duration_seconds", "code", "Time of a TokenReview.", ALPHA, _REVIEWS),
     _counter("apiserver_delegated_authz_request_total", "code", "SubjectAccessReviews asked for, by answer."),

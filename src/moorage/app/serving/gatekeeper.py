@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
@@ -20,7 +22,13 @@ from moorage.app.serving.users import (
     proxied_user,
 )
 from moorage.errors import MoorageError
+from moorage.framework.metering import SILENT_METER, Meter
 from moorage.http.messages import HttpRequest, Reply
+
+AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
+AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
+NAMED_USERS: Final = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
+"""Users that metrics name; of all others there may be too many."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,20 +43,37 @@ class Gatekeeper:
     client_authorities: Authorities = field(default_factory=Authorities)
     proxy_authorities: Authorities = field(default_factory=Authorities)
     proxy_headers: ProxyHeaders = field(default_factory=ProxyHeaders)
+    meter: Meter = SILENT_METER
 
     async def admit(self, request: HttpRequest, page: Page) -> Reply:
         """Answer a request with a page, or turn it away."""
+        user = await self._known(request)
+        if user is None:
+            return refusal(401, "Unauthorized", "Unauthorized")
+        verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
+        allowed = await self.allows(user, verb, path)
+        self._count(AUTHORIZATION, "allowed" if allowed else "denied", began)
+        if not allowed:
+            return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+        return await page(request)
+
+    async def _known(self, request: HttpRequest) -> User | None:
+        began, result, user = perf_counter(), "failure", None
         try:
             user = await self.identify(request)
         except MoorageError as error:
             log.warning("unable to authenticate a request", error=str(error))
-            user = None
-        if user is None:
-            return refusal(401, "Unauthorized", "Unauthorized")
-        verb, path = request.method.lower(), unquote(request.path)
-        if not await self.allows(user, verb, path):
-            return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-        return await page(request)
+            result = "error"
+        if user is not None:
+            result = "success"
+            self.meter.count("authenticated_user_requests", _known_name(user.name))
+        self._count(AUTHENTICATION, result, began)
+        return user
+
+    def _count(self, metrics: tuple[str, str], result: str, began: float) -> None:
+        attempts, seconds = metrics
+        self.meter.count(attempts, result)
+        self.meter.observe(seconds, perf_counter() - began, result)
 
     async def identify(self, request: HttpRequest) -> User | None:
         """Find out who asks: a proxy's user, a certificate's, a token's, or nobody; ``None`` for a false token."""
@@ -82,6 +107,12 @@ class Gatekeeper:
         except MoorageError as error:
             log.warning("unable to authorize a request", user=user.name, path=path, error=str(error))
             return False
+
+
+def _known_name(name: str) -> str:
+    if name in NAMED_USERS:
+        return name
+    return "email_id" if "@" in name else "other"
 
 
 def _covers(allowed: str, path: str) -> bool:

@@ -92,13 +92,23 @@ class TokenReviewer:
         # The token itself is not kept in memory any longer than the request.
         key = hashlib.sha256(token.encode()).digest()
         status = self._remembered.get(key)
+        self._registry.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
         if status is None:
-            status = await self._ask(token)
+            status = await self._fetch(token)
             self._remembered.put(key, status, self._ttl)
         if not status.authenticated:
             return None
         told = status.user
         return User(told.username, told.uid, told.groups, tuple(sorted(told.extra.items())))
+
+    async def _fetch(self, token: str) -> TokenStatus:
+        result = "error"
+        try:
+            status = await self._ask(token)
+            result = "ok"
+            return status
+        finally:
+            self._registry.count("authentication_token_cache_fetch_total", result)
 
     async def _ask(self, token: str) -> TokenStatus:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}

@@ -95,6 +95,7 @@ class Server:
             client_authorities=Authorities(trusted.client_ca) if trusted.client_ca else Authorities(),
             proxy_authorities=Authorities(trusted.proxy_ca) if trusted.proxy_ca else Authorities(),
             proxy_headers=trusted.headers,
+            meter=registry,
         )
         return gatekeeper, trusted
 

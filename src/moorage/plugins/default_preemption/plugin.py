@@ -48,6 +48,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         return UNDER_WAY if self._eviction.is_under_way_for(pod) else None
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        try:
+            return await self._try(cycle, pod, statuses)
+        finally:
+            self._handle.meter.count("scheduler_preemption_attempts_total")
+
+    async def _try(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
         current = self._pods.get(pod.name, pod.namespace)
         if current is None:
             return _error(f'pod "{pod.name}" not found')
@@ -69,6 +75,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             return _error(str(error))
 
     async def _preempt(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> PostFilterResult:
+        self._handle.meter.observe("scheduler_preemption_victims", len(victims))
         staying = tuple(victim for victim in victims if not victim.is_terminating)
         await self._eviction.carry_out(pod, node_name, staying)
         told = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"

@@ -15,7 +15,14 @@ from moorage.framework.handle import Handle
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
 from moorage.plugins.dynamic_resources.claims import ClaimBook, is_reserved_for
-from moorage.plugins.dynamic_resources.conditions import DeviceBindingError, has_conditions, is_late, is_ready
+from moorage.plugins.dynamic_resources.conditions import (
+    DeviceBindingError,
+    DeviceBindingTimeoutError,
+    conditional,
+    has_conditions,
+    is_late,
+    is_ready,
+)
 from moorage.plugins.dynamic_resources.extended import CLAIM_IN_MEMORY
 from moorage.plugins.dynamic_resources.state import DeviceState
 
@@ -26,6 +33,9 @@ NO_HELP: Final = Status.unschedulable()
 MOST_ATTEMPTS: Final = 5
 FIRST_PAUSE: Final = 0.01
 POLL_INTERVAL: Final = 5.0
+CREATIONS: Final = "dynamic_resource_allocation_resourceclaim_creates_total"
+PREPARED: Final = "scheduler_dra_bindingconditions_allocations_total"
+WAITS: Final = "scheduler_dra_bindingconditions_wait_duration_seconds"
 
 T = TypeVar("T")
 
@@ -49,7 +59,7 @@ class ClaimBinder:
                 if not is_reserved_for(claim, pod):
                     await self._bind_claim(state, place, pod)
             if self._timeout is not None and any(has_conditions(claim) for claim in state.claims):
-                await self._devices_ready(state, pod, node_name, self._timeout)
+                await self._wait_for_devices(state, pod, node_name, self._timeout)
         except (BindingProblem, DeviceBindingError, ApiError) as error:
             return Status.error(str(error), cause=error)
         for uid in state.launched:
@@ -109,7 +119,12 @@ class ClaimBinder:
         assert state.reserved.extended_claim is not None
         template = state.reserved.extended_claim
         unnamed = replace(template, metadata=replace(template.metadata, name="", uid=""))
-        created = await self._handle.cluster.create(unnamed)
+        result = "failure"
+        try:
+            created = await self._handle.cluster.create(unnamed)
+            result = "success"
+        finally:
+            self._handle.meter.count(CREATIONS, result, "false", "", "Pod")
         self._claims.assume(created)
         return created
 
@@ -155,6 +170,25 @@ class ClaimBinder:
         status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
         await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
+    async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
+        began, result = self._handle.clock.now(), "error"
+        try:
+            await self._devices_ready(state, pod, node_name, timeout)
+            result = "success"
+        except DeviceBindingError as error:
+            result = "timeout" if isinstance(error, DeviceBindingTimeoutError) else "failure"
+            raise
+        finally:
+            self._count_devices(state, pod.scheduler_name, result, self._handle.clock.now() - began)
+
+    def _count_devices(self, state: DeviceState, profile: str, result: str, seconds: float) -> None:
+        for claim in state.claims:
+            allocation = claim.status.allocation
+            for device in allocation.devices.results if allocation else ():
+                self._handle.meter.observe(WAITS, seconds, profile, device.driver, result)
+            for device in conditional(claim):
+                self._handle.meter.count(PREPARED, profile, device.driver, result)
+
     async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"
         self._handle.cluster.record(EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name))
@@ -162,7 +196,7 @@ class ClaimBinder:
         while not self._are_ready(state, timeout):
             left = end - self._handle.clock.now()
             if left <= 0:
-                raise DeviceBindingError("device binding timeout: context deadline exceeded")
+                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
             await asyncio.sleep(min(POLL_INTERVAL, left))
 
     def _are_ready(self, state: DeviceState, timeout: float) -> bool:
@@ -175,7 +209,7 @@ class ClaimBinder:
             state.claims[place] = claim
             if not is_ready(claim):
                 if is_late(claim, now=self._handle.clock.now(), timeout=timeout):
-                    raise DeviceBindingError(f"device binding timeout: claim={claim.name}")
+                    raise DeviceBindingTimeoutError(f"device binding timeout: claim={claim.name}")
                 return False
         return True
 

@@ -11,11 +11,15 @@ class DeviceBindingError(MoorageError):
     """A device will not get ready."""
 
 
+class DeviceBindingTimeoutError(DeviceBindingError):
+    """A device had its time."""
+
+
 def is_ready(claim: ResourceClaim) -> bool:
     """Tell whether all devices of a claim are prepared; raise :class:`DeviceBindingError` if one has failed."""
     if claim.status.allocation is None:
         return False
-    for result in _conditional(claim):
+    for result in conditional(claim):
         status = _status_of(claim, result)
         if status is None:
             return False
@@ -32,7 +36,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 def is_late(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
     """Tell whether a claim's devices had their time to get ready."""
     allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None or next(_conditional(claim), None) is None:
+    if allocation is None or allocation.allocation_timestamp is None or next(conditional(claim), None) is None:
         return False
     return parse_time(allocation.allocation_timestamp) + timeout < now
 
@@ -47,10 +51,11 @@ def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
 
 def has_conditions(claim: ResourceClaim) -> bool:
     """Tell whether a claim's devices have to be prepared."""
-    return next(_conditional(claim), None) is not None
+    return next(conditional(claim), None) is not None
 
 
-def _conditional(claim: ResourceClaim) -> Iterator[DeviceRequestAllocationResult]:
+def conditional(claim: ResourceClaim) -> Iterator[DeviceRequestAllocationResult]:
+    """Yield the devices of a claim that have to be prepared."""
     allocation = claim.status.allocation
     return (result for result in (allocation.devices.results if allocation else ()) if result.binding_conditions)
 

@@ -9,6 +9,7 @@ from moorage.api.claims import SELECTED_NODE, claim_uses, exact_request
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.config.args import VolumeBindingArgs, complete_args
+from moorage.errors import ApiError
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from moorage.framework.handle import Handle
@@ -50,6 +51,7 @@ JUDGED = StateKey[bool]("VolumeBinding/judged")
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 NOT_PREPARED: Final = Status.error(WANTED.missing)
 NO_CLAIMS: Final = WantedVolumes()
+STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 """What pods without claims want; they all share it, so it must never be changed."""
 
 
@@ -96,10 +98,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         try:
             reached, found = judge_bound(wanted.bound, node, self._migrated.on_node(node.name))
         except TranslationError as error:
-            return Status.error(str(error))
+            return self._failed("predicate", str(error))
         offer = wanted.offer_of(node.name, node.labels)
         if offer.problem:
-            return Status.error(offer.problem)
+            return self._failed("predicate", offer.problem)
         judged = (
             (reached, NODE_CONFLICT),
             (offer.has_volumes, BIND_CONFLICT),
@@ -156,7 +158,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         try:
             cycle[RESERVED] = self._binder.reserve(wanted.offer_of(node_name, node.labels), node_name)
         except OutOfSyncError as error:
-            return Status.error(str(error))
+            return self._failed("assume", str(error))
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
@@ -176,12 +178,19 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         reservation = cycle.get(RESERVED)
         if reservation is None:
             return None
-        await self._binder.write(reservation)
         try:
+            await self._binder.write(reservation)
             await self._binder.wait(pod, node_name, reservation, self._timeout)
         except BindingError as error:
-            return Status.error(f"binding volumes: {error}")
+            return self._failed("bind", f"binding volumes: {error}")
+        except ApiError:
+            self._handle.meter.count(STAGE_ERRORS, "bind")
+            raise
         return None
+
+    def _failed(self, stage: str, problem: str) -> Status:
+        self._handle.meter.count(STAGE_ERRORS, stage)
+        return Status.error(problem)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         """Wait for anything that decides where volumes are or can be made."""

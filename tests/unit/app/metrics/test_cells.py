@@ -1,11 +1,11 @@
 """Counting in cells, and how it is exposed."""
 
 from prometheus_client.exposition import generate_latest
+from tests.support.exposing import exposing
 
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.table import MetricKind, MetricSpec
 from moorage.app.options import MetricsOptions
-from moorage.app.serving.pages import exposing
 
 SPECS = (
     MetricSpec("a_total", MetricKind.COUNTER, ("result",), "Attempts.", "STABLE"),

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from random import Random
 
 from prometheus_client import CollectorRegistry
+from tests.support.exposing import exposing
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_process, read_scheduler
-from moorage.app.serving.pages import exposing
 from moorage.cache.objects import Shelf
 from moorage.clock import VirtualClock
 from moorage.config import default_config
@@ -49,6 +49,7 @@ def scheduled(
             features=FeatureGates(),
             observer=instruments.attempts,
             queue_observer=instruments.queue,
+            meter=cells,
         )
         instruments.sampler.watch(placement.profile for placement in simulation.scheduler.placements.values())
         simulation.load(objects)

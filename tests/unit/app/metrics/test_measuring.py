@@ -4,10 +4,10 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from tests.support.exposing import exposing
 
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.measuring import MeasuredBackground, MeasuredTransport
-from moorage.app.serving.pages import exposing
 from moorage.client.wire import Answer, Incoming
 from moorage.errors import Unreachable
 
@@ -40,8 +40,8 @@ def answer(status: int) -> Answer:
 def test_requests_are_counted_by_code_method_and_host() -> None:
     cells = CellRegistry()
     transport = MeasuredTransport(Scripted(answer(201), answer(409), Unreachable("gone")), cells)
-    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n", 1.0))
-    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n", 1.0))
+    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n\r\n{}", 1.0))
+    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n\r\n{}", 1.0))
     with pytest.raises(Unreachable):
         asyncio.run(transport.send(b"GET /a HTTP/1.1\r\n", 1.0))
     found = exposing(cells)
@@ -52,6 +52,9 @@ def test_requests_are_counted_by_code_method_and_host() -> None:
     assert counted == {"201": 1, "409": 1, "<error>": 1}
     timed = found.get_sample_value("rest_client_request_duration_seconds_count", {"verb": "POST", "host": "api:6443"})
     assert timed == 2
+    labels = {"verb": "POST", "host": "api:6443"}
+    assert found.get_sample_value("rest_client_request_size_bytes_sum", labels) == 4
+    assert found.get_sample_value("rest_client_response_size_bytes_count", labels) == 2
 
 
 @pytest.mark.parametrize(("name", "want"), [("preemption for a/b", 1.0), ("binding of a/b", None)])

@@ -1,10 +1,11 @@
 """The table of metrics against kube-scheduler's own."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from moorage.app.metrics.printing import reference_page
+from moorage.app.metrics.printing import ABSENT, reference_page
 from moorage.app.metrics.table import METRICS, exponential
 
 ROOT = Path(__file__).parents[4]
@@ -35,10 +36,41 @@ scheduler_cache_size gauge ALPHA type
 scheduler_unschedulable_pods gauge BETA plugin,profile
 scheduler_preemption_goroutines_execution_total counter ALPHA result
 scheduler_preemption_goroutines_duration_seconds histogram ALPHA result 0.01 2 20
+scheduler_volume_scheduling_stage_error_total counter ALPHA operation
+scheduler_dra_bindingconditions_allocations_total counter ALPHA profile,driver,status
+scheduler_dra_bindingconditions_wait_duration_seconds histogram ALPHA profile,driver,status 0.1 2 14
+dynamic_resource_allocation_resourceclaim_creates_total counter ALPHA status,admin_access,owner_api_group,owner_api_kind
+version_info gauge ALPHA binary,component,emulation,min_compat
+informer_store_resource_version gauge ALPHA name,group,version,resource
+informer_queued_items gauge ALPHA name,group,version,resource
+informer_processing_latency_seconds histogram ALPHA name,group,version,resource
+rest_client_request_size_bytes histogram ALPHA verb,host
+rest_client_response_size_bytes histogram ALPHA verb,host
+authentication_attempts counter ALPHA result
+authentication_duration_seconds histogram ALPHA result 0.001 2 15
+authenticated_user_requests counter ALPHA username
+authorization_attempts_total counter ALPHA result
+authorization_duration_seconds histogram ALPHA result 0.001 2 15
 leader_election_master_status gauge ALPHA name
 kubernetes_feature_enabled gauge BETA name,stage
 rest_client_requests_total counter ALPHA code,method,host
 """
+
+
+#: Metrics of Kubernetes' libraries, checked against a running kube-scheduler in tests/live.
+COMPONENT_BASE = {
+    "apiserver_delegated_authn_request_duration_seconds",
+    "apiserver_delegated_authn_request_total",
+    "apiserver_delegated_authz_request_duration_seconds",
+    "apiserver_delegated_authz_request_total",
+    "authentication_token_cache_fetch_total",
+    "authentication_token_cache_request_total",
+    "disabled_metrics_total",
+    "hidden_metrics_total",
+    "kubernetes_build_info",
+    "registered_metrics_total",
+    "rest_client_request_duration_seconds",
+}
 
 
 @pytest.mark.parametrize("line", UPSTREAM.strip().splitlines(), ids=lambda line: line.split()[0])
@@ -49,6 +81,15 @@ def test_every_upstream_metric_is_as_upstream_has_it(line: str) -> None:
     assert ",".join(spec.labels) == labels.replace("-", "")
     if buckets:
         assert spec.buckets == exponential(float(buckets[0]), float(buckets[1]), int(buckets[2]))
+
+
+def test_every_metric_but_our_own_is_upstreams() -> None:
+    known = {line.split()[0] for line in UPSTREAM.strip().splitlines()} | COMPONENT_BASE
+    assert {name for name in METRICS if not name.startswith("moorage_")} == known
+
+
+def test_what_is_absent_is_not_there() -> None:
+    assert not [name for name in METRICS if any(fnmatch(name, pattern) for pattern in ABSENT)]
 
 
 def test_bounds_grow_by_a_factor() -> None:

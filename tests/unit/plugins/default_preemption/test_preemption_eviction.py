@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.metering import Tally
 
 from moorage.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.api.pod import Pod, PodStatus
@@ -340,3 +341,22 @@ def test_the_condition_on_a_victim(victim: Pod, want: dict[str, Any] | None) -> 
 
 def _assert_equal(found: object, wanted: object) -> None:
     assert found == wanted
+
+
+ATTEMPTS = "scheduler_preemption_attempts_total"
+VICTIMS = "scheduler_preemption_victims"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_attempts_and_victims_are_counted(inline: bool) -> None:
+    scene = Scene(low("a"), low("b", second=1), inline=inline)
+    scene.rig.meter = tally = Tally()
+    scene.play()
+    assert (tally.counted, tally.observed) == ({(ATTEMPTS,): 1}, {(VICTIMS,): [2]})
+
+
+def test_an_attempt_without_candidates_is_one_too() -> None:
+    scene = Scene(make_pod("equal", node="n", priority=10, requests={"cpu": 4}))
+    scene.rig.meter = tally = Tally()
+    scene.play()
+    assert (tally.counted, tally.observed) == ({(ATTEMPTS,): 1}, {})

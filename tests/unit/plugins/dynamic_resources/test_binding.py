@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.metering import Tally
 from tests.unit.plugins.dynamic_resources.device_builders import (
     claiming,
     device,
@@ -274,6 +275,31 @@ def test_devices_that_take_too_long_end_the_attempt() -> None:
     assert 600 <= rig.clock.now() - start < 606
 
 
+WAITS = {
+    "ready in time": ((Condition("ready", "True"),), "success", 15),
+    "failed": ((Condition("failed", "True", "Broken", "it broke"),), "failure", 15),
+    "too late": ((), "timeout", 600),
+}
+
+
+@pytest.mark.parametrize(("conditions", "result", "seconds"), WAITS.values(), ids=WAITS)
+def test_the_wait_for_devices_is_counted(conditions: tuple[Condition, ...], result: str, seconds: float) -> None:
+    rig = rig_with(SLOW, make_claim())
+    rig.meter = tally = Tally()
+    slowly(rig, *conditions)
+    labels = ("default-scheduler", "gpu.example", result)
+    assert tally.counted == {("scheduler_dra_bindingconditions_allocations_total", *labels): 1}
+    waits = {("scheduler_dra_bindingconditions_wait_duration_seconds", *labels): [seconds]}
+    assert tally.observed == waits
+
+
+def test_devices_that_are_ready_at_once_are_no_wait() -> None:
+    rig = rig_with(SLICE, make_claim())
+    rig.meter = tally = Tally()
+    assert slowly(rig) is None
+    assert (tally.counted, tally.observed) == ({}, {})
+
+
 def helped(rig: LiveRig, pod: Pod) -> Status | None:
     plugin, cycle = DynamicResources(handle=rig), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
@@ -325,6 +351,17 @@ def test_a_claim_for_extended_resources_is_created_and_told_of() -> None:
     assert [(item.container_name, item.resource_name, item.request_name) for item in told.request_mappings] == [
         ("main", RESOURCE, "container-0-request-0")
     ]
+
+
+@pytest.mark.parametrize(("fails", "result"), [(False, "success"), (True, "failure")])
+def test_claims_made_for_extended_resources_are_counted(fails: bool, result: str) -> None:
+    rig = extended_rig()
+    rig.meter = tally = Tally()
+    plugin, cycle = reserved(rig, ASKING)
+    rig.world.fault = lambda verb, _thing: ApiError("no") if fails and verb == "create" else None
+    run(rig, plugin.pre_bind(cycle, ASKING, "n1"))
+    created = "dynamic_resource_allocation_resourceclaim_creates_total"
+    assert tally.counted == {(created, result, "false", "", "Pod"): 1}
 
 
 def test_a_claim_for_extended_resources_is_deleted_when_binding_fails() -> None:

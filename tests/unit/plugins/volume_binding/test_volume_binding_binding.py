@@ -6,24 +6,26 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.metering import Tally
 
 from moorage.api.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.config.args import VolumeBindingArgs
+from moorage.errors import ApiError
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Cluster
 from moorage.framework.status import Status
 from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, RESERVED
+from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, RESERVED, STAGE_ERRORS
 from moorage.simulator.loop import run_virtual
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 from moorage.testing.storage import claim_volume, make_claim, make_class, make_volume, reachable
 
 
-class WriteRefusedError(Exception):
+class WriteRefusedError(ApiError):
     """What the API answers when it does not take a write."""
 
 
@@ -190,7 +192,9 @@ def test_a_volume_that_changed_since_cannot_be_reserved_and_nothing_else_is() ->
     plugin.filter_nodes(cycle, pod, rig.nodes)
     rig.add(make_volume("w", storage_class="local", version="7"))
     want = Status.error('"w" is out of sync (stored: 7, assume: 1)')
+    rig.meter = tally = Tally()
     assert plugin.reserve(cycle, pod, "n") == want
+    assert tally.counted == {(STAGE_ERRORS, "assume"): 1}
     plugin.unreserve(cycle, pod, "n")
     assert plugin.pre_bind_pre_flight(cycle, pod, "n") == Status.skip()
     reserve(plugin, rig)
@@ -338,7 +342,10 @@ def test_what_ends_the_wait(rig: Callable[[], StorageRig], meanwhile: Callable[[
 @pytest.mark.parametrize("seconds", [0, 1, 5, 600])
 def test_the_wait_ends_when_its_time_is_up(seconds: int) -> None:
     timed_out = Status.error("binding volumes: context deadline exceeded")
-    assert bind(static_rig(), timeout=seconds) == (timed_out, float(seconds))
+    rig = static_rig()
+    rig.meter = tally = Tally()
+    assert bind(rig, timeout=seconds) == (timed_out, float(seconds))
+    assert tally.counted == {(STAGE_ERRORS, "bind"): 1}
 
 
 def test_a_claim_ahead_of_its_volume_is_waited_for() -> None:
@@ -358,8 +365,10 @@ def test_a_write_that_fails_is_raised_and_what_was_not_written_is_released() -> 
     plugin = VolumeBinding(handle=rig)
     cycle = reserve(plugin, rig, pod)
     rig.api.refused = {"w"}
+    rig.meter = tally = Tally()
     with pytest.raises(WriteRefusedError):
         run_virtual(plugin.pre_bind(cycle, pod, "n"), rig.clock)
+    assert tally.counted == {(STAGE_ERRORS, "bind"): 1}
     plugin.unreserve(cycle, pod, "n")
     assert [thing.name for thing in rig.api.written] == ["v"]
     written = rig.api.volume("v").spec.claim_ref

@@ -1,0 +1,124 @@
+"""The same cluster watched by kube-scheduler and by moorage: both have the same metrics, with the same labels."""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from typing import Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from moorage.app.metrics.printing import ABSENT
+from tests.live.cluster import LiveCluster, bound
+from tests.live.scheduler import scheduler
+from tests.live.test_daemon import page
+from tests.support.control_plane import ControlPlane, free_ports
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+Families = dict[str, "Shape"]
+HIGH: Final = {"metadata": {"name": "high"}, "value": 1000}
+LATE: Final = {
+    "authorization_attempts_total",
+    "scheduler_inflight_events",
+    "scheduler_queueing_hint_execution_duration_seconds",
+}
+OURS: Final = ("moorage_*", "python_*", "process_*")
+#: Counted only when something rare happens, which one of the two may have seen in this short time and the other not.
+RARE: Final = ("scheduler_permit_wait_duration_seconds", "scheduler_plugin_execution_duration_seconds")
+
+
+class Shape(NamedTuple):
+    """What must be the same of a metric."""
+
+    kind: str
+    stability: str
+    labels: frozenset[str]
+    buckets: frozenset[str]
+
+
+def families(text: str) -> Families:
+    """Return every metric on a page."""
+    found: Families = {}
+    for family in text_string_to_metric_families(text):
+        is_total = f"\n# TYPE {family.name}_total counter" in text
+        labels = {label for sample in family.samples for label in sample.labels}
+        bounds = frozenset(f"{float(sample.labels['le']):.6g}" for sample in family.samples if "le" in sample.labels)
+        # Two counters have names that prometheus_client takes for no counter's.
+        kind = "counter" if family.type in ("unknown", "counter") else family.type
+        shape = Shape(kind, family.documentation.partition(" ")[0], frozenset(labels - {"le"}), bounds)
+        found[f"{family.name}_total" if is_total else family.name] = shape
+    return found
+
+
+@contextmanager
+def kube_scheduler(plane: ControlPlane, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the real one."""
+    process = plane.spawn("kube-scheduler", f"--kubeconfig={plane.kubeconfig()}", *flags)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def serving(plane: ControlPlane, port: int) -> list[str]:
+    reviews = [f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization")]
+    return [f"--secure-port={port}", *reviews]
+
+
+async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: str) -> Families:
+    """Have pods placed, turned down, woken and preempted; return the metrics of whoever did it."""
+    token = plane.tokens["admin"]
+    await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
+    await cluster.add_nodes(f"{name}-1", cpu="2")
+    await cluster.add_pods(f"{name}-low", cpu="2")
+    await cluster.wait_for("the first pod", lambda pods: bound(pods, [f"{name}-low"]))
+    await cluster.add_pods(f"{name}-high", cpu="2", priorityClassName="high")
+    await cluster.wait_for("the preemptor", lambda pods: bound(pods, [f"{name}-high"]))
+    await cluster.add_pods(f"{name}-later", cpu="2")
+    await cluster.wait_for("a condition", lambda pods: pods[f"{name}-later"].condition("PodScheduled") is not None)
+    await cluster.add_nodes(f"{name}-2", cpu="2")
+    await cluster.wait_for("the woken pod", lambda pods: bound(pods, [f"{name}-later"]))
+    await asyncio.to_thread(page, port, "/metrics", "false")
+    deadline = asyncio.get_running_loop().time() + 60
+    while True:
+        # Upstream counts requests once they are answered, and what is in flight or hinted a second later.
+        found = families(await asyncio.to_thread(page, port, "/metrics", token))
+        if found.keys() >= LATE or asyncio.get_running_loop().time() > deadline:
+            return found
+        await asyncio.sleep(0.3)
+
+
+def test_both_have_the_same_metrics(plane: ControlPlane, live: Live) -> None:
+    theirs: Families = {}
+
+    async def upstream(cluster: LiveCluster) -> None:
+        (port,) = free_ports(1)
+        with kube_scheduler(plane, *serving(plane, port), "--leader-elect-resource-name=theirs"):
+            theirs.update(await watched(cluster, plane, port, "theirs"))
+
+    async def moorage(cluster: LiveCluster) -> None:
+        (port,) = free_ports(1)
+        with scheduler(plane.kubeconfig(), *serving(plane, port), leader_elect=True):
+            ours = await watched(cluster, plane, port, "ours")
+        compare(ours, theirs)
+
+    live(upstream)
+    live(moorage)
+
+
+def compare(ours: Families, theirs: Families) -> None:
+    missing = [name for name in theirs.keys() - ours.keys() if not _is_one_of(name, (*ABSENT, *RARE, "process_*"))]
+    assert not missing, f"kube-scheduler has these, too: {sorted(missing)}"
+    more = [name for name in ours.keys() - theirs.keys() if not _is_one_of(name, (*OURS, *RARE))]
+    assert not more, f"kube-scheduler does not have these: {sorted(more)}"
+    shared = [name for name in ours.keys() & theirs.keys() if not name.startswith("process_")]
+    different = {name: (ours[name], theirs[name]) for name in shared if ours[name] != theirs[name]}
+    assert not different, different
+    assert len(shared) > 30
+
+
+def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
