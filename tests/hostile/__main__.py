@@ -1,0 +1,41 @@
+"""`python -m tests.hostile [--n 10000] [--seed SEED]`: send random and mutated requests to a server of our own.
+
+Without a seed a fresh one is taken. It is printed first: with it, the same requests are sent again.
+"""
+
+import argparse
+import faulthandler
+import secrets
+import sys
+
+from tests.hostile.campaign import Campaign
+
+#: A server that is stuck shows where, rather than nothing.
+STUCK_SECONDS = 600
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=10_000)
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    options = parser.parse_args()
+    faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
+    say(f"{options.n} requests, --seed {options.seed}")
+    campaign = Campaign(options.seed)
+    campaign.run(options.n)
+    say(f"answers: {dict(sorted(campaign.statuses.items()))}")
+    say(f"sent: {dict(campaign.ways.most_common())}")
+    say(f"slowest: {campaign.slowest[0]:.2f} s, {campaign.slowest[1][:200]}")
+    for problem in campaign.problems:
+        say(f"PROBLEM {problem}")
+    say(f"{len(campaign.problems)} problems")
+    return 1 if campaign.problems else 0
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

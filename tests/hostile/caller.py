@@ -1,0 +1,194 @@
+"""A client that sends bytes as they are, and reads answers with a deadline."""
+
+import random
+import socket
+from collections.abc import Sequence
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Final, NamedTuple
+
+from moorage.apiserver.server import LONGEST_BODY
+from tests.hostile.requests import Request
+
+#: Far longer than anything takes, on a machine that is busy with other things.
+DEADLINE: Final = 3.0
+GLANCE: Final = 0.01
+RUBBISH: Final = (
+    *(b"", b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03"),
+    *(b"GET / HTTP/1.1\r\nA", b"GET / HTTP/1.1\r\n: b\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00" * 100),
+    *(
+        b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 9\r\n\r\n",
+    ),
+    *(
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\nHost: b\r\n\r\n",
+    ),
+    *(b"GET " + b"/x" * 200_000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 60_000 + b"\r\n"),
+    *(b"GET /\xff\xfe HTTP/1.1\r\n\r\n", b"GET http://[::1/x HTTP/1.1\r\n\r\n", b"OPTIONS * HTTP/1.1\r\n\r\n"),
+)
+WAYS: Final = ("plain", "pieces", "chunked", "pipelined", "upgrade", "cut", "hang up", "oversize", "flood", "rubbish")
+WEIGHTS: Final = (640, 60, 80, 60, 20, 40, 40, 6, 6, 48)
+
+
+class Heard(NamedTuple):
+    """An answer; ``body`` is ``None`` for a watch, which has no end to wait for."""
+
+    status: int
+    content_type: str
+    body: bytes | None
+
+
+class Silence(Exception):
+    """The server did not answer in time, or answered what is no HTTP."""
+
+
+class Caller:
+    """Sends requests in many ways over one connection after the other."""
+
+    def __init__(self, chance: random.Random, port: int, token: str) -> None:
+        self.way = ""
+        self._chance = chance
+        self._port = port
+        self._token = token
+        self._socket: socket.socket | None = None
+        self._file: Any = None
+
+    def call(self, requests: Sequence[Request]) -> list[tuple[Request, Heard]]:
+        """Send the first request, or several at once, in some way; return what was answered to which."""
+        way = self.way = self._chance.choices(WAYS, WEIGHTS)[0]
+        asked = list(requests) if way == "pipelined" else list(requests[:1])
+        try:
+            self._connect(anew=way in ("cut", "rubbish"))
+            self._send(way, asked)
+            if way == "hang up":
+                self.close()
+                return []
+            return self._hear(asked)
+        except (BrokenPipeError, ConnectionError):
+            # It may hang up on what it cannot read; that it still serves is seen with the next request.
+            self.close()
+            return []
+
+    def _hear(self, asked: list[Request]) -> list[tuple[Request, Heard]]:
+        heard: list[tuple[Request, Heard]] = []
+        for request in asked:
+            answer = self._answer(request.method)
+            if answer is None:
+                break
+            heard.append((request, answer))
+            if self._socket is None:
+                break
+        return heard
+
+    def _connect(self, *, anew: bool) -> None:
+        if anew or self._socket is None:
+            self.close()
+            self._socket = socket.create_connection(("127.0.0.1", self._port), DEADLINE)
+            self._file = _Kept(self._socket)
+
+    def close(self) -> None:
+        """Drop the connection, if there is one."""
+        if self._socket is not None:
+            self._file.file.close()
+            self._socket.close()
+            self._socket = None
+
+    def _send(self, way: str, asked: list[Request]) -> None:
+        assert self._socket is not None
+        whole = b"".join(self._rendered(request, way) for request in asked)
+        match way:
+            case "rubbish":
+                self._socket.sendall(self._chance.choice(RUBBISH) or self._chance.randbytes(300))
+                self._socket.shutdown(socket.SHUT_WR)
+            case "cut" | "hang up":
+                self._socket.sendall(whole[: self._chance.randrange(len(whole))])
+                if way == "cut":
+                    self._socket.shutdown(socket.SHUT_WR)
+            case "pieces":
+                for start in range(0, len(whole), 1 + len(whole) // 7):
+                    self._socket.sendall(whole[start : start + 1 + len(whole) // 7])
+            case _:
+                self._socket.sendall(whole)
+
+    def _rendered(self, request: Request, way: str) -> bytes:
+        body = request.body
+        lines = [f"{request.method} {request.target} HTTP/1.1", "Host: here", f"Authorization: Bearer {self._token}"]
+        lines += [f"{name}: {text}" for name, text in request.headers]
+        lines += [f"Accept: {request.accept}"] if request.accept else []
+        lines += [f"Content-Type: {request.content_type}"] if request.content_type else []
+        if way == "upgrade":
+            lines += [
+                "Connection: Upgrade",
+                "Upgrade: websocket",
+                "Sec-WebSocket-Version: 13",
+                "Sec-WebSocket-Key: eA==",
+            ]
+        if way == "oversize":
+            body += b" " * (LONGEST_BODY + 1)
+        if way == "flood":
+            return _head(lines, "Transfer-Encoding: chunked") + b"ffffffff\r\n" + b" " * (LONGEST_BODY + 1)
+        if way == "chunked":
+            cut = self._chance.randrange(len(body) + 1)
+            pieces = [piece for piece in (body[:cut], body[cut:]) if piece]
+            written = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+            return _head(lines, "Transfer-Encoding: chunked") + written + b"0\r\nTrailer: x\r\n\r\n"
+        return _head(lines, f"Content-Length: {len(body)}") + body
+
+    def _answer(self, method: str) -> Heard | None:
+        """Read one answer; ``None`` if the server closed the connection instead."""
+        if not self._file.peek():
+            self.close()
+            return None
+        try:
+            response = HTTPResponse(self._file, method=method)
+            response.begin()
+            kind = response.getheader("Content-Type", "")
+            if response.chunked and response.status == 200:
+                self._glance()
+                return Heard(response.status, kind, None)
+            heard = Heard(response.status, kind, response.read())
+        except (HTTPException, TimeoutError) as error:
+            raise Silence(repr(error)) from error
+        if response.will_close:
+            self.close()
+        return heard
+
+    def _glance(self) -> None:
+        """Look at a watch for a moment, and leave."""
+        assert self._socket is not None
+        self._socket.settimeout(GLANCE)
+        try:
+            self._socket.recv(1 << 16)
+        except TimeoutError:
+            pass  # nothing happened in that moment
+        finally:
+            self.close()
+
+
+def _head(lines: list[str], last: str) -> bytes:
+    return "\r\n".join((*lines, last, "", "")).encode(errors="replace")
+
+
+class _Kept:
+    """A socket for http.client, which would close it, and lose what it has read ahead, after each answer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.file = connection.makefile("rb")
+
+    def makefile(self, *_: object) -> "_Kept":
+        return self
+
+    def peek(self) -> bytes:
+        try:
+            return self.file.peek(1)
+        except TimeoutError as error:
+            raise Silence("no answer") from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def close(self) -> None:
+        """Stay open."""
+
+    def flush(self) -> None:
+        """Do nothing: it is only read."""

@@ -1,0 +1,117 @@
+"""A campaign: a server in a thread of its own, and some thousand requests from a seed."""
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+import uvloop
+
+from moorage.apiserver.server import ApiServer
+from tests.hostile.caller import Caller, Silence
+from tests.hostile.judging import Audit, problem_of
+from tests.hostile.requests import Requests
+from tests.support.api import DEPLOYMENTS, NODES, PODS, deployment, node, pod
+
+AUDIT_EVERY = 1000
+
+
+class Campaign:
+    """What was sent, what came back, and everything that was wrong with it."""
+
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self.statuses: Counter[int] = Counter()
+        self.ways: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self.slowest = (0.0, "")
+
+    def run(self, count: int) -> None:
+        """Send that many requests, and look at everything now and then."""
+        chance = random.Random(self.seed)
+        with serving(self.problems) as server:
+            requests = Requests(chance, server.api.resources)
+            caller = Caller(chance, int(server.plain_url.rpartition(":")[2]), server.token)
+            audit = Audit(server.plain_url, server.token, server.api.resources)
+            sent = 0
+            while sent < count and len(self.problems) < 20:
+                before = sent // AUDIT_EVERY
+                sent += self._call(caller, requests, chance)
+                if sent // AUDIT_EVERY != before or sent >= count:
+                    self.problems += audit.problems()
+            caller.close()
+
+    def _call(self, caller: Caller, requests: Requests, chance: random.Random) -> int:
+        asked = [requests.draw() for _ in range(chance.randrange(1, 6))]
+        shown = f"{asked[0].method} {asked[0].target[:300]} {asked[0].content_type} {asked[0].body[:2000]!r}"
+        began = time.perf_counter()
+        try:
+            heard = caller.call(asked)
+        except Silence as silence:
+            self.problems.append(f"{silence} ({caller.way}): {shown}")
+            caller.close()
+            return 1
+        self.slowest = max(self.slowest, (time.perf_counter() - began, shown))
+        self.ways[caller.way] += 1
+        for request, answer in heard:
+            self.statuses[answer.status] += 1
+            if problem := problem_of(request, answer):
+                told = (answer.body or b"")[:500]
+                self.problems.append(
+                    f"{problem} ({caller.way}): {answer.status} {told!r} to {shown} … {request.target[:300]}"
+                )
+        return max(len(heard), 1)
+
+
+@contextmanager
+def serving(problems: list[str]) -> Iterator[ApiServer]:
+    """Serve in a thread; what is logged as an error, or reaches the loop as one, is a problem."""
+    before = structlog.get_config()
+
+    def note(_logger: Any, method: str, event: dict[str, Any]) -> str:
+        if method in ("error", "exception", "critical"):
+            problems.append(f"logged: {event}")
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, note], wrapper_class=structlog.make_filtering_bound_logger(0)
+    )
+    started = threading.Event()
+    found: list[tuple[ApiServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_exception_handler(lambda _loop, context: problems.append(f"in the loop: {context}"))
+        async with ApiServer(plain=True) as server:
+            furnish(server)
+            found.append((server, loop, end))
+            started.set()
+            await end.wait()
+
+    thread = threading.Thread(target=lambda: uvloop.run(serve()), daemon=True)
+    thread.start()
+    try:
+        started.wait(60)
+        server, loop, end = found[0]
+        yield server
+        loop.call_soon_threadsafe(end.set)
+        thread.join(60)
+        if thread.is_alive():
+            problems.append("the server does not stop")
+    finally:
+        structlog.configure(**before)
+
+
+def furnish(server: ApiServer) -> None:
+    """Put the objects there that requests are about."""
+    import msgspec
+
+    from moorage.apiserver.requests import Request
+
+    for path, thing in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
+        server.api.answer(Request("POST", path, body=msgspec.json.encode(thing)))

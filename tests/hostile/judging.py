@@ -1,0 +1,93 @@
+"""What must hold of every answer, and of the store after any number of them."""
+
+import json
+import urllib.request
+from typing import Any
+
+import msgspec
+
+from moorage.api.codec import decode
+from moorage.apiserver.resources import Resource, Resources
+from tests.hostile.caller import Heard
+from tests.hostile.requests import Request
+
+Data = dict[str, Any]
+#: The API's own words with codes from 500 on: a version yet to come, and two budgets for one pod.
+KNOWN = (b"ResourceVersionTooLarge", b"more than one PodDisruptionBudget")
+
+
+def problem_of(request: Request | None, heard: Heard) -> str:
+    """Say what is wrong with an answer; nothing if all is well."""
+    if heard.body is None:
+        return ""
+    if heard.status >= 500 and not any(words in heard.body for words in KNOWN):
+        return "the server failed"
+    if request is not None and request.method == "HEAD":
+        return "" if not heard.body else "a HEAD has a body"
+    if not heard.content_type.startswith("application/json"):
+        return "" if heard.status < 400 else "an error that is no Status"
+    try:
+        data = msgspec.json.decode(heard.body)
+    except msgspec.DecodeError as error:
+        return f"no JSON: {error}"
+    if heard.status < 400:
+        return "" if isinstance(data, dict) else "not an object"
+    return _status_problem(data, heard.status)
+
+
+def _status_problem(data: Any, status: int) -> str:
+    if not isinstance(data, dict) or data.get("kind") != "Status" or data.get("status") != "Failure":
+        return "an error that is no Status"
+    if data.get("code") != status or not data.get("reason") or not data.get("message"):
+        return "a Status without its code, reason or message"
+    return ""
+
+
+class Audit:
+    """Reads back everything there is; versions must grow, and every object must be what it is listed as."""
+
+    def __init__(self, url: str, token: str, resources: Resources) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._resources = resources
+        self._version = 0
+
+    def problems(self) -> list[str]:
+        """Find what is inconsistent."""
+        found: list[str] = []
+        for resource in [*self._resources]:
+            if "list" in resource.verbs:
+                found += self._of(resource)
+        return found
+
+    def _of(self, resource: Resource) -> list[str]:
+        prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+        whole = self._read(f"{prefix}/{resource.plural}")
+        self._read(f"{prefix}/{resource.plural}", accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+        version = int(whole["metadata"]["resourceVersion"])
+        problems = [f"versions went back from {self._version} to {version}"] if version < self._version else []
+        self._version = version
+        for item in whole["items"] or ():
+            problems += self._object_problems(resource, prefix, item, version)
+        return problems
+
+    def _object_problems(self, resource: Resource, prefix: str, item: Data, version: int) -> list[str]:
+        metadata = item["metadata"]
+        place = f"{prefix}/namespaces/{metadata['namespace']}" if resource.namespaced else prefix
+        path = f"{place}/{resource.plural}/{metadata['name']}"
+        if self._read(path) != item:
+            return [f"{path} is not what is listed"]
+        if int(metadata["resourceVersion"]) > version:
+            return [f"{path} has a version from the future"]
+        if resource.struct is not None and not resource.is_custom:
+            try:
+                decode(resource.struct, json.dumps(item).encode())
+            except (msgspec.MsgspecError, ValueError) as error:
+                return [f"{path} cannot be decoded: {error}"]
+        return []
+
+    def _read(self, path: str, accept: str = "application/json") -> Data:
+        request = urllib.request.Request(self._url + path, headers={**self._headers, "Accept": accept})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            data: Data = json.load(answer)
+        return data
