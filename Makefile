@@ -72,6 +72,8 @@ oracle:  ## Build the oracle only (needs Go)
 conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
 	$(BIN)/python -m tests.conformance.run
 	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/apiserver/test_bad_input.py
+	$(BIN)/python -m tests.hostile --seed 1
+	$(BIN)/python -m tests.hostile
 
 live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler kube-controller-manager kubectl

@@ -75,7 +75,7 @@ def serving(problems: list[str]) -> Iterator[ApiServer]:
 
     def note(_logger: Any, method: str, event: dict[str, Any]) -> str:
         if method in ("error", "exception", "critical"):
-            problems.append(f"logged: {event}")
+            problems.append(f"logged: {event['event']} {event.get('path', '')} {event.get('exception', '')[-1500:]}")
         raise structlog.DropEvent
 
     structlog.configure(

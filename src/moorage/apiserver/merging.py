@@ -37,6 +37,8 @@ def json_patch(target: Any, operations: Any) -> Any:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request("an operation of a JSON patch is an object with op and path")
         _carry_out(document, operation)
+    if "" not in document:
+        raise bad_request("the JSON patch removes the whole object; delete it instead")
     return document[""]
 
 

@@ -54,7 +54,10 @@ def decode_protobuf(body: bytes) -> dict[str, Any]:
     name = tables().kinds.get(f"{api_version}/{kind}") or tables().kinds.get(f"v1/{kind}")
     if name is None:
         raise bad_request(f'no kind "{kind}" is registered for version "{api_version}"; send it as JSON')
-    return {"apiVersion": api_version, "kind": kind, **_struct(_parse(name, envelope.raw), name)}
+    try:
+        return {"apiVersion": api_version, "kind": kind, **_struct(_parse(name, envelope.raw), name)}
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the protobuf has text that is not UTF-8: {error}") from error
 
 
 def _parse(name: str, body: bytes) -> Message:
@@ -150,7 +153,14 @@ def _single(content: Any, kind: str) -> Any:
     convert = _CONVERSIONS.get(kind)
     if convert is not None:
         return convert(content)
+    if kind == "string":
+        return _text(content)
     return content if kind in _SCALARS else _struct(content, kind)
+
+
+def _text(content: Any) -> str:
+    """Return text; what is not UTF-8 comes out of the parser as bytes, or raises."""
+    return content.decode() if isinstance(content, bytes) else str(content)
 
 
 def _time(message: Any) -> str | None:
@@ -185,10 +195,10 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": lambda content: base64.b64encode(content).decode(),
     "time": _time,
     "microtime": _micro_time,
-    "quantity": lambda message: message.string,
-    "intorstring": lambda message: message.strVal if message.type else message.intVal,
+    "quantity": lambda message: _text(message.string),
+    "intorstring": lambda message: _text(message.strVal) if message.type else message.intVal,
     "duration": lambda message: f"{message.duration / 1e9:g}s",
     "raw": _embedded,
     "fields": _embedded,
-    "strings": lambda message: list(message.items),
+    "strings": lambda message: [_text(item) for item in message.items],
 }

@@ -96,6 +96,22 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
     ),
     "another name": ("PUT", f"{NODES}/n1", node("n2"), "", 400, "BadRequest"),
     "protobuf without its prefix": ("POST", PODS, b"abc", MEDIA_TYPE, 400, "BadRequest"),
+    "protobuf with text that is no UTF-8": (
+        "POST",
+        PODS,
+        b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x07\x0a\x05\x0a\x03a\xff\xfe",
+        MEDIA_TYPE,
+        400,
+        "BadRequest",
+    ),
+    "a JSON patch that leaves nothing": (
+        "PATCH",
+        f"{PODS}/web",
+        [{"op": "remove", "path": ""}],
+        JSON_PATCH,
+        400,
+        "BadRequest",
+    ),
     "protobuf that breaks off": ("POST", PODS, b"k8s\x00\x0a\x99", MEDIA_TYPE, 400, "BadRequest"),
     "a binding to nothing": (
         "POST",

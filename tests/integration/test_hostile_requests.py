@@ -1,0 +1,10 @@
+"""A taste of `python -m tests.hostile`: whatever is sent over HTTP, the API server answers as the API would."""
+
+from tests.hostile.campaign import Campaign
+
+
+def test_hostile_requests_are_answered_and_leave_the_store_whole() -> None:
+    campaign = Campaign("a taste")
+    campaign.run(400)
+    assert not campaign.problems, f"seed {campaign.seed}: {campaign.problems}"
+    assert {200, 201, 400, 404, 405, 409, 413, 415, 422} <= campaign.statuses.keys()
