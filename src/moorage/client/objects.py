@@ -103,8 +103,11 @@ class Decoding(Generic[T]):
                 things.append(thing)
         return raw.metadata, things, malformed
 
-    def event(self, line: bytes) -> tuple[str, T | None]:
-        """Decode a line of a watch: its type and object, ``None`` if malformed. An error the server tells is raised."""
+    def event(self, line: bytes) -> tuple[str, T | str]:
+        """Decode a line of a watch: its type and object, or the key of one that is malformed.
+
+        An error that the server tells is raised.
+        """
         if not self._one_by_one:
             try:
                 event = self._event.decode(line)
@@ -119,7 +122,7 @@ class Decoding(Generic[T]):
             raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
         if raw.type == "ERROR":
             raise _told(bytes(raw.object))
-        return raw.type, self._object(raw.object)
+        return raw.type, self._object(raw.object) or _named(raw.object)
 
     def _object(self, body: msgspec.Raw) -> T | None:
         try:

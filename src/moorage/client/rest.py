@@ -20,7 +20,7 @@ from moorage.client.kubeconfig import Connection
 from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
 from moorage.client.wire import Answer
 from moorage.clock import Clock, SystemClock
-from moorage.errors import ApiError, Unreachable
+from moorage.errors import ServerError, Unreachable
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -156,7 +156,7 @@ class ApiClient:
         try:
             items = msgspec.json.decode(body, type=RawList).items
         except UNREADABLE as error:
-            raise ApiError(f"what was listed as {kind.__name__} is not a list: {error}") from error
+            raise ServerError(f"what was listed as {kind.__name__} is not a list: {error}") from error
         return [decoded(kind, bytes(item)) for item in items or ()]
 
     async def create(self, thing: T) -> T:
@@ -200,10 +200,10 @@ def encoded(thing: KubeObject) -> bytes:
 
 
 def decoded(kind: type[T], body: bytes) -> T:
-    """Read an object from JSON; ApiError if it is none."""
+    """Read an object from JSON; ServerError if it is none."""
     try:
         if issubclass(kind, CustomObject):
             return cast("T", decode_custom(kind, body))
         return decode(kind, body)
     except UNREADABLE as error:
-        raise ApiError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error
+        raise ServerError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error

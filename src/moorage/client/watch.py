@@ -130,9 +130,11 @@ class ListWatch(Generic[T]):
                 changes += self._watched(*self._decoding.event(line))
         return changes
 
-    def _watched(self, event: str, thing: T | None) -> Iterable[Change[T]]:
-        if thing is None:
-            return ()
+    def _watched(self, event: str, thing: T | str) -> Iterable[Change[T]]:
+        if isinstance(thing, str):
+            # As long as it exists, what we knew of an object before it became malformed is better than nothing.
+            before = self._known.pop(thing, None) if event == "DELETED" else None
+            return () if before is None else (Change(before, None, is_final=False),)
         self._version = thing.metadata.resource_version or self._version
         if event == "BOOKMARK":
             return ()

@@ -24,17 +24,19 @@ from moorage.testing import make_pod
 
 T = TypeVar("T")
 PODS = "/api/v1/pods"
+EVENTS = "/apis/events.k8s.io/v1/events"
 BINDING = "POST .*/binding"
 
 
 class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.server = FaultServer()
-        client = self.server.client(self.clock)
+        self.server = FaultServer(self.clock)
+        client = self.server.client()
         self.recorder = EventRecorder(client, "host", self.clock)
         self.cluster = ApiCluster(client, Dispatcher(), self.recorder, self.clock)
-        stored = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": {}, "status": {}}
+        spec = {"containers": [{"name": "main", "image": "web:1"}]}
+        stored = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": spec, "status": {}}
         self.server.put(PODS, stored)
         self.pod = make_pod("web", namespace="shop", uid="u1")
 
@@ -43,7 +45,12 @@ class Bench:
 
     @property
     def node(self) -> str:
-        return str(self.server.objects[PODS]["shop/web"]["spec"].get("nodeName", ""))
+        return str(self.server.stored(PODS)["shop/web"]["spec"].get("nodeName", ""))
+
+    def give_away(self, node: str) -> None:
+        """Bind the pod behind the client's back."""
+        pod = self.server.stored(PODS)["shop/web"]
+        self.server.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}})
 
     @property
     def binds(self) -> int:
@@ -85,23 +92,23 @@ def test_in_doubt_the_server_is_asked_until_it_answers(bench: Bench) -> None:
 
 
 FAILURES = {
-    "another scheduler was faster": (lambda s: s.objects[PODS]["shop/web"]["spec"].update(nodeName="n9"), Conflict),
-    "the pod is gone": (lambda s: s.remove(PODS, "shop/web"), NotFound),
-    "the server is down": (lambda s: setattr(s, "is_down", True), Unreachable),
-    "we may not bind": (lambda s: s.fail(BINDING, 403), ApiError),
-    "the server keeps failing": (lambda s: s.fail(BINDING, 500, times=9), ApiError),
+    "another scheduler was faster": (lambda bench: bench.give_away("n9"), Conflict),
+    "the pod is gone": (lambda bench: bench.server.remove(PODS, "shop/web"), NotFound),
+    "the server is down": (lambda bench: setattr(bench.server, "is_down", True), Unreachable),
+    "we may not bind": (lambda bench: bench.server.fail(BINDING, 403), ApiError),
+    "the server keeps failing": (lambda bench: bench.server.fail(BINDING, 500, times=9), ApiError),
 }
 
 
 @pytest.mark.parametrize(("spoil", "error"), FAILURES.values(), ids=FAILURES)
 def test_a_binding_fails(bench: Bench, spoil: Any, error: type[ApiError]) -> None:
-    spoil(bench.server)
+    spoil(bench)
     with pytest.raises(error):
         bench.run(bench.cluster.bind(bench.pod, "n1"))
 
 
 def test_a_namesake_with_another_uid_is_not_our_pod(bench: Bench) -> None:
-    bench.server.objects[PODS]["shop/web"]["spec"]["nodeName"] = "n1"
+    bench.give_away("n1")
     with pytest.raises(Conflict):
         bench.run(bench.cluster.bind(make_pod("web", namespace="shop", uid="older"), "n1"))
 
@@ -127,7 +134,7 @@ def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
 def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
     bench.server.fail("PATCH", 409, times=2)
     bench.run(bench.cluster.patch_status(bench.pod, {"nominatedNodeName": "n1"}))
-    assert bench.server.objects[PODS]["shop/web"]["status"]["nominatedNodeName"] == "n1"
+    assert bench.server.stored(PODS)["shop/web"]["status"]["nominatedNodeName"] == "n1"
 
 
 def test_a_binding_waits_for_what_was_told_of_the_pod_before(bench: Bench) -> None:
@@ -142,29 +149,29 @@ def test_a_binding_waits_for_what_was_told_of_the_pod_before(bench: Bench) -> No
 
     bench.run(work())
     assert [request.method for request in bench.server.requests] == ["PATCH"] * 4 + ["POST"]
-    assert bench.server.objects[PODS]["shop/web"]["status"]["phase"] == "b"
+    assert bench.server.stored(PODS)["shop/web"]["status"]["phase"] == "b"
 
 
 VOLUMES = "/api/v1/persistentvolumes"
+VOLUME = {"nfs": {"server": "s", "path": "/"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]}
 
 
 def stored_volume(bench: Bench) -> PersistentVolume:
-    content = {"metadata": {"name": "pv"}, "spec": {"nfs": {"server": "s"}, "storageClassName": "slow"}}
-    bench.server.put(VOLUMES, content)
-    return msgspec.convert(content, PersistentVolume)
+    content = {"metadata": {"name": "pv"}, "spec": {**VOLUME, "storageClassName": "slow"}}
+    return msgspec.convert(bench.server.put(VOLUMES, content), PersistentVolume)
 
 
 def test_an_update_keeps_the_fields_our_structs_do_not_know(bench: Bench) -> None:
     volume = stored_volume(bench)
     changed = replace(volume, spec=replace(volume.spec, storage_class_name="fast"))
     answer = bench.run(bench.cluster.update(changed))
-    assert bench.server.objects[VOLUMES]["pv"]["spec"] == {"nfs": {"server": "s"}, "storageClassName": "fast"}
+    assert bench.server.stored(VOLUMES)["pv"]["spec"].items() >= {**VOLUME, "storageClassName": "fast"}.items()
     assert answer.spec.storage_class_name == "fast"
 
 
 def test_an_update_of_an_old_version_is_a_conflict(bench: Bench) -> None:
     volume = stored_volume(bench)
-    bench.server.put(VOLUMES, bench.server.objects[VOLUMES]["pv"])
+    bench.server.put(VOLUMES, bench.server.stored(VOLUMES)["pv"])
     with pytest.raises(Conflict, match="changed meanwhile"):
         bench.run(bench.cluster.update(replace(volume, spec=replace(volume.spec, storage_class_name="fast"))))
 
@@ -179,7 +186,7 @@ def note(pod: Pod, reason: str = "Scheduled", text: str = "done") -> EventNote:
 
 
 def events(bench: Bench) -> list[dict[str, Any]]:
-    return list(bench.server.objects.get("/apis/events.k8s.io/v1/events", {}).values())
+    return list(bench.server.stored(EVENTS).values())
 
 
 def test_a_note_is_no_format(bench: Bench) -> None:
@@ -202,7 +209,7 @@ def test_an_event_of_the_core_api(bench: Bench) -> None:
         await bench.recorder.flush()
 
     bench.run(work())
-    (event,) = bench.server.objects["/api/v1/events"].values()
+    (event,) = bench.server.stored("/api/v1/events").values()
     assert event.pop("metadata")["name"].startswith("kube-scheduler.")
     assert event == {
         "apiVersion": "v1",
@@ -277,7 +284,8 @@ def test_a_series_whose_event_expired_is_written_anew(bench: Bench) -> None:
     async def work() -> None:
         bench.cluster.record(note(bench.pod))
         await bench.recorder.flush()
-        bench.server.objects["/apis/events.k8s.io/v1/events"].clear()
+        for key in bench.server.stored(EVENTS):
+            bench.server.remove(EVENTS, key)
         bench.cluster.record(note(bench.pod))
         await bench.recorder.flush()
 
@@ -329,3 +337,47 @@ def test_an_event_that_is_refused_is_not_tried_again(bench: Bench) -> None:
 
     bench.run(work())
     assert len(bench.server.requests) == 1
+
+
+EVENT_TROUBLE = {
+    "errors": lambda server: server.fail("POST .*events", 500, times=3),
+    "a server that is busy": lambda server: server.fail("POST .*events", 429, retry_after="2", times=3),
+    "a server that is slow": lambda server: setattr(server, "pause", 30.0),
+    "an answer that is lost": lambda server: server.lose_answer("POST .*events"),
+    "an answer that is rubbish": lambda server: server.rubbish("PATCH .*events", b"\xff"),
+}
+
+
+@pytest.mark.parametrize("spoil", EVENT_TROUBLE.values(), ids=EVENT_TROUBLE)
+def test_an_event_gets_through(bench: Bench, spoil: Any) -> None:
+    async def work() -> None:
+        spoil(bench.server)
+        for _ in range(2):
+            bench.cluster.record(note(bench.pod))
+            await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["reason"] for event in events(bench)] == ["Scheduled"]
+
+
+BIND_TROUBLE = {
+    "errors": lambda server: server.fail(BINDING, 500, times=3),
+    "a server that is busy": lambda server: server.fail(BINDING, 429, retry_after="2", times=5),
+    "one that says when it will be ready": lambda server: server.fail(BINDING, 503, retry_after="2", times=5),
+    "a server that is slow": lambda server: setattr(server, "pause", 30.0),
+    "a lost answer, and errors when asked": lambda server: (
+        server.lose_answer(BINDING),
+        server.fail("GET", 500, times=2),
+    ),
+    "a lost answer, and rubbish when asked": lambda server: (
+        server.lose_answer(BINDING),
+        server.rubbish("GET", times=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", BIND_TROUBLE.values(), ids=BIND_TROUBLE)
+def test_a_binding_gets_through(bench: Bench, spoil: Any) -> None:
+    spoil(bench.server)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert bench.node == "n1"

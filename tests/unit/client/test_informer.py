@@ -31,11 +31,11 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.server = FaultServer()
+        self.server = FaultServer(self.clock)
         self.failures: list[MoorageError] = []
         self.skipped: list[str] = []
         self.told: dict[str, str] = {}
-        self.informers = Informers(self.server.client(self.clock), [Pod], self.tell, observer=self)
+        self.informers = Informers(self.server.client(), [Pod], self.tell, observer=self)
 
     def tell(self, kind: Kind, changes: Any) -> None:
         for change in changes:
@@ -67,7 +67,7 @@ class Bench:
                 running.cancel()
 
         run_virtual(main(), self.clock)
-        names = {key.partition("/")[2]: thing for key, thing in self.server.objects.get(PODS, {}).items()}
+        names = {key.partition("/")[2]: thing for key, thing in self.server.stored(PODS).items()}
         assert self.told == {name: thing["metadata"]["resourceVersion"] for name, thing in names.items()}
 
 
@@ -107,6 +107,19 @@ FAULTS = {
     "an object that is malformed does no harm": lambda server: server.tell_raw(
         b'{"type": "ADDED", "object": {"metadata": {"name": 7}}}\n'
     ),
+    "nor does one whose text is none": lambda server: server.tell_raw(
+        b'{"type": "ADDED", "object": {"metadata": {"name": "a", "labels": {"a": "\xff"}}}}\n'
+    ),
+    "nor one of brackets only": lambda server: server.tell_raw(
+        b'{"type": "ADDED", "object": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"
+    ),
+    "a server that is slow is waited for": lambda server: setattr(server, "pause", 20.0),
+    "a list that is rubbish is asked for again": lambda server: (
+        server.compact(),
+        server.rubbish("GET", b"\xff"),
+        server.rubbish("GET"),
+        server.cut_watches(),
+    ),
 }
 
 
@@ -128,6 +141,7 @@ def test_nothing_is_missed(bench: Bench, fault: Any) -> None:
 
 def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> None:
     async def scenario() -> None:
+        await asyncio.sleep(1)
         bench.server.is_down = True
         bench.server.cut_watches()
         await asyncio.sleep(600)
@@ -142,23 +156,39 @@ def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> Non
 
 
 def test_a_malformed_object_in_a_list_is_skipped_and_counted(bench: Bench) -> None:
-    bench.server.objects[PODS] = {"shop/bad": {"metadata": {"name": "bad", "namespace": "shop", "labels": 7}}}
+    bench.server.put(PODS, {"metadata": {"name": "bad", "namespace": "shop", "labels": 7}})
     bench.server.put(PODS, pod("good"))
 
     async def scenario() -> None:
         assert set(bench.told) == {"good"}
-        del bench.server.objects[PODS]["shop/bad"]
+        bench.server.remove(PODS, "shop/bad")
+        await asyncio.sleep(1)
 
     bench.run(scenario())
-    assert bench.skipped == ["Pod"]
+    assert bench.skipped == ["Pod", "Pod"], "its end is told in the same words"
+
+
+def test_the_end_of_an_object_that_became_malformed_is_heard_of(bench: Bench) -> None:
+    bench.server.put(PODS, pod("a"))
+
+    async def scenario() -> None:
+        bench.server.put(PODS, {"metadata": {"name": "a", "namespace": "shop", "labels": 7}})
+        await asyncio.sleep(1)
+        assert set(bench.told) == {"a"}, "what was known of it is better than nothing"
+        bench.server.remove(PODS, "shop/a")
+        await asyncio.sleep(1)
+        assert not bench.told
+
+    bench.run(scenario())
 
 
 def test_what_may_not_be_listed_names_the_missing_permission() -> None:
-    clock, server = VirtualClock(), FaultServer()
+    clock = VirtualClock()
+    server = FaultServer(clock)
     message = 'nodes is forbidden: User "x" cannot list resource "nodes" in API group "" at the cluster scope'
     server.rubbish("GET /api/v1/nodes")
     server.fail("GET /api/v1/nodes", 403, message=message)
-    client = server.client(clock)
+    client = server.client()
     informer: Informer[Node] = Informer(client, BY_TYPE[Node], lambda _kind, _changes: None, chance=Random(1))
 
     async def scenario() -> None:
@@ -174,9 +204,10 @@ def test_what_may_not_be_listed_names_the_missing_permission() -> None:
 
 
 def test_a_resource_that_the_server_does_not_have_is_empty() -> None:
-    clock, server = VirtualClock(), FaultServer()
+    clock = VirtualClock()
+    server = FaultServer(clock)
     server.fail("GET /api/v1/nodes", 404)
-    informer: Informer[Node] = Informer(server.client(clock), BY_TYPE[Node], lambda _kind, _changes: None)
+    informer: Informer[Node] = Informer(server.client(), BY_TYPE[Node], lambda _kind, _changes: None)
 
     async def scenario() -> None:
         running = asyncio.create_task(informer.run())
@@ -196,7 +227,8 @@ def test_credentials_are_asked_for_again_when_they_are_refused() -> None:
             self.asked += 1
             return f"Bearer {self.asked}"
 
-    clock, server, credentials = VirtualClock(), FaultServer(), Rotating()
+    clock, credentials = VirtualClock(), Rotating()
+    server = FaultServer(clock)
     connection = Connection("https://server", "test", credentials=credentials)
     client = ApiClient(connection, clock=clock, transport=server)
     server.fail("GET /api/v1/pods", 401)

@@ -99,7 +99,7 @@ class Replica:
         self.notes: list[str] = []
         self.leaders: list[str] = []
         self.elector = LeaderElector(
-            server.client(clock),
+            server.client(),
             LeaseSettings(name),
             clock,
             record=self.record,
@@ -123,11 +123,12 @@ class Replica:
 
 
 def holder(server: FaultServer) -> str:
-    return str(server.objects[LEASES][KEY]["spec"]["holderIdentity"])
+    return str(server.stored(LEASES)[KEY]["spec"]["holderIdentity"])
 
 
 def run(scenario: Any) -> None:
-    clock, server = VirtualClock(), FaultServer()
+    clock = VirtualClock()
+    server = FaultServer(clock)
     run_virtual(scenario(server, clock, Replica("a", server, clock), Replica("b", server, clock)), clock)
 
 
@@ -168,7 +169,7 @@ def test_a_leader_that_dies_is_replaced_when_its_lease_has_run_out() -> None:
         assert not second.working
         await asyncio.sleep(8)
         assert second.working
-        assert server.objects[LEASES][KEY]["spec"]["leaseTransitions"] == 2
+        assert server.stored(LEASES)[KEY]["spec"]["leaseTransitions"] == 2
         await settle(waiting)
 
     run(scenario)
@@ -206,7 +207,7 @@ def test_a_lease_taken_by_somebody_else_is_lost_at_once() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         leading = first.start()
         await asyncio.sleep(10)
-        stolen = server.objects[LEASES][KEY]
+        stolen = server.stored(LEASES)[KEY]
         server.put(LEASES, {**stolen, "spec": {**stolen["spec"], "holderIdentity": "thief"}})
         with pytest.raises(LeadershipLost):
             await leading
@@ -232,10 +233,38 @@ def test_a_lease_that_changed_underneath_but_is_still_ours_is_kept() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         leading = first.start()
         await asyncio.sleep(10)
-        touched = server.objects[LEASES][KEY]
+        touched = server.stored(LEASES)[KEY]
         server.put(LEASES, {**touched, "metadata": {**touched["metadata"], "labels": {"touched": "yes"}}})
         await asyncio.sleep(30)
         assert first.working
         await settle(leading)
+
+    run(scenario)
+
+
+TROUBLE = {
+    "conflicts": lambda server: server.fail("PUT", 409, times=3),
+    "errors": lambda server: server.fail(".*leases", 500, times=3),
+    "a server that is busy": lambda server: server.fail(".*leases", 429, retry_after="1", times=3),
+    "answers that are lost": lambda server: server.lose_answer("PUT", times=3),
+    "rubbish": lambda server: server.rubbish(".*leases", times=2),
+    "text that is none": lambda server: server.rubbish(".*leases", b"\xff", times=2),
+    "a server that is slow": lambda server: setattr(server, "pause", 3.0),
+}
+
+
+@pytest.mark.parametrize("spoil", TROUBLE.values(), ids=TROUBLE)
+def test_a_leader_leads_on_through(spoil: Any) -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(10)
+        waiting = second.start()
+        spoil(server)
+        for _ in range(120):
+            await asyncio.sleep(1)
+            assert (first.working, second.working) == (True, False)
+        server.pause = 0.0
+        await settle(leading)
+        await settle(waiting)
 
     run(scenario)
