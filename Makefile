@@ -14,7 +14,7 @@ ROUNDS ?= 3
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 
-.PHONY: help demo up simulate test lint fmt bench bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench guard guard-record bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ bench: $(INSTALLED)  ## Drain pending pods with both schedulers in turns (needs 
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live --workloads $(WORKLOADS) --nodes $(NODES) --pods $(PODS) --rounds $(ROUNDS) \
 	  --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
+
+guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
+	$(BIN)/python -m benchmarks.guard
+
+guard-record: $(INSTALLED)  ## Write the guard's ceilings anew, a tenth above what a pod costs now
+	$(BIN)/python -m benchmarks.guard --record
 
 bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the rows as well
 	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))

@@ -111,47 +111,57 @@ def measure(workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: 
 
 
 async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: float) -> Measurement:
-    cluster = InstantCluster()
-    background = TaskBackground()
-    scheduler = cluster.scheduler = Scheduler(
-        default_config(),
-        Registry(IN_TREE),
-        cluster=cluster,
-        background=background,
-        clock=SystemClock(),
-        features=FeatureGates(),
-    )
-    for thing in workload.cluster(nodes):
-        _tell(scheduler, thing)
+    rig = Rig(workload, nodes)
     for number in range(existing_pods):
-        scheduler.handlers.pod_added(
+        rig.scheduler.handlers.pod_added(
             make_pod(f"old-{number}", node=f"node-{number % nodes}", requests={"cpu": "10m"}, labels={"app": "old"})
         )
     gc.collect()
     gc.freeze()
     most = int(nodes * workload.most_pods_per_node)
-    placed = spent = 0.0
-    while spent < seconds and placed < most:
-        for number in range(int(placed), int(placed) + BATCH):
-            for thing in workload.companions(number):
-                _tell(scheduler, thing)
-            scheduler.handlers.pod_added(workload.pods(number))
+    spent = 0.0
+    while spent < seconds and rig.given < most:
+        rig.give(BATCH)
         start = time.process_time()
-        await _drain(scheduler, background)
+        await rig.drain()
         spent += time.process_time() - start
-        placed += BATCH
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    unplaced = int(placed) - cluster.bound
-    return Measurement(workload.name, nodes, existing_pods, int(placed), spent, rss, cluster.evicted, unplaced)
+    unplaced = rig.given - rig.cluster.bound
+    return Measurement(workload.name, nodes, existing_pods, rig.given, spent, rss, rig.cluster.evicted, unplaced)
 
 
-async def _drain(scheduler: Scheduler, background: TaskBackground) -> None:
-    loop = SchedulingLoop(scheduler)
-    while True:
-        if await loop.step() or scheduler.binder.in_flight or len(background):
+class Rig:
+    """The engine of a full cluster, to be given pods."""
+
+    def __init__(self, workload: Workload, nodes: int) -> None:
+        self.workload = workload
+        self.given = 0
+        self.cluster = InstantCluster()
+        self._background = TaskBackground()
+        self.scheduler = self.cluster.scheduler = Scheduler(
+            default_config(),
+            Registry(IN_TREE),
+            cluster=self.cluster,
+            background=self._background,
+            clock=SystemClock(),
+            features=FeatureGates(),
+        )
+        for thing in workload.cluster(nodes):
+            _tell(self.scheduler, thing)
+
+    def give(self, pods: int) -> None:
+        """Put the next pods into the queue."""
+        for number in range(self.given, self.given + pods):
+            for thing in self.workload.companions(number):
+                _tell(self.scheduler, thing)
+            self.scheduler.handlers.pod_added(self.workload.pods(number))
+        self.given += pods
+
+    async def drain(self) -> None:
+        """Place what is in the queue."""
+        loop = SchedulingLoop(self.scheduler)
+        while await loop.step() or self.scheduler.binder.in_flight or len(self._background):
             await asyncio.sleep(0)
-        else:
-            return
 
 
 def _tell(scheduler: Scheduler, thing: KubeObject) -> None:

@@ -1,12 +1,208 @@
-"""What must hold of the cluster after a round."""
+"""What must hold of the cluster after a round, worked out from the specs alone."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from benchmarks.live.workload import NAMESPACE, Workload
+from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from moorage.api.devices import ResourceClaim
+from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.selectors import LabelMatcher, label_matcher, node_matcher
+from moorage.api.storage import CSINode
 from moorage.client.rest import ApiClient
+
+SCHEDULED: Final = "PodScheduled"
+RUNNING: Final = "running-"
+CHURN: Final = "churn-"
+"""How the names of pods begin that were on a node before, and of pods and nodes that come and go."""
 
 
 async def problems(client: ApiClient, workload: Workload) -> list[str]:
-    """Say what is wrong."""
-    pods = await client.list(Pod, NAMESPACE)
-    bound = sum(bool(pod.node_name) for pod in pods)
-    return [] if bound >= workload.bound else [f"{bound} bound"]
+    """Read the cluster and say what is wrong with it."""
+    state = State(
+        workload,
+        await client.list(Pod, NAMESPACE),
+        await client.list(Node),
+        await client.list(CSINode),
+        await client.list(ResourceClaim, NAMESPACE),
+    )
+    return [problem for check in CHECKS for problem in check(state)]
+
+
+@dataclass(slots=True)
+class State:
+    """The cluster after a round; pods on a node that has gone since are left out of ``placed``."""
+
+    workload: Workload
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    csi_nodes: Sequence[CSINode] = ()
+    claims: Sequence[ResourceClaim] = ()
+    by_name: dict[str, Node] = field(init=False)
+    placed: list[Pod] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_name = {node.name: node for node in self.nodes}
+        self.placed = [pod for pod in self.pods if pod.node_name in self.by_name]
+
+    def domain(self, pod: Pod, key: str) -> str:
+        """Return the topology domain that a pod is in."""
+        return self.by_name[pod.node_name].labels.get(key, "")
+
+    def per_domain(self, key: str, matcher: LabelMatcher) -> Counter[str]:
+        """Count the pods that match in every domain."""
+        return Counter(self.domain(pod, key) for pod in self.placed if matcher.matches(pod.labels))
+
+
+def numbers(state: State) -> Iterator[str]:
+    """Every pod that can be placed is, and every other is reported."""
+    own = [pod for pod in state.pods if not pod.name.startswith((RUNNING, CHURN))]
+    bound = sum(bool(pod.node_name) for pod in own)
+    reported = sum(_is_reported(pod) for pod in own)
+    if (bound, reported) != (state.workload.bound, state.workload.reported):
+        yield (
+            f"{bound} pods are bound and {reported} reported, of {len(own)}; "
+            f"expected were {state.workload.bound} and {state.workload.reported}"
+        )
+
+
+def known_nodes(state: State) -> Iterator[str]:
+    """No pod is bound to a node that never was."""
+    for pod in state.pods:
+        if pod.node_name and pod.node_name not in state.by_name and not pod.node_name.startswith(CHURN):
+            yield f"{pod.name} is on {pod.node_name}, which does not exist"
+
+
+def capacity(state: State) -> Iterator[str]:
+    """No node holds more than it has."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in state.placed:
+        used[pod.node_name].update({**pod.requests, "pods": 1})
+    for name, amounts in used.items():
+        there = state.by_name[name].allocatable
+        for resource, amount in amounts.items():
+            if amount > there.get(resource, 0):
+                yield f"{name} is over capacity: {amount} of {there.get(resource, 0)} {resource}"
+
+
+def node_choice(state: State) -> Iterator[str]:
+    """Node selectors, required node affinity and taints are respected."""
+    for pod in state.placed:
+        node = state.by_name[pod.node_name]
+        wanted = pod.spec.node_selector or {}
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        chosen = node_matcher(affinity.required) if affinity and affinity.required else None
+        if wanted.items() - node.labels.items() or (chosen and not chosen.matches(node.labels, node.name)):
+            yield f"{pod.name} does not want to be on {node.name}"
+        if not pod.name.startswith(RUNNING) and any(
+            t.keeps_pods_off and not pod.tolerates(t) for t in node.spec.taints
+        ):
+            yield f"{pod.name} does not tolerate the taints of {node.name}"
+
+
+def anti_affinity(state: State) -> Iterator[str]:
+    """No pod shares a domain with a pod that it must not share it with."""
+    for term, owners in _terms(state.placed, lambda wanted: wanted.pod_anti_affinity):
+        matcher = label_matcher(term.label_selector)
+        there = state.per_domain(term.topology_key, matcher)
+        for pod in owners:
+            if there[state.domain(pod, term.topology_key)] > matcher.matches(pod.labels):
+                yield f"{pod.name} shares {term.topology_key} {state.domain(pod, term.topology_key)}"
+
+
+def affinity(state: State) -> Iterator[str]:
+    """Every pod is with a pod that it wants to be with; the first of its kind may be alone."""
+    for term, owners in _terms(state.placed, lambda wanted: wanted.pod_affinity):
+        matcher = label_matcher(term.label_selector)
+        there = state.per_domain(term.topology_key, matcher)
+        for pod in owners:
+            others = there[state.domain(pod, term.topology_key)] - matcher.matches(pod.labels)
+            if not others and sum(there.values()) > 1:
+                yield f"{pod.name} is without company in {state.domain(pod, term.topology_key)}"
+
+
+def spread(state: State) -> Iterator[str]:
+    """No domain has more pods than the emptiest and the allowed skew."""
+    found: dict[str, TopologySpreadConstraint] = {}
+    for pod in state.placed:
+        found |= {repr(each): each for each in pod.spec.topology_spread_constraints}
+    for constraint in found.values():
+        if constraint.when_unsatisfiable == "DoNotSchedule":
+            there = state.per_domain(constraint.topology_key, label_matcher(constraint.label_selector))
+            everywhere = {node.labels.get(constraint.topology_key, "") for node in state.nodes} - {""}
+            counts = [there[domain] for domain in everywhere]
+            if max(counts) - min(counts) > constraint.max_skew:
+                yield f"{min(counts)} to {max(counts)} pods in a {constraint.topology_key}"
+
+
+def volumes(state: State) -> Iterator[str]:
+    """No node holds more volumes than its driver can attach."""
+    limits = {
+        each.name: driver.allocatable.count
+        for each in state.csi_nodes
+        for driver in each.spec.drivers
+        if driver.allocatable is not None
+    }
+    used: Counter[str] = Counter()
+    for pod in state.placed:
+        used[pod.node_name] += sum(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+    for name, count in used.items():
+        limit = limits.get(name)
+        if limit is not None and count > limit:
+            yield f"{name} has {count} volumes, and can hold {limit}"
+
+
+def devices(state: State) -> Iterator[str]:
+    """Every device is given to one claim, and every claim of a placed pod has its devices on that node."""
+    claims = {claim.name: claim for claim in state.claims}
+    given: Counter[tuple[str, str]] = Counter()
+    for claim in claims.values():
+        given.update(_devices_of(claim))
+    yield from (f"{device} is given to {count} claims" for device, count in given.items() if count > 1)
+    for pod in state.placed:
+        for use in pod.spec.resource_claims:
+            claim = claims[use.resource_claim_name or ""]
+            pools = {pool for pool, _ in _devices_of(claim)}
+            if pools != {pod.node_name} or pod.uid not in {user.uid for user in claim.status.reserved_for}:
+                yield f"{pod.name} is on {pod.node_name}, its devices are of {sorted(pools)}"
+
+
+CHECKS: Final[Sequence[Callable[[State], Iterator[str]]]] = (
+    numbers,
+    known_nodes,
+    capacity,
+    node_choice,
+    anti_affinity,
+    affinity,
+    spread,
+    volumes,
+    devices,
+)
+
+
+def _is_reported(pod: Pod) -> bool:
+    condition = pod.condition(SCHEDULED)
+    return not pod.node_name and condition is not None and condition.reason == "Unschedulable"
+
+
+def _devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
+    allocation = claim.status.allocation
+    return [(each.pool, each.device) for each in allocation.devices.results] if allocation else []
+
+
+def _terms(
+    pods: Iterable[Pod], of: Callable[[Affinity], PodAffinity | None]
+) -> Iterator[tuple[PodAffinityTerm, Sequence[Pod]]]:
+    """Return each distinct required term and the pods that have it."""
+    terms: dict[str, PodAffinityTerm] = {}
+    owners: Mapping[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        wanted = of(pod.spec.affinity) if pod.spec.affinity else None
+        for term in wanted.required if wanted else ():
+            terms[repr(term)] = term
+            owners[repr(term)].append(pod)
+    for text, term in terms.items():
+        yield term, owners[text]

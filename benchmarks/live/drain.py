@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from benchmarks.live.churn import churning
-from benchmarks.live.counting import BINDING, Requests, requests
+from benchmarks.live.counting import BINDING, requests
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import Machine, SessionProcess, cpu_of
 from benchmarks.live.workload import Workload
@@ -117,17 +117,20 @@ class Drain:
             process = self._start()
             churn = asyncio.create_task(churning(client, self.workload))
             try:
-                now = await self._measure(client, process, result)
+                await self._measure(client, process, result)
                 await self._settle(client, process, result, check)
+                now = await requests(client)
             finally:
                 churn.cancel()
                 process.stop()
             with suppress(asyncio.CancelledError):
                 await churn
+            if now.bound > result.expected:
+                result.problems.append(f"{now.bound} bindings were made for {result.expected} pods")
             result.requests = now.since(before)
             result.refused_bindings = now.refused[BINDING]
 
-    async def _measure(self, client: ApiClient, process: SessionProcess, result: Round) -> Requests:
+    async def _measure(self, client: ApiClient, process: SessionProcess, result: Round) -> None:
         progress = time.monotonic()
         while True:
             if not process.is_running:
@@ -138,10 +141,10 @@ class Drain:
                 progress = time.monotonic()
                 self._say(f"{now.bound} of {result.expected} bound after {result.readings[-1].seconds:.1f} s")
             if now.bound >= result.expected:
-                return now
+                return
             if time.monotonic() - progress > STALLED_SECONDS:
                 result.problems.append(f"only {now.bound} of {result.expected} bound: nothing for {STALLED_SECONDS} s")
-                return now
+                return
             await asyncio.sleep(_pause(result))
 
     def _read(self, process: SessionProcess, bound: int) -> Reading:

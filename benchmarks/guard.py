@@ -1,0 +1,138 @@
+"""`make guard`: what a placed pod costs the engine, counted instead of timed, against recorded ceilings.
+
+Three counts, the same on any machine however busy it is: calls of functions (Python's and C's), bytes that are needed
+at once for a moment (which is where another pass over all nodes shows), and blocks of memory that stay. Each workload
+runs in a process of its own with a fixed hash seed. `make guard-record` writes new ceilings, a tenth above the present.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import math
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from benchmarks.drain import Rig
+from benchmarks.engine_workloads import WORKLOADS
+
+CEILINGS: Final = Path(__file__).with_name("guard.json")
+GUARDED: Final = ("identical", "own-shape", "anti-affinity", "affinity", "spread-hard", "spread-soft")
+NODES: Final = 1_000
+WARM_UP: Final = 200
+COUNTED: Final = 200
+SLACK: Final = 1.1
+PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+Counts = Mapping[str, float]
+
+
+def main() -> None:
+    """Count, and compare with the ceilings or write them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--record", action="store_true", help="write new ceilings instead of comparing")
+    parser.add_argument("--one", choices=WORKLOADS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            _say(json.dumps(runner.run(counted(options.one))))
+        return
+    found = {name: _counted_apart(name) for name in GUARDED}
+    if options.record:
+        ceilings = {name: {what: math.ceil(n * SLACK) for what, n in counts.items()} for name, counts in found.items()}
+        CEILINGS.write_text(json.dumps({"python": PYTHON, "ceilings": ceilings}, indent=1) + "\n")
+        return
+    recorded = json.loads(CEILINGS.read_text())
+    if recorded["python"] != PYTHON:
+        _say(
+            f"The ceilings were recorded with Python {recorded['python']}, this is {PYTHON}: counts differ by a little."
+        )
+    sys.exit(1 if judged(found, recorded["ceilings"]) else 0)
+
+
+def judged(found: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int:
+    """Show the counts beside their ceilings; return how many are above."""
+    above = 0
+    for name, counts in found.items():
+        for what, count in counts.items():
+            ceiling = ceilings.get(name, {}).get(what, 0)
+            above += count > ceiling
+            _say(f"{name:15} {what:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
+    if above:
+        _say(
+            f"{above} counts are above their ceilings: make a pod cheaper again, or say why not and `make guard-record`"
+        )
+    return above
+
+
+async def counted(name: str) -> Counts:
+    """Count what placing a pod costs once everything is warm."""
+    rig = Rig(WORKLOADS[name], NODES)
+    await _place(rig, WARM_UP)
+    return {
+        "calls": await _calls(rig),
+        "passing_bytes": await _passing_bytes(rig),
+        "blocks_kept": await _blocks_kept(rig),
+    }
+
+
+async def _calls(rig: Rig) -> float:
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    rig.give(COUNTED)
+    sys.setprofile(count)
+    await rig.drain()
+    sys.setprofile(None)
+    return calls / COUNTED
+
+
+async def _passing_bytes(rig: Rig) -> float:
+    total = 0
+    tracemalloc.start()
+    for _ in range(COUNTED):
+        rig.give(1)
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        await rig.drain()
+        total += tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    return total / COUNTED
+
+
+async def _blocks_kept(rig: Rig) -> float:
+    gc.collect()
+    before = sys.getallocatedblocks()
+    await _place(rig, COUNTED)
+    gc.collect()
+    return (sys.getallocatedblocks() - before) / COUNTED
+
+
+async def _place(rig: Rig, pods: int) -> None:
+    rig.give(pods)
+    await rig.drain()
+
+
+def _counted_apart(name: str) -> Counts:
+    command = [sys.executable, "-m", "benchmarks.guard", "--one", name]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": "0"})
+    counts: Counts = json.loads(done.stdout)
+    return counts
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()
