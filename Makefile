@@ -13,8 +13,9 @@ PODS ?= 0
 ROUNDS ?= 3
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
+BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test lint fmt bench guard guard-record bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,8 +52,18 @@ fmt: $(INSTALLED)  ## Format the code
 
 bench: $(INSTALLED)  ## Drain pending pods with both schedulers in turns (needs Go); WORKLOADS=basic,mixed|all NODES= PODS= ROUNDS= SCHEDULERS= FLAGS= RAW=
 	conformance/control-plane etcd kube-apiserver kube-scheduler
-	$(BIN)/python -m benchmarks.live --workloads $(WORKLOADS) --nodes $(NODES) --pods $(PODS) --rounds $(ROUNDS) \
-	  --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
+	$(BIN)/python -m benchmarks.live --workloads $(WORKLOADS) --nodes $(NODES) $(BENCH)
+
+bench-start: $(INSTALLED)  ## Start both schedulers on 15,000 nodes and 100,000 pods: time to the first bind, and memory (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live --workloads start --nodes 15000 $(BENCH)
+
+bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a second, with both schedulers (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
+
+bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
+	$(BIN)/python -m benchmarks.live.report --json $(RAW)
 
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard

@@ -57,6 +57,11 @@ class Round:
     problems: list[str] = field(default_factory=list)
 
     @property
+    def title(self) -> str:
+        """Return what progress lines begin with."""
+        return f"{self.workload} {self.number} {self.scheduler}"
+
+    @property
     def first(self) -> Reading:
         """Return the first reading with a binding."""
         return next((reading for reading in self.readings if reading.bound), self.readings[-1])
@@ -95,6 +100,7 @@ class Round:
             "cpu_ms_per_pod_settled": ms_per_pod(self.settled_cpu, last.bound),
             "api_cpu_ms_per_pod": ms_per_pod(last.api - first.api, bound),
             "etcd_cpu_ms_per_pod": ms_per_pod(last.etcd - first.etcd, bound),
+            "server_cpu_ms_per_pod": ms_per_pod(last.api + last.etcd - first.api - first.etcd, bound),
             "idle_share": share(last.idle - first.idle),
             "others_share": share(max(0.0, last.busy - first.busy - known)),
         }
@@ -139,7 +145,8 @@ class Drain:
             result.readings.append(self._read(process, now.bound))
             if len(result.readings) > 1 and now.bound > result.readings[-2].bound:
                 progress = time.monotonic()
-                self._say(f"{now.bound} of {result.expected} bound after {result.readings[-1].seconds:.1f} s")
+                after = result.readings[-1].seconds
+                self._say(f"{result.title}: {now.bound} of {result.expected} bound after {after:.1f} s")
             if now.bound >= result.expected:
                 return
             if time.monotonic() - progress > STALLED_SECONDS:

@@ -26,6 +26,7 @@ class Comparison:
     """One workload at one size: the medians of both; empty for one that was not measured."""
 
     workload: str
+    title: str
     nodes: int
     pods: int
     ours: Figures
@@ -45,6 +46,11 @@ class Comparison:
         return self.theirs["cpu_ms_per_pod"] / self.ours["cpu_ms_per_pod"] if self.ours and self.theirs else 0.0
 
     @property
+    def goal_here(self) -> Goal | None:
+        """Return what the design asks for at this size."""
+        return self.goal if self.nodes == GOAL_NODES else None
+
+    @property
     def meets_cpu(self) -> bool:
         """Whether our CPU is at the goal."""
         return self.goal is not None and self.ours["cpu_ms_per_pod"] <= self.goal.cpu_ms
@@ -62,7 +68,7 @@ class Comparison:
     @property
     def judgement(self) -> str:
         """Say whether the row of the design is met, and how."""
-        if self.goal is None or self.nodes != GOAL_NODES or not self.ours or not self.theirs:
+        if self.goal_here is None or not self.ours or not self.theirs:
             return ""
         if self.meets_cpu and self.meets_speed:
             return "met"
@@ -80,12 +86,33 @@ def comparisons(rows: Iterable[Row]) -> list[Comparison]:
     return [_compared(*sizes, list(group)) for sizes, group in groupby(sorted(rows, key=key), key)]
 
 
+def latencies(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the medians of the turns of each scheduler at each size."""
+
+    def key(row: Row) -> tuple[int, str]:
+        return row["nodes"], row["scheduler"]
+
+    return [
+        {"nodes": nodes, "scheduler": scheduler, **_medians(list(group))}
+        for (nodes, scheduler), group in groupby(sorted(rows, key=key), key)
+    ]
+
+
 def _compared(nodes: int, name: str, pods: int, rows: Sequence[Row]) -> Comparison:
     ours = [row for row in rows if row["scheduler"] == OURS]
     theirs = [row for row in rows if row["scheduler"] == THEIRS]
-    goal = workload.load(name, nodes).goal if name in workload.names() else None
-    wrong = sum(bool(row["problems"]) for row in rows)
-    return Comparison(name, nodes, pods, _medians(ours), _medians(theirs), goal, wrong, max(len(ours), len(theirs)))
+    work = workload.load(name, nodes)
+    return Comparison(
+        workload=name,
+        title=work.title,
+        nodes=nodes,
+        pods=pods,
+        ours=_medians(ours),
+        theirs=_medians(theirs),
+        goal=work.goal,
+        problems=sum(bool(row["problems"]) for row in rows),
+        rounds=max(len(ours), len(theirs)),
+    )
 
 
 def _medians(rows: Sequence[Row]) -> Figures:

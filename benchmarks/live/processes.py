@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,11 +60,11 @@ class SessionProcess:
 
     def cpu(self) -> float:
         """Return the CPU seconds so far."""
-        return sum(cpu_of(pid) for pid in self._members())
+        return sum(cpu_of(pid) for pid in self.members())
 
     def peak_mib(self) -> float:
         """Return the most memory that was resident, summed over its processes."""
-        return sum(_peak_mib(pid) for pid in self._members())
+        return sum(_peak_mib(pid) for pid in self.members())
 
     def stop(self) -> None:
         """Have it end in order, and if it does not, without."""
@@ -73,11 +74,13 @@ class SessionProcess:
                 self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        for pid in self._members():
-            os.kill(pid, signal.SIGKILL)
+        for pid in self.members():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
 
-    def _members(self) -> Iterator[int]:
+    def members(self) -> Iterator[int]:
+        """Return the ids of its processes."""
         own = str(self._process.pid)
         for entry in PROC.iterdir():
             if entry.name.isdigit():

@@ -6,15 +6,24 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.live.medians import Comparison, comparisons
+from benchmarks.live.medians import Comparison, comparisons, latencies
 
 
-def show(content: Mapping[str, Any]) -> None:
+def show_drains(content: Mapping[str, Any]) -> None:
     """Print one line for each workload and size."""
     table = Table("workload", "nodes", "pods", "pods/s", "CPU ms/pod", "after start", "first bind s", "MiB", "idle", "")
     for each in comparisons(content.get("drain", [])):
         table.add_row(each.workload, f"{each.nodes:,}", f"{each.pods:,}", *_cells(each), _verdict(each))
     Console(width=150).print(table)
+
+
+def show_latencies(content: Mapping[str, Any]) -> None:
+    """Print one line for each size and scheduler."""
+    table = Table("scheduler", "nodes", "pods/s", "p50 ms", "p90 ms", "p99 ms", "CPU ms/pod")
+    for each in latencies(content.get("latency", [])):
+        cells = (f"{each[name]:,.1f}" for name in ("rate", "p50", "p90", "p99", "cpu_ms_per_pod"))
+        table.add_row(each["scheduler"], f"{each['nodes']:,}", *cells)
+    Console(width=100).print(table)
 
 
 def _cells(each: Comparison) -> Sequence[str]:

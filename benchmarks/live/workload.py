@@ -12,6 +12,8 @@ objects:                          # made in this order, before a scheduler runs
 expect: {bound: pods, reported: 0}
 churn:                            # comes and goes while the pods are placed
   - {like: node, every: 0.5, keep: 5}
+arriving: {like: pod}             # for `make bench-latency`: what is made at a steady rate
+alone: true                       # not one of `WORKLOADS=all`
 ```
 """
 
@@ -58,6 +60,8 @@ class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
     expect: dict[str, int | str]
     goal: Goal | None = None
     churn: list[GroupEntry] = []
+    arriving: GroupEntry | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Workload:
     churn: tuple[Group, ...]
     bound: int
     reported: int
+    arriving: Group | None = None
 
     def objects(self) -> Iterator[Iterator[tuple[str, bytes]]]:
         """Return where each object is posted and its JSON; one group has to be there before the next."""
@@ -98,6 +103,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != PARTS)
 
 
+def drained() -> list[str]:
+    """Return the names of the workloads that `all` means."""
+    return [name for name in names() if not _read(name).alone]
+
+
 def load(name: str, nodes: int, pods: int = 0) -> Workload:
     """Read a workload for so many nodes and pods; without a number of pods, the one of the file."""
     if name not in names():
@@ -106,8 +116,8 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
             f"there is no workload {name!r}",
             hint=did_you_mean(name, names()) or f"there are {', '.join(names())}",
         )
-    where = f"workloads/{name}.yaml"
-    entry = _read(FOLDER / f"{name}.yaml", where)
+    where = _where(name)
+    entry = _read(name)
     sizes = {"nodes": nodes, "pods": pods or entry.pods}
     expected = {key: Sum(str(text), f"{where}: expect.{key}").of(**sizes) for key, text in entry.expect.items()}
     parts = yaml.safe_load((FOLDER / f"{PARTS}.yaml").read_text())
@@ -121,14 +131,19 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
         churn=tuple(_group(each, parts, f"{where}: churn[{at}]") for at, each in enumerate(entry.churn)),
         bound=expected["bound"],
         reported=expected.get("reported", 0),
+        arriving=_group(entry.arriving, parts, f"{where}: arriving") if entry.arriving else None,
     )
 
 
-def _read(path: Path, where: str) -> WorkloadEntry:
+def _read(name: str) -> WorkloadEntry:
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text()), WorkloadEntry)
+        return msgspec.convert(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), WorkloadEntry)
     except (msgspec.ValidationError, yaml.YAMLError) as error:
-        raise InputError(where, str(error)) from error
+        raise InputError(_where(name), str(error)) from error
+
+
+def _where(name: str) -> str:
+    return f"workloads/{name}.yaml"
 
 
 def _group(entry: GroupEntry, parts: Mapping[str, Any], where: str) -> Group:

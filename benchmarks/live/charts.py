@@ -1,0 +1,79 @@
+"""Bar charts as SVG: a few rectangles and texts, which need no library and show differences in a diff."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+WIDTH: Final = 760
+LABELS: Final = 200
+"""The space for names on the left."""
+VALUES: Final = 70
+"""The space for numbers on the right."""
+BAR: Final = 13
+GAP: Final = 12
+TOP: Final = 62
+COLOURS: Final = ("#2f6fde", "#e0852f")
+INK: Final = "#555"
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One group of bars, one for each series; a goal is drawn as a line across the first."""
+
+    name: str
+    values: Sequence[float]
+    goal: float | None = None
+
+
+def bar_chart(title: str, series: Sequence[str], groups: Sequence[Bars], digits: int = 0) -> str:
+    """Draw groups of horizontal bars, one below the other."""
+    longest = max((value for group in groups for value in (*group.values, group.goal or 0.0)), default=0.0) or 1.0
+    scale = (WIDTH - LABELS - VALUES) / longest
+    parts = [_text(10, 22, title, size=16, weight="bold"), *_legend(series, any(group.goal for group in groups))]
+    height = TOP
+    for group in groups:
+        parts += _group(group, height, scale, digits)
+        height += BAR * len(series) + GAP
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="sans-serif">\n<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _legend(series: Sequence[str], with_goal: bool) -> list[str]:
+    parts = []
+    for place, name in enumerate(series):
+        left = LABELS + place * 150
+        parts += [_bar(left, 36, 12, COLOURS[place]), _text(left + 18, 46, name)]
+    if with_goal:
+        left = LABELS + len(series) * 150
+        parts += [_line(left + 6, 34, 50), _text(left + 18, 46, "our goal")]
+    return parts
+
+
+def _group(group: Bars, top: float, scale: float, digits: int) -> list[str]:
+    middle = top + BAR * len(group.values) / 2 + 4
+    parts = [_text(LABELS - 8, middle, group.name, anchor="end")]
+    for place, value in enumerate(group.values):
+        above = top + place * BAR
+        parts += [
+            _bar(LABELS, above, value * scale, COLOURS[place]),
+            _text(LABELS + value * scale + 5, above + BAR - 3, f"{value:,.{digits}f}"),
+        ]
+    if group.goal:
+        parts.append(_line(LABELS + group.goal * scale, top - 2, top + BAR + 1))
+    return parts
+
+
+def _bar(left: float, top: float, width: float, colour: str) -> str:
+    return f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(width, 1):.1f}" height="{BAR - 2}" fill="{colour}"/>'
+
+
+def _line(left: float, top: float, bottom: float) -> str:
+    return f'<path d="M{left:.1f} {top:.1f}V{bottom:.1f}" stroke="#111" stroke-width="2"/>'
+
+
+def _text(left: float, top: float, text: str, size: int = 11, anchor: str = "start", weight: str = "normal") -> str:
+    style = f'font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" fill="{INK}"'
+    return f'<text x="{left:.1f}" y="{top:.1f}" {style}>{escape(text)}</text>'

@@ -1,0 +1,35 @@
+"""Why a row of the goals is as it is, in words, from the numbers alone."""
+
+from benchmarks.live.medians import OTHERS, Comparison
+
+
+def explanation(each: Comparison, cores: int) -> str:
+    """Say what was reached, what was missed, and what the machine would have allowed."""
+    assert each.goal is not None
+    said = [f"**{each.title}**: {each.judgement}."]
+    if not each.meets_cpu:
+        said.append(
+            f"A pod costs {each.ours['cpu_ms_per_pod']:.2f} ms of CPU where {each.goal.cpu_ms} are wanted "
+            f"({each.ours['cpu_ms_per_pod_after_start']:.2f} ms after the first bind; kube-scheduler: "
+            f"{each.theirs['cpu_ms_per_pod']:.2f})."
+        )
+    if not each.meets_speed:
+        said += [
+            f"{each.speedup:.1f} times kube-scheduler's speed where {each.goal.speedup:g} times is wanted.",
+            ceiling(each, cores),
+        ]
+    return " ".join(said)
+
+
+def ceiling(each: Comparison, cores: int) -> str:
+    """Say how fast a scheduler that costs nothing would be, and what the machine did instead."""
+    server = each.ours["server_cpu_ms_per_pod"]
+    most = cores * 1000 / server if server else 0.0
+    idle, others = each.ours["idle_share"], each.ours["others_share"]
+    used = f"The machine was idle for {idle:.0%} of the time"
+    if others > OTHERS:
+        return f"{used}, and other programs took {others:.0%} of it: this run says little of speed."
+    return (
+        f"{used}. API server and etcd took {server:.2f} ms a pod, so {cores} cores end at {most:,.0f} pods/s "
+        f"even with a scheduler that costs nothing: {most / each.theirs['pods_per_second']:.1f} times kube-scheduler's."
+    )

@@ -1,0 +1,220 @@
+"""`make bench-report`: the page under docs/bench with its plots, from the raw data, which is put beside it."""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.live import records
+from benchmarks.live.charts import Bars, bar_chart
+from benchmarks.live.limits import explanation
+from benchmarks.live.medians import GOAL_NODES, IDLE, OTHERS, Comparison, comparisons, latencies
+from benchmarks.live.schedulers import OURS, THEIRS
+from benchmarks.live.session import RAW
+
+FOLDER: Final = Path("docs") / "bench"
+METHOD: Final = Path(__file__).with_name("method.md")
+START: Final = "start"
+FIRST_BIND: Final = 10.0
+"""Seconds in which the first pod is to be bound at 15,000 nodes and 100,000 pods."""
+SERIES: Final = (OURS, THEIRS)
+COLUMNS: Final = (
+    ("pods/s", "pods_per_second", 0),
+    ("CPU ms/pod", "cpu_ms_per_pod", 2),
+    ("after the first bind", "cpu_ms_per_pod_after_start", 2),
+    ("server ms/pod", "server_cpu_ms_per_pod", 2),
+    ("first bind s", "seconds_to_first_bind", 1),
+    ("peak MiB", "peak_mib", 0),
+    ("idle", "idle_share", 2),
+    ("others", "others_share", 2),
+)
+"""The figures of the large tables: what they are called, which they are, and with how many digits."""
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, default=RAW, help="the raw data (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the page goes (default: %(default)s)")
+    options = parser.parse_args()
+    if not options.json.exists():
+        sys.exit(f"bench-report: there is no {options.json}: run `make bench` first, or say RAW=file")
+    write(records.read(options.json), options.json, options.folder)
+
+
+def write(content: Mapping[str, Any], raw: Path, folder: Path) -> None:
+    """Write the page, its plots and its raw data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = content["date"]
+    for figure, drawing in plots(content).items():
+        (folder / f"{name}-{figure}.svg").write_text(drawing)
+    (folder / f"{name}.md").write_text(page(content))
+    if raw.resolve() != (folder / f"{name}.json").resolve():
+        shutil.copy(raw, folder / f"{name}.json")
+    sys.stdout.write(f"{folder / name}.md\n")
+
+
+def plots(content: Mapping[str, Any]) -> dict[str, str]:
+    """Draw CPU and speed at each size, by the name of the plot."""
+    drawn = {}
+    drains = [each for each in _drains(content) if each.ours and each.theirs]
+    for nodes in sorted({each.nodes for each in drains}):
+        here = [each for each in drains if each.nodes == nodes]
+        cpu = [_bars(each, "cpu_ms_per_pod", each.goal_here.cpu_ms if each.goal_here else None) for each in here]
+        speed = [_bars(each, "pods_per_second") for each in here]
+        drawn[f"cpu-{nodes}"] = bar_chart(f"CPU ms per pod, {nodes:,} nodes (less is better)", SERIES, cpu, 2)
+        drawn[f"speed-{nodes}"] = bar_chart(f"Pods per second, {nodes:,} nodes (more is better)", SERIES, speed)
+    return drawn
+
+
+def page(content: Mapping[str, Any]) -> str:
+    """Write the page as Markdown."""
+    parts = [*_head(content), *_goals(content), *_all_rows(content), *_start(content), *_latency(content)]
+    return "\n".join([*parts, *_correctness(content), METHOD.read_text()])
+
+
+def _head(content: Mapping[str, Any]) -> Iterator[str]:
+    machine, versions = content["machine"], content["versions"]
+    yield f"# Moorage and kube-scheduler, {content['date']}\n"
+    yield f"Machine: {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, {machine['system']};"
+    yield "etcd, the API server, the scheduler and the benchmark share it."
+    yield f"Versions: {', '.join(f'{name} {text}' for name, text in versions.items())}."
+    yield f"Raw data: [{content['date']}.json]({content['date']}.json)."
+    yield "Repeat it with `make bench WORKLOADS=all NODES=1000,5000,15000`, `make bench-start` and `bench-latency`;"
+    yield "`make bench-report` writes this page.\n"
+
+
+def _goals(content: Mapping[str, Any]) -> Iterator[str]:
+    rows = [each for each in _drains(content) if each.judgement]
+    if not rows:
+        return
+    yield f"## The goals, at {GOAL_NODES:,} nodes\n"
+    yield "A row is met when both goals are, or when our CPU is at its goal and no core is idle "
+    yield f"(less than {IDLE:.0%} of the machine, with less than {OTHERS:.0%} taken by other programs).\n"
+    yield from _table(
+        ("workload", "CPU ms/pod", "goal", "kube-scheduler", "pods/s", "kube-scheduler", "times", "goal", "idle", ""),
+        [
+            (
+                each.title,
+                f"**{each.ours['cpu_ms_per_pod']:.2f}**",
+                f"≤ {each.goal.cpu_ms}" if each.goal else "",
+                f"{each.theirs['cpu_ms_per_pod']:.2f}",
+                f"**{each.ours['pods_per_second']:,.0f}**",
+                f"{each.theirs['pods_per_second']:,.0f}",
+                f"{each.speedup:.1f}×",
+                f"≥ {each.goal.speedup:g}×" if each.goal else "",
+                f"{each.ours['idle_share']:.0%}",
+                each.judgement,
+            )
+            for each in rows
+        ],
+    )
+    met = sum(each.judgement != "missed" for each in rows)
+    yield f"\n{met} of {len(rows)} rows are met.\n"
+    yield from (f"- {explanation(each, content['machine']['cores'])}" for each in rows if each.judgement != "met")
+    yield ""
+
+
+def _all_rows(content: Mapping[str, Any]) -> Iterator[str]:
+    drains = _drains(content)
+    for nodes in sorted({each.nodes for each in drains}):
+        yield f"## {nodes:,} nodes\n"
+        if any(each.nodes == nodes and each.ours and each.theirs for each in drains):
+            yield f"![CPU per pod]({content['date']}-cpu-{nodes}.svg)\n"
+            yield f"![Pods per second]({content['date']}-speed-{nodes}.svg)\n"
+        yield "Ours / kube-scheduler's, medians over the rounds.\n"
+        yield from _table(
+            ("workload", "pods", "rounds", *(title for title, _, _ in COLUMNS)),
+            [_row(each) for each in drains if each.nodes == nodes],
+        )
+        yield ""
+
+
+def _row(each: Comparison) -> Sequence[str]:
+    figures = (_pair(each, figure, digits) for _, figure, digits in COLUMNS)
+    return (each.title, f"{each.pods:,}", str(each.rounds), *figures)
+
+
+def _start(content: Mapping[str, Any]) -> Iterator[str]:
+    rows = [each for each in comparisons(content.get("drain", ())) if each.workload == START]
+    if not rows:
+        return
+    yield "## Start-up\n"
+    yield "A scheduler starts among nodes and pods that are there; 100 pods wait. Ours / kube-scheduler's.\n"
+    yield from _table(
+        ("nodes", "pods there", "seconds to the first bind", "peak MiB", "goals"),
+        [
+            (
+                f"{each.nodes:,}",
+                f"{20 * each.nodes // 3:,}",
+                _pair(each, "seconds_to_first_bind", 1),
+                _pair(each, "peak_mib", 0),
+                _start_verdict(each),
+            )
+            for each in rows
+        ],
+    )
+    yield ""
+
+
+def _start_verdict(each: Comparison) -> str:
+    in_time = each.ours and each.ours["seconds_to_first_bind"] <= FIRST_BIND
+    in_memory = each.ours and each.theirs and each.ours["peak_mib"] <= each.theirs["peak_mib"]
+    said = f"first bind within {FIRST_BIND:g} s: {'met' if in_time else 'missed'}"
+    return f"{said}; no more memory: {'met' if in_memory else 'missed'}"
+
+
+def _latency(content: Mapping[str, Any]) -> Iterator[str]:
+    rows = latencies(content.get("latency", ()))
+    if not rows:
+        return
+    yield "## Latency\n"
+    yield "From the news of a pod to the news of its binding, told by one watch, at a steady rate.\n"
+    yield from _table(
+        ("scheduler", "nodes", "pods/s", "p50 ms", "p90 ms", "p99 ms", "longest ms", "CPU ms/pod"),
+        [
+            (
+                each["scheduler"],
+                f"{each['nodes']:,}",
+                *(f"{each[name]:,.1f}" for name in ("rate", "p50", "p90", "p99", "p100", "cpu_ms_per_pod")),
+            )
+            for each in rows
+        ],
+    )
+    yield ""
+
+
+def _correctness(content: Mapping[str, Any]) -> Iterator[str]:
+    rows = [*content.get("drain", ()), *content.get("latency", ())]
+    wrong = [row for row in rows if row["problems"]]
+    yield "## Correctness\n"
+    yield f"{len(rows)} rounds were checked: every pod bound once or reported, no node over capacity, every required"
+    yield f"constraint kept. {len(wrong)} had problems.\n"
+    for row in wrong:
+        where = f"{row['workload']}, {row['nodes']:,} nodes, {row['scheduler']}, round {row['number']}"
+        yield f"- {where}: {row['problems'][0]}"
+    yield ""
+
+
+def _drains(content: Mapping[str, Any]) -> list[Comparison]:
+    return [each for each in comparisons(content.get("drain", ())) if each.workload != START]
+
+
+def _bars(each: Comparison, figure: str, goal: float | None = None) -> Bars:
+    return Bars(each.workload, (each.ours[figure], each.theirs[figure]), goal)
+
+
+def _pair(each: Comparison, figure: str, digits: int) -> str:
+    return " / ".join(f"{side[figure]:,.{digits}f}" if side else "–" for side in (each.ours, each.theirs))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What every benchmark on the control plane shares: its start and end, turns, progress, and options."""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+
+from benchmarks.live import schedulers
+from benchmarks.live.plane import Plane
+from benchmarks.live.processes import SessionProcess
+from moorage.errors import MoorageError
+
+RAW: Final = Path(".bench") / "latest.json"
+
+
+@contextmanager
+def control_plane() -> Iterator[Plane]:
+    """Run a control plane for as long as the block lasts; however it ends, nothing goes on running."""
+    signal.signal(signal.SIGTERM, _interrupted)
+    folder = Path(tempfile.mkdtemp(prefix="moorage-bench-"))
+    plane = Plane(folder)
+    try:
+        plane.prepare()
+        yield plane
+    except MoorageError as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit("bench: stopped; the workloads that were finished are in the raw data")
+    finally:
+        plane.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]]:
+    """Give each scheduler its turn on the saved state: the number of the round, and whose turn it is."""
+    for number in range(1, options.rounds + 1):
+        # Who goes first changes: whatever the machine does in the meantime hits both.
+        for name in options.schedulers if number % 2 else reversed(options.schedulers):
+            plane.restore()
+            yield number, name
+
+
+def start(options: argparse.Namespace, plane: Plane, name: str) -> SessionProcess:
+    """Start a scheduler; ours with the flags that are to be tried."""
+    return schedulers.start(name, plane, options.flags if name == schedulers.OURS else ())
+
+
+def say(line: str) -> None:
+    """Show a line of progress that stays."""
+    sys.stderr.write(f"{_clear()}{time.strftime('%H:%M:%S')} {line}\n")
+
+
+def murmur(line: str) -> None:
+    """Show progress that the next line overwrites; nothing, where lines cannot be overwritten."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{_clear()}{line}")
+
+
+def parser(description: str | None, nodes: str) -> argparse.ArgumentParser:
+    """Begin a command line with the options that all benchmarks have."""
+    made = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    made.add_argument("--nodes", type=_numbers, default=nodes, help="sizes with commas between (default: %(default)s)")
+    made.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
+    made.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help="one or both")
+    made.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
+    made.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
+    return made
+
+
+def _numbers(text: str) -> Sequence[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _schedulers(text: str) -> Sequence[str]:
+    chosen = text.split(",")
+    if not set(chosen) <= set(schedulers.NAMES):
+        raise argparse.ArgumentTypeError(f"{text!r}: write one or both of {', '.join(schedulers.NAMES)}")
+    return chosen
+
+
+def _clear() -> str:
+    return "\r\x1b[K" if sys.stderr.isatty() else ""
+
+
+def _interrupted(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,104 @@
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.live import records, report
+from benchmarks.live.medians import comparisons
+
+ABOUT = {
+    "schema": 1,
+    "date": "2026-01-02",
+    "machine": {"cpu": "Some CPU", "cores": 2, "memory_gib": 8.0, "system": "Linux 6"},
+    "versions": {"moorage": "0.1.0", "kubernetes": "v1.37.1"},
+}
+
+
+def row(
+    scheduler: str, *, workload: str = "basic", nodes: int = 5000, number: int = 1, **figures: Any
+) -> dict[str, Any]:
+    ours = scheduler == "moorage"
+    return {
+        "workload": workload,
+        "nodes": nodes,
+        "pods": 10_000,
+        "scheduler": scheduler,
+        "number": number,
+        "pods_per_second": 700.0 if ours else 300.0,
+        "cpu_ms_per_pod": 0.5 if ours else 3.0,
+        "cpu_ms_per_pod_after_start": 0.4 if ours else 2.9,
+        "server_cpu_ms_per_pod": 2.5,
+        "seconds_to_first_bind": 2.0,
+        "peak_mib": 200.0 if ours else 300.0,
+        "idle_share": 0.01,
+        "others_share": 0.0,
+        "problems": [],
+        **figures,
+    }
+
+
+JUDGEMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "both goals": ({}, "met"),
+    "CPU alone, and the machine is used up": ({"pods_per_second": 400.0}, "met: CPU at its goal, no core idle"),
+    "CPU alone, and a core is idle": ({"pods_per_second": 400.0, "idle_share": 0.3}, "missed"),
+    "CPU alone, and others used the machine": ({"pods_per_second": 400.0, "others_share": 0.5}, "missed"),
+    "speed alone": ({"cpu_ms_per_pod": 0.61}, "missed"),
+}
+
+
+@pytest.mark.parametrize(("figures", "want"), JUDGEMENTS.values(), ids=JUDGEMENTS)
+def test_a_row_is_judged_as_the_design_says(figures: dict[str, Any], want: str) -> None:
+    (only,) = comparisons([row("moorage", **figures), row("kube-scheduler")])
+    assert only.judgement == want
+
+
+def test_rounds_are_put_together_by_their_median() -> None:
+    speeds = [100.0, 900.0, 500.0]
+    rows = [row("moorage", number=number, pods_per_second=speed) for number, speed in enumerate(speeds)]
+    (only,) = comparisons([*rows, row("kube-scheduler", pods_per_second=250.0)])
+    assert (only.ours["pods_per_second"], only.speedup, only.rounds) == (500.0, 2.0, 3)
+
+
+def test_a_size_without_goals_is_not_judged() -> None:
+    (only,) = comparisons([row("moorage", nodes=1000), row("kube-scheduler", nodes=1000)])
+    assert only.judgement == ""
+
+
+def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> None:
+    latency = {"workload": "latency", "nodes": 5000, "pods": 10, "number": 1, "rate": 100.0, "problems": []}
+    times = {"p50": 4.0, "p90": 6.0, "p99": 9.0, "p100": 12.0, "cpu_ms_per_pod": 1.0}
+    raw = tmp_path / "raw.json"
+    drains = [
+        *(row(name) for name in ("moorage", "kube-scheduler")),
+        row("moorage", workload="mixed", cpu_ms_per_pod=1.5, pods_per_second=300.0),
+        row("kube-scheduler", workload="mixed", problems=["a is over capacity"]),
+        *(row(name, workload="start", nodes=15_000) for name in ("moorage", "kube-scheduler")),
+    ]
+    latencies = [{**latency, **times, "scheduler": name} for name in ("moorage", "kube-scheduler")]
+    raw.write_text(json.dumps({**ABOUT, "drain": drains, "latency": latencies}))
+    report.write(records.read(raw), raw, tmp_path / "docs")
+    page = (tmp_path / "docs" / "2026-01-02.md").read_text()
+    assert "1 of 2 rows are met." in page
+    assert "A pod costs 1.50 ms of CPU where 0.9 are wanted" in page
+    assert "2 cores end at 800 pods/s" in page
+    assert "first bind within 10 s: met; no more memory: met" in page
+    assert "mixed, 5,000 nodes, kube-scheduler, round 1: a is over capacity" in page
+    assert json.loads((tmp_path / "docs" / "2026-01-02.json").read_text())["drain"] == drains
+    for name in ("cpu-5000", "speed-5000"):
+        assert f"2026-01-02-{name}.svg" in page
+        ET.parse(tmp_path / "docs" / f"2026-01-02-{name}.svg")
+
+
+def test_rows_take_the_place_of_those_of_the_same_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "about", lambda: ABOUT)
+    raw = tmp_path / "new" / "raw.json"
+    records.add(raw, "drain", [row("moorage"), row("kube-scheduler")])
+    records.add(raw, "drain", [row("moorage", pods_per_second=1.0)])
+    records.add(raw, "latency", [{"scheduler": "moorage"}])
+    content = records.read(raw)
+    assert [(each["scheduler"], each["pods_per_second"]) for each in content["drain"]] == [
+        ("kube-scheduler", 300.0),
+        ("moorage", 1.0),
+    ]
+    assert content["latency"] == [{"scheduler": "moorage"}]

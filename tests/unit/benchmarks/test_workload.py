@@ -1,0 +1,68 @@
+import json
+
+import pytest
+from benchmarks.live import workload
+from benchmarks.live.templates import Sum, Template, merged
+
+from moorage.errors import InputError
+
+SUMS = {
+    "a number stands for itself": ("7", 7),
+    "the number of the object": ("i % 10", 3),
+    "groups as large as there are nodes": ("i // min(500, nodes)", 0),
+    "what is left": ("max(0, pods - 8 * nodes)", 60),
+}
+BAD_SUMS = {
+    "a name that nobody knows": "pod + 1",
+    "something that is called": "open('/etc/passwd')",
+    "an attribute": "i.real",
+    "no sum at all": "i +",
+}
+
+
+@pytest.mark.parametrize(("text", "want"), SUMS.values(), ids=SUMS)
+def test_a_sum_is_worked_out(text: str, want: int) -> None:
+    assert Sum(text, "here").of(i=13, nodes=30, pods=300) == want
+
+
+@pytest.mark.parametrize("text", BAD_SUMS.values(), ids=BAD_SUMS)
+def test_anything_else_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(InputError, match=r"here: .*\n  hint: write"):
+        Sum(text, "here")
+
+
+def test_objects_of_a_template_differ_where_it_says_so() -> None:
+    template = Template({"name": "pod-${i}", "group": "g${i // 2}", "of": "${nodes}"}, "here")
+    made = [json.loads(body) for body in template.all(3, nodes=5, pods=3)]
+    assert made == [
+        {"name": "pod-0", "group": "g0", "of": "5"},
+        {"name": "pod-1", "group": "g0", "of": "5"},
+        {"name": "pod-2", "group": "g1", "of": "5"},
+    ]
+
+
+def test_what_is_laid_over_replaces_leaves_and_keeps_the_rest() -> None:
+    base = {"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"list": [1]}}
+    over = {"metadata": {"labels": {"y": "2"}}, "spec": {"list": [2]}}
+    assert merged(base, over) == {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "spec": {"list": [2]}}
+
+
+@pytest.mark.parametrize("name", workload.names())
+@pytest.mark.parametrize("nodes", [10, 100])
+def test_every_workload_makes_what_it_expects(name: str, nodes: int) -> None:
+    work = workload.load(name, nodes, pods=50)
+    objects = [(path, json.loads(body)) for group in work.objects() for path, body in group]
+    made = [thing for path, thing in objects if path.endswith("/pods") and "nodeName" not in thing["spec"]]
+    assert len(made) == work.bound + work.reported
+    assert sum(path == "/api/v1/nodes" for path, _ in objects) == nodes
+    identities = [(path, thing["metadata"]["name"]) for path, thing in objects]
+    assert len(set(identities)) == len(identities)
+
+
+def test_all_means_what_is_drained() -> None:
+    assert set(workload.names()) - set(workload.drained()) == {"start", "latency"}
+
+
+def test_an_unknown_workload_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="there is no workload 'basik'\n  hint: did you mean 'basic'"):
+        workload.load("basik", 10)
