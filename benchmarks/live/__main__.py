@@ -23,7 +23,8 @@ def main() -> None:
     with control_plane() as plane:
         works = [workload.load(name, nodes, options.pods) for nodes in options.nodes for name in options.workloads]
         for work in works:
-            records.add(options.json, "drain", [each.row() for each in _compare(plane, work, options)])
+            rounds = _compare(plane, work, options)
+            records.add(options.json, "drain", [each.row() for each in rounds], options.flags)
     show_drains(records.read(options.json))
 
 

@@ -95,7 +95,7 @@ def main() -> None:
                 uvloop.run(_measure(plane, work, result, partial(start, options, plane, name)))
                 rows.append(result.row())
                 say(f"latency {number} {name}: p50 {rows[-1]['p50']} ms, p99 {rows[-1]['p99']} ms {result.problems}")
-            records.add(options.json, "latency", rows)
+            records.add(options.json, "latency", rows, options.flags)
     show_latencies(records.read(options.json))
 
 

@@ -7,6 +7,8 @@ def explanation(each: Comparison, cores: int) -> str:
     """Say what was reached, what was missed, and what the machine would have allowed."""
     assert each.goal is not None
     said = [f"**{each.title}**: {each.judgement}."]
+    if each.problems:
+        said.append(f"{each.problems} rounds left a cluster in which something was wrong: see below.")
     if not each.meets_cpu:
         said.append(
             f"A pod costs {each.ours['cpu_ms_per_pod']:.2f} ms of CPU where {each.goal.cpu_ms} are wanted "
@@ -29,7 +31,9 @@ def ceiling(each: Comparison, cores: int) -> str:
     used = f"The machine was idle for {idle:.0%} of the time"
     if others > OTHERS:
         return f"{used}, and other programs took {others:.0%} of it: this run says little of speed."
+    theirs = each.theirs["pods_per_second"]
+    times = f": {most / theirs:.1f} times kube-scheduler's" if theirs else ""
     return (
         f"{used}. API server and etcd took {server:.2f} ms a pod, so {cores} cores end at {most:,.0f} pods/s "
-        f"even with a scheduler that costs nothing: {most / each.theirs['pods_per_second']:.1f} times kube-scheduler's."
+        f"even with a scheduler that costs nothing{times}."
     )

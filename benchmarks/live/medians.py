@@ -38,12 +38,12 @@ class Comparison:
     @property
     def speedup(self) -> float:
         """Return our pods per second as a multiple of theirs."""
-        return self.ours["pods_per_second"] / self.theirs["pods_per_second"] if self.ours and self.theirs else 0.0
+        return _ratio(self.ours, self.theirs, "pods_per_second")
 
     @property
     def cpu_ratio(self) -> float:
         """Return how many times our CPU theirs is."""
-        return self.theirs["cpu_ms_per_pod"] / self.ours["cpu_ms_per_pod"] if self.ours and self.theirs else 0.0
+        return _ratio(self.theirs, self.ours, "cpu_ms_per_pod")
 
     @property
     def goal_here(self) -> Goal | None:
@@ -70,6 +70,8 @@ class Comparison:
         """Say whether the row of the design is met, and how."""
         if self.goal_here is None or not self.ours or not self.theirs:
             return ""
+        if self.problems:
+            return "missed"
         if self.meets_cpu and self.meets_speed:
             return "met"
         if self.meets_cpu and self.leaves_no_core_idle:
@@ -113,6 +115,11 @@ def _compared(nodes: int, name: str, pods: int, rows: Sequence[Row]) -> Comparis
         problems=sum(bool(row["problems"]) for row in rows),
         rounds=max(len(ours), len(theirs)),
     )
+
+
+def _ratio(above: Figures, below: Figures, figure: str) -> float:
+    """Divide one median by another; 0 where either is missing, or too small to have been seen."""
+    return above[figure] / below[figure] if above and below and below[figure] else 0.0
 
 
 def _medians(rows: Sequence[Row]) -> Figures:

@@ -74,9 +74,13 @@ class SessionProcess:
                 self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        for pid in self.members():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_SECONDS
+        # What it started may outlive it, and a killed process is not gone at once.
+        while (left := [pid for pid in self.members() if _is_alive(pid)]) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
         self._process.wait()
 
     def members(self) -> Iterator[int]:
@@ -95,6 +99,11 @@ def _stat(process: Path) -> list[str]:
         return (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _is_alive(pid: int) -> bool:
+    """Tell whether a process is more than an exit code that nobody has fetched."""
+    return _stat(PROC / str(pid))[:1] not in ([], ["Z"], ["X"])
 
 
 def _peak_mib(pid: int) -> float:

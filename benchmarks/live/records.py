@@ -25,12 +25,13 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def add(path: Path, section: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Put rows in, in place of earlier ones of the same kind, and say again where they were measured."""
-    content = read(path)
+def add(path: Path, section: str, rows: Sequence[Mapping[str, Any]], flags: Sequence[str] = ()) -> None:
+    """Put rows in, in place of earlier ones of the same kind; each says when and of what it was measured."""
+    content, now = read(path), about()
     new = {_key(row) for row in rows}
     kept = [row for row in content.get(section, []) if _key(row) not in new]
-    content |= about() | {section: [*kept, *rows]}
+    stamp = {"date": now["date"], "moorage": " ".join((now["versions"]["moorage"], *flags))}
+    content |= now | {section: [*kept, *({**row, **stamp} for row in rows)]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace('{"bound"', '\n{"bound"') + "\n")
 
@@ -55,7 +56,7 @@ def _versions() -> dict[str, str]:
     root = Path(__file__).resolve().parents[2]
     folder = subprocess.run([root / "conformance" / "control-plane", "--print"], check=True, capture_output=True)
     kubernetes, _, rest = Path(folder.stdout.decode().strip()).name.partition("-etcd-")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, check=False)
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, check=False)
     return {
         "moorage": f"{__version__} ({commit.stdout.decode().strip() or 'no commit'})",
         "kubernetes": kubernetes,

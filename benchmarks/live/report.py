@@ -81,6 +81,9 @@ def _head(content: Mapping[str, Any]) -> Iterator[str]:
     yield f"Machine: {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, {machine['system']};"
     yield "etcd, the API server, the scheduler and the benchmark share it."
     yield f"Versions: {', '.join(f'{name} {text}' for name, text in versions.items())}."
+    builds = sorted({f"{row['date']}, moorage {row['moorage']}" for row in _rows(content)})
+    if builds != [f"{content['date']}, moorage {versions['moorage']}"]:
+        yield f"**Not one plain run**: measured were {'; '.join(builds)}."
     yield f"Raw data: [{content['date']}.json]({content['date']}.json)."
     yield "Repeat it with `make bench WORKLOADS=all NODES=1000,5000,15000`, `make bench-start` and `bench-latency`;"
     yield "`make bench-report` writes this page.\n"
@@ -187,15 +190,20 @@ def _latency(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _correctness(content: Mapping[str, Any]) -> Iterator[str]:
-    rows = [*content.get("drain", ()), *content.get("latency", ())]
-    wrong = [row for row in rows if row["problems"]]
+    wrong = [row for row in _rows(content) if row["problems"]]
     yield "## Correctness\n"
-    yield f"{len(rows)} rounds were checked: every pod bound once or reported, no node over capacity, every required"
-    yield f"constraint kept. {len(wrong)} had problems.\n"
+    drains, latency_rounds = len(content.get("drain", ())), len(content.get("latency", ()))
+    yield f"The cluster was checked after {drains} drains: every pod bound once or reported, no node over capacity,"
+    yield f"every required constraint kept. In {latency_rounds} rounds of latency, only that all pods were bound."
+    yield f"{len(wrong)} had problems.\n"
     for row in wrong:
         where = f"{row['workload']}, {row['nodes']:,} nodes, {row['scheduler']}, round {row['number']}"
         yield f"- {where}: {row['problems'][0]}"
     yield ""
+
+
+def _rows(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*content.get("drain", ()), *content.get("latency", ())]
 
 
 def _drains(content: Mapping[str, Any]) -> list[Comparison]:

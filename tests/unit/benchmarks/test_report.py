@@ -34,6 +34,8 @@ def row(
         "idle_share": 0.01,
         "others_share": 0.0,
         "problems": [],
+        "date": "2026-01-02",
+        "moorage": "0.1.0",
         **figures,
     }
 
@@ -43,6 +45,7 @@ JUDGEMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "CPU alone, and the machine is used up": ({"pods_per_second": 400.0}, "met: CPU at its goal, no core idle"),
     "CPU alone, and a core is idle": ({"pods_per_second": 400.0, "idle_share": 0.3}, "missed"),
     "CPU alone, and others used the machine": ({"pods_per_second": 400.0, "others_share": 0.5}, "missed"),
+    "both goals, and a wrong result": ({"problems": ["a is over capacity"]}, "missed"),
     "speed alone": ({"cpu_ms_per_pod": 0.61}, "missed"),
 }
 
@@ -67,6 +70,7 @@ def test_a_size_without_goals_is_not_judged() -> None:
 
 def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> None:
     latency = {"workload": "latency", "nodes": 5000, "pods": 10, "number": 1, "rate": 100.0, "problems": []}
+    latency |= {"date": "2026-01-02", "moorage": "0.1.0"}
     times = {"p50": 4.0, "p90": 6.0, "p99": 9.0, "p100": 12.0, "cpu_ms_per_pod": 1.0}
     raw = tmp_path / "raw.json"
     drains = [
@@ -80,6 +84,7 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
     report.write(records.read(raw), raw, tmp_path / "docs")
     page = (tmp_path / "docs" / "2026-01-02.md").read_text()
     assert "1 of 2 rows are met." in page
+    assert "Not one plain run" not in page
     assert "A pod costs 1.50 ms of CPU where 0.9 are wanted" in page
     assert "2 cores end at 800 pods/s" in page
     assert "first bind within 10 s: met; no more memory: met" in page
@@ -95,10 +100,23 @@ def test_rows_take_the_place_of_those_of_the_same_kind(tmp_path: Path, monkeypat
     raw = tmp_path / "new" / "raw.json"
     records.add(raw, "drain", [row("moorage"), row("kube-scheduler")])
     records.add(raw, "drain", [row("moorage", pods_per_second=1.0)])
-    records.add(raw, "latency", [{"scheduler": "moorage"}])
+    records.add(raw, "latency", [{"scheduler": "moorage"}], ["--v=0"])
     content = records.read(raw)
     assert [(each["scheduler"], each["pods_per_second"]) for each in content["drain"]] == [
         ("kube-scheduler", 300.0),
         ("moorage", 1.0),
     ]
-    assert content["latency"] == [{"scheduler": "moorage"}]
+    assert content["latency"] == [{"scheduler": "moorage", "date": "2026-01-02", "moorage": "0.1.0 --v=0"}]
+
+
+def test_a_page_of_several_runs_says_so() -> None:
+    rows = [row("moorage"), row("kube-scheduler", moorage="0.0.9")]
+    assert "**Not one plain run**: measured were 2026-01-02, moorage 0.0.9; 2026-01-02, moorage 0.1.0." in report.page(
+        {**ABOUT, "drain": rows}
+    )
+
+
+def test_a_drain_too_short_to_have_a_speed_is_no_division_by_nothing() -> None:
+    rows = [row("moorage"), row("kube-scheduler", pods_per_second=0.0)]
+    assert comparisons(rows)[0].judgement == "met: CPU at its goal, no core idle"
+    assert "0.0×" in report.page({**ABOUT, "drain": rows})
