@@ -21,6 +21,9 @@ T = TypeVar("T", bound=KubeObject)
 OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
 """Is told of changes in the order in which they happened; must not wait."""
 
+REPEAT_SECONDS: Final = 300.0
+"""The same problem is told again after so long."""
+
 SHORTEST_USEFUL_WATCH: Final = 1.0
 """A watch that ends sooner and told nothing counts as a failure, lest we ask again and again."""
 
@@ -79,6 +82,7 @@ class Informer(Generic[T]):
         decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
         self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
         self._synced = asyncio.Event()
+        self._complaint = ("", 0.0)
         self._failures = 0
 
     @property
@@ -136,6 +140,7 @@ class Informer(Generic[T]):
     def _settle(self) -> None:
         self.problem = None
         self._failures = 0
+        self._complaint = ("", 0.0)
         self._synced.set()
 
     async def _recover(self, error: MoorageError) -> None:
@@ -145,10 +150,20 @@ class Informer(Generic[T]):
             self._machine.absent()
             self._synced.set()
         else:
-            log.warning("list or watch failed", resource=self.kind.plural, error=str(error))
+            self._complain(str(error))
         if isinstance(error, ApiError):
             self._machine.failed(error)
         await self._pause(error)
+
+    def _complain(self, problem: str) -> None:
+        """Log what goes wrong; the same problem only every few minutes, since a missing permission stays missing."""
+        now = asyncio.get_running_loop().time()
+        last, told_at = self._complaint
+        if problem != last or now >= told_at + REPEAT_SECONDS:
+            self._complaint = problem, now
+            log.warning("list or watch failed", resource=self.kind.plural, error=problem)
+        else:
+            log.info("list or watch failed again", v=4, resource=self.kind.plural, error=problem)
 
     async def _pause(self, error: MoorageError) -> None:
         self.problem = error

@@ -31,12 +31,14 @@ _IN_WORDS: Final = {
 class Decoder:
     """Decodes and remembers what was wrong.
 
-    `surplus` are fields that do not exist; what else the document says still stands. After `mismatches`, values of the
-    wrong type, nothing more can be said about it.
+    `surplus` are fields that do not exist; what else the document says still stands. `mismatches` are values of the
+    wrong type, which count as not written: nothing can be said about what is near them. `shortened` are lists that lost
+    such an element, so that those after it have moved.
     """
 
     surplus: list[ConfigError] = field(default_factory=list)
     mismatches: list[ConfigError] = field(default_factory=list)
+    shortened: list[str] = field(default_factory=list)
 
     def struct(self, kind: type[T], data: Any, where: str) -> T | None:
         """Decode a mapping; a field that cannot be decoded keeps its default. `None` when that leaves no struct."""
@@ -82,7 +84,10 @@ class Decoder:
         # A null in a list of structs is an empty struct, as in Go.
         filled = [{} if item is None else item for item in content]
         values = [self._value(element, item, f"{where}[{index}]") for index, item in enumerate(filled)]
-        return origin(value for value in values if value is not _MISSING)
+        kept = origin(value for value in values if value is not _MISSING)
+        if len(kept) < len(values):
+            self.shortened.append(where)
+        return kept
 
     def _duration(self, content: Any, where: str) -> Any:
         if not isinstance(content, str):

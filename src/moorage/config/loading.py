@@ -1,5 +1,6 @@
 """From a text to a configuration that can be used: decode, complete, check, and say all that is wrong at once."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 
 _DEFAULT_GATES = FeatureGates()
+_A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
 def load_config(
@@ -61,8 +63,32 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
     written = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
-        raise ConfigErrors([*decoder.surplus, *decoder.mismatches])
+        raise ConfigErrors([*decoder.surplus, *decoder.mismatches, *_elsewhere(written, decoder, gates, catalogue)])
     return _completed_and_checked(written, gates, catalogue, decoder.surplus)
+
+
+def _elsewhere(
+    written: SchedulerConfiguration, decoder: Decoder, gates: FeatureGates, catalogue: Catalogue
+) -> list[ConfigError]:
+    """Find what else is wrong, far enough from values that could not be read for these not to be the cause."""
+    if not written.profiles:
+        return []  # none could be read, and nothing can be completed without
+    completed = _complete(written, gates, catalogue)
+    found = [*validate(completed, gates)]
+    found += construction_problems(written, completed, catalogue, reported={error.where for error in found})
+    spoilt = {*decoder.shortened, *(_surroundings(error.where) for error in decoder.mismatches)}
+    return [error for error in found if not any(_touches(error.where, place) for place in spoilt)]
+
+
+def _surroundings(place: str) -> str:
+    """Return the struct that a place is in; the place itself if that is a profile, or the whole document."""
+    parent = place.rpartition(".")[0]
+    return place if not parent or _A_PROFILE.fullmatch(parent) else parent
+
+
+def _touches(place: str, other: str) -> bool:
+    shorter, longer = sorted((place, other), key=len)
+    return longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
 
 
 def load_config_file(
@@ -122,11 +148,15 @@ def _name_the_only_profile(body: dict[str, Any]) -> None:
 def _decode_all_args(config: SchedulerConfiguration, decoder: Decoder, catalogue: Catalogue) -> SchedulerConfiguration:
     profiles = []
     for i, profile in enumerate(config.profiles):
-        decoded = tuple(
-            PluginConfig(entry.name, _decode_args(entry, f"profiles[{i}].pluginConfig[{j}]", decoder, catalogue))
-            for j, entry in enumerate(profile.plugin_config)
-        )
-        profiles.append(replace(profile, plugin_config=decoded))
+        where, decoded = f"profiles[{i}].pluginConfig", []
+        for j, entry in enumerate(profile.plugin_config):
+            before = len(decoder.mismatches)
+            args = _decode_args(entry, f"{where}[{j}]", decoder, catalogue)
+            if args is None and len(decoder.mismatches) > before:
+                decoder.shortened.append(where)
+            else:
+                decoded.append(PluginConfig(entry.name, args))
+        profiles.append(replace(profile, plugin_config=tuple(decoded)))
     return replace(config, profiles=tuple(profiles))
 
 

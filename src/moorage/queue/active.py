@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.heap import KeyedHeap
+from moorage.queue.sorting import SortGuard
 
 
 class ActiveQueue:
     """The pods that wait for nothing but their turn."""
 
-    def __init__(self, sort: QueueSortPlugin) -> None:
-        self._sort_key = sort.sort_key
-        self._heap = KeyedHeap()
+    def __init__(self, sort: SortGuard) -> None:
+        self._sort_key = sort.key
+        self._heap = KeyedHeap(sort.guarded)
         self.get = self._heap.get
         self.remove = self._heap.remove
         self.pop = self._heap.pop

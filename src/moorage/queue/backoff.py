@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.heap import KeyedHeap
+from moorage.queue.sorting import SortGuard
 
 WINDOW: Final = 1.0
 """Pods whose penalty ends within the same second are released together, in the order of the queue-sort plugin."""
@@ -44,11 +44,12 @@ class BackoffQueue:
     early when nothing else is to be done. Pods after an error always wait.
     """
 
-    def __init__(self, sort: QueueSortPlugin, backoff: Backoff, *, aligned: bool) -> None:
-        self._sort_key = sort.sort_key
+    def __init__(self, sort: SortGuard, backoff: Backoff, *, aligned: bool) -> None:
+        self._sort_key = sort.key
         self._backoff = backoff
         self._aligned = aligned
-        self._rejected = KeyedHeap()
+        # Only the second part of a key is the plugin's: penalties end in their order whatever it does.
+        self._rejected = KeyedHeap(lambda key, info: (key[0], *(sort.guarded(part, info) for part in key[1:])))
         self._failed = KeyedHeap()
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """A heap whose entries can be found, replaced and removed by the pod's name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -13,9 +13,12 @@ class KeyedHeap:
     """Pods in the order of a sort key, equal ones first come, first served.
 
     Removing only forgets an entry; it is dropped when it surfaces, or when more than half of the heap is forgotten.
+    If keys turn out not to be comparable, ``guard`` makes comparable ones of them, from then on, and nothing is lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Callable[[Any, QueuedPodInfo], Any] | None = None) -> None:
+        self._guard = guard
+        self._is_guarded = False
         # [sort key, sequence number, pod]: a list, so that the pod can be replaced when its key did not change.
         self._heap: list[list[Any]] = []
         self._live: dict[str, list[Any]] = {}
@@ -37,6 +40,17 @@ class KeyedHeap:
 
     def put(self, info: QueuedPodInfo, sort_key: Any) -> None:
         """Add a pod, or replace the one of its name, which keeps its place unless its sort key changed."""
+        if self._is_guarded and self._guard is not None:
+            sort_key = self._guard(sort_key, info)
+        try:
+            self._put(info, sort_key)
+        except Exception:
+            if self._guard is None or self._is_guarded:
+                raise
+            self._guard_all()
+            self._put(info, self._guard(sort_key, info))
+
+    def _put(self, info: QueuedPodInfo, sort_key: Any) -> None:
         known = self._live.get(info.key)
         if known is not None and known[0] == sort_key:
             known[2] = info
@@ -53,12 +67,35 @@ class KeyedHeap:
         entry = self._live.pop(key, None)
         if entry is None:
             return None
-        self._compact()
+        try:
+            self._compact()
+        except Exception:
+            if self._guard is None or self._is_guarded:
+                raise
+            self._guard_all()
         info: QueuedPodInfo = entry[2]
         return info
 
     def pop(self) -> QueuedPodInfo | None:
         """Take out the first pod."""
+        try:
+            return self._pop()
+        except Exception:
+            if self._guard is None or self._is_guarded:
+                raise
+            self._guard_all()
+            return self._pop()
+
+    def _guard_all(self) -> None:
+        assert self._guard is not None
+        self._is_guarded = True
+        for entry in self._live.values():
+            entry[0] = self._guard(entry[0], entry[2])
+        # What was forgotten is left out, and what a comparison broke off half-way is put in again.
+        self._heap = list(self._live.values())
+        heapify(self._heap)
+
+    def _pop(self) -> QueuedPodInfo | None:
         heap, live = self._heap, self._live
         while heap:
             entry = heappop(heap)

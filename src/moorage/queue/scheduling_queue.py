@@ -43,6 +43,7 @@ from moorage.queue.observing import (
     QueueObserver,
 )
 from moorage.queue.parked import ParkedPods
+from moorage.queue.sorting import SortGuard
 from moorage.queue.ticking import Ticker
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
@@ -90,8 +91,9 @@ class SchedulingQueue:
         self._observer = observer
         self._hints = Hints(profiles, observer)
         self._gates = Gates(profiles, observer)
-        self._active = ActiveQueue(sort)
-        self._backoff = BackoffQueue(sort, backoff or Backoff(), aligned=pop_from_backoff)
+        guard = SortGuard(sort, observer)
+        self._active = ActiveQueue(guard)
+        self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
         self._parked = ParkedPods()
         self._in_flight = InFlight()
         self.nominator = Nominations(self._queued_pod, pods)

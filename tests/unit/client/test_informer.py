@@ -1,11 +1,13 @@
 """Informers against a server that fails in every way it can, in virtual time."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from random import Random
 from typing import Any
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 from tests.support.fault_server import FaultServer
 
 from moorage.api.kinds import BY_TYPE, Kind
@@ -69,6 +71,36 @@ class Bench:
         run_virtual(main(), self.clock)
         names = {key.partition("/")[2]: thing for key, thing in self.server.stored(PODS).items()}
         assert self.told == {name: thing["metadata"]["resourceVersion"] for name, thing in names.items()}
+
+
+@pytest.fixture
+def _logging() -> Iterator[None]:
+    """Let logs through, which other tests do without."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("_logging")
+def test_a_problem_that_stays_is_told_now_and_then_only() -> None:
+    clock = VirtualClock()
+    server = FaultServer(clock)
+
+    async def work() -> None:
+        informer: Informer[Pod] = Informer(server.client(), BY_TYPE[Pod], lambda *_: None, chance=Random(1))
+        with capture_logs() as logs:
+            running = asyncio.create_task(informer.run())
+            await asyncio.sleep(1000)
+            running.cancel()
+        warnings = [entry for entry in logs if entry["log_level"] == "warning"]
+        again = [entry for entry in logs if entry["event"] == "list or watch failed again"]
+        assert len(warnings) == 4, "at once, then every five minutes"
+        assert "forbidden" in warnings[0]["error"]
+        assert len(again) > 10
+
+    server.fail(f"GET {PODS}", 403, times=1000, message="pods is forbidden")
+    run_virtual(work(), clock)
 
 
 @pytest.fixture

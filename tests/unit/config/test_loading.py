@@ -212,6 +212,16 @@ NOT_DECODED = {
         HEADER + "parallelism: abc\nparalelism: 1\nleaderElection: {leaseDuration: 1}",
         ["parallelism: expected", "paralelism: unknown field", "leaderElection.leaseDuration: expected"],
     ),
+    "values of the wrong type do not hide invalid ones elsewhere": (
+        HEADER + "parallelism: many\npodInitialBackoffSeconds: -1\n"
+        "profiles: [{percentageOfNodesToScore: 500, plugins: {filter: {enabled: [{name: Nope}]}}}]",
+        [
+            "parallelism: expected an integer",
+            "podInitialBackoffSeconds: Invalid value: -1",
+            "profiles[0].percentageOfNodesToScore: Invalid value: 500",
+            "no plugin is named 'Nope'",
+        ],
+    ),
     "unknown fields do not hide invalid values": (
         HEADER + "parallelism: -1\nparalelism: 1",
         ["paralelism: unknown field", "parallelism: Invalid value: -1"],
@@ -233,6 +243,24 @@ def test_not_decoded(text: str, wanted: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_config(text)
     assert [part for part in wanted if part not in str(refusal.value)] == []
+
+
+NEAR = {
+    "beside a value that could not be read": HEADER + "leaderElection: {leaseDuration: 5, renewDeadline: 20s}",
+    "after an element that could not be read": HEADER
+    + "extenders: [3, {urlPrefix: 'http://a', filterVerb: f, weight: -1, prioritizeVerb: p}]",
+    "after arguments that could not be read": HEADER
+    + "profiles: [{pluginConfig: [{name: NodeAffinity, args: 3},"
+    + "{name: InterPodAffinity, args: {hardPodAffinityWeight: 900}}]}]",
+    "of profiles when none could be read": HEADER + "profiles: [3]",
+}
+
+
+@pytest.mark.parametrize("text", NEAR.values(), ids=NEAR)
+def test_nothing_is_said_of_what_is_near_a_value_that_could_not_be_read(text: str) -> None:
+    with pytest.raises(ConfigErrors) as refusal:
+        load_config(text)
+    assert len(refusal.value.errors) == 1
 
 
 DECODED = {

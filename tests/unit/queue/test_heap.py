@@ -2,6 +2,7 @@ import pytest
 from tests.unit.queue.queue_bench import Bench, ByPriority, ByPriorityLess
 
 from moorage.framework.plugin import QueueSortPlugin
+from moorage.framework.queued import QueuedPod
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.heap import KeyedHeap
 from moorage.testing import make_pod
@@ -71,3 +72,46 @@ def test_an_updated_pod_is_sorted_anew(sort: QueueSortPlugin) -> None:
     bench.update(second, make_pod("first", uid=first.uid, priority=3))
     assert [bench.pop().pod.name for _ in range(4)] in (["first", "a", "b", "c"], ["a", "b", "c", "first"])
     assert bench.queue.pop() is None
+
+
+class Moody(QueueSortPlugin):
+    """Puts pods in the order of their names, and will not compare some."""
+
+    def less(self, left: QueuedPod, right: QueuedPod) -> bool:
+        if "bad" in (left.pod.name, right.pod.name):
+            raise RuntimeError("I do not like that one")
+        return left.pod.name < right.pod.name
+
+
+class Keyless(QueueSortPlugin):
+    """Has no key for some pods."""
+
+    def sort_key(self, queued: QueuedPod) -> str:
+        if queued.pod.name == "bad":
+            raise RuntimeError("I do not like that one")
+        return queued.pod.name
+
+
+def popped(bench: Bench) -> list[str]:
+    names = []
+    while (info := bench.queue.pop()) is not None:
+        bench.queue.check_invariants()
+        names.append(info.pod.name)
+    return names
+
+
+@pytest.mark.parametrize("sort", [Moody(), Keyless()], ids=["less", "sort_key"])
+def test_a_plugin_that_raises_costs_no_pod_its_turn(sort: QueueSortPlugin) -> None:
+    bench = Bench(sort=sort)
+    names = ["d", "bad", "b", "c", "a"]
+    bench.add(*names)
+    bench.queue.check_invariants()
+    assert sorted(popped(bench)) == sorted(names), "every pod is tried, once"
+    assert {(plugin, problem) for plugin, _, problem in bench.counts.failures} == {
+        (sort.name, "I do not like that one")
+    }
+    assert len(bench.counts.failures) <= len(names), "a pod is told of once"
+    bench.add("f", "e")
+    assert [info.pod.name for _ in "ef" if (info := bench.queue.pop()) is not None] == ["e", "f"], (
+        "the others are sorted"
+    )
