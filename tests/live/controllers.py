@@ -20,12 +20,12 @@ CONTROLLERS: Final = (
 
 
 @contextmanager
-def controller_manager(plane: ControlPlane) -> Iterator[None]:
-    """Run the controllers for as long as the block lasts; a block during which they ended shows their log."""
+def controller_manager(plane: ControlPlane, *controllers: str) -> Iterator[None]:
+    """Run the controllers, or those named, for as long as the block lasts; if they end meanwhile, show their log."""
     process = plane.spawn(
         PROGRAM,
         f"--kubeconfig={plane.kubeconfig()}",
-        f"--controllers={','.join(CONTROLLERS)}",
+        f"--controllers={','.join(controllers or CONTROLLERS)}",
         f"--service-account-private-key-file={plane.folder / 'sa.key'}",
         f"--cert-dir={plane.folder / 'controller-certs'}",
         "--secure-port=0",

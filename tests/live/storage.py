@@ -117,17 +117,19 @@ class Provisioner:
             self.refusals -= 1
             await self._refuse(claim)
             return
+        # The name is the claim's: one that was made already, for whatever node, stays the only one.
+        await LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), self._volume(claim))
+
+    def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:
         reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace}
         own = {
-            "csi": {"driver": PROVISIONER, "volumeHandle": claim.uid},
+            "csi": {"driver": claim.annotations[PROVISIONER_OF_CLAIM], "volumeHandle": claim.uid},
             "storageClassName": claim.spec.storage_class_name,
             "claimRef": reference | {"name": claim.name, "uid": claim.uid},
         }
-        annotations = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
+        annotations = {"pv.kubernetes.io/provisioned-by": claim.annotations[PROVISIONER_OF_CLAIM]}
         metadata = {"name": f"pvc-{claim.uid}", "annotations": annotations}
-        content = {"metadata": metadata, "spec": volume_spec(claim.annotations[SELECTED_NODE]) | own}
-        # The name is the claim's: one that was made already, for whatever node, stays the only one.
-        await LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), content)
+        return {"metadata": metadata, "spec": volume_spec(claim.annotations[SELECTED_NODE]) | own}
 
     async def _refuse(self, claim: PersistentVolumeClaim) -> None:
         version = claim.metadata.resource_version

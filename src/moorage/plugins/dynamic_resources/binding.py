@@ -1,7 +1,8 @@
 """What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from msgspec import to_builtins
@@ -42,6 +43,15 @@ T = TypeVar("T")
 
 class BindingProblem(MoorageError):
     """A claim cannot be bound any more; the pod has to be tried again."""
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what was being done when the API refused."""
+    try:
+        yield
+    except ApiError as error:
+        raise BindingProblem(f"{what}: {error}") from error
 
 
 class ClaimBinder:
@@ -94,7 +104,7 @@ class ClaimBinder:
             if stale is not None:
                 await self._delete(stale)
                 return DELETED
-        except ApiError as error:
+        except (BindingProblem, ApiError) as error:
             return Status.error(str(error), cause=error)
         return NO_HELP
 
@@ -107,7 +117,8 @@ class ClaimBinder:
             if claim.name == CLAIM_IN_MEMORY:
                 claim = await self._create(state)
                 state.claims[place] = state.extended = claim
-        stored = await self._retried(claim, lambda latest: self._store(latest, allocation, pod))
+        reading = f"get updated claim {claim.key} after conflict"
+        stored = await self._retried(claim, lambda latest: self._store(latest, allocation, pod), reading)
         self._claims.assume(stored)
         state.claims[place] = stored
         if is_extended:
@@ -121,7 +132,8 @@ class ClaimBinder:
         unnamed = replace(template, metadata=replace(template.metadata, name="", uid=""))
         result = "failure"
         try:
-            created = await self._handle.cluster.create(unnamed)
+            with doing(f"create claim for extended resources {unnamed.key}"):
+                created = await self._handle.cluster.create(unnamed)
             result = "success"
         finally:
             self._handle.meter.count(CREATIONS, result, "false", "", "Pod")
@@ -140,9 +152,10 @@ class ClaimBinder:
             if FINALIZER not in claim.metadata.finalizers:
                 # The finalizer is no part of the status: it takes a write of its own, and goes first.
                 finalizers = (*claim.metadata.finalizers, FINALIZER)
-                claim = await self._handle.cluster.update(
-                    replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
-                )
+                with doing(f"add finalizer to claim {claim.key}"):
+                    claim = await self._handle.cluster.update(
+                        replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+                    )
         if self._timeout is not None:
             if held is None:
                 raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
@@ -150,15 +163,20 @@ class ClaimBinder:
                 held = replace(held, allocation_timestamp=format_time(self._handle.clock.now()))
         consumer = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
         status = replace(claim.status, allocation=held, reserved_for=(*claim.status.reserved_for, consumer))
-        return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
+        added = "reservation" if allocation is None else "allocation and reservation"
+        with doing(f"add {added} to claim {claim.key}"):
+            return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
 
-    async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]]) -> T:
+    async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
         """Write, and where the claim changed meanwhile read it again and repeat, a few times."""
         for attempt in range(1, MOST_ATTEMPTS):
             try:
                 return await write(claim)
-            except Conflict:
-                await asyncio.sleep(FIRST_PAUSE * attempt)
+            except BindingProblem as error:
+                if not isinstance(error.__cause__, Conflict):
+                    raise
+            await asyncio.sleep(FIRST_PAUSE * attempt)
+            with doing(reading):
                 claim = await self._handle.cluster.get(claim)
         return await write(claim)
 
@@ -168,7 +186,8 @@ class ClaimBinder:
             text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
             raise BindingProblem(text)
         status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
-        await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
+        with doing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
+            await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
     async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         began, result = self._handle.clock.now(), "error"
@@ -221,15 +240,17 @@ class ClaimBinder:
     async def _delete(self, claim: ResourceClaim) -> None:
         """Delete a claim that the scheduler made, lifting its protection first."""
         try:
-            await self._handle.cluster.delete(await self._retried(claim, self._unprotect))
+            reading = f"get resourceclaim {claim.key}"
+            await self._handle.cluster.delete(await self._retried(claim, self._unprotect, reading))
         except NotFound:
             return
 
     async def _unprotect(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
-        return await self._handle.cluster.update(
-            replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
-        )
+        with doing(f"update resourceclaim {claim.key}"):
+            return await self._handle.cluster.update(
+                replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+            )
 
 
 def _is_used_by_nobody_but(claim: ResourceClaim, pod: Pod) -> bool:

@@ -193,6 +193,26 @@ def test_a_claim_that_was_deallocated_meanwhile_ends_the_attempt() -> None:
     assert status.message == "claim default/claim got deallocated elsewhere in the meantime"
 
 
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    {
+        "a claim that is allocated only now": (
+            make_claim(finalizers=(FINALIZER,)),
+            "add allocation and reservation to claim default/claim: no",
+        ),
+        "a claim that has its devices": (
+            make_claim(allocation=held("d")),
+            "add reservation to claim default/claim: no",
+        ),
+    }.values(),
+)
+def test_what_was_being_written_is_said_when_the_api_refuses(claim: ResourceClaim, message: str) -> None:
+    rig = rig_with(SLICE, claim)
+    plugin, cycle = reserved(rig)
+    rig.world.fault = lambda verb, _thing: ApiError("no") if verb == "update" else None
+    assert run(rig, plugin.pre_bind(cycle, POD, "n1")).message == message
+
+
 def test_conflicts_without_end_are_given_up() -> None:
     rig = rig_with(SLICE, make_claim())
     plugin, cycle = reserved(rig)
@@ -203,7 +223,7 @@ def test_conflicts_without_end_are_given_up() -> None:
         return Conflict("again") if verb == "update" else None
 
     rig.world.fault = fault
-    assert run(rig, plugin.pre_bind(cycle, POD, "n1")).message == "again"
+    assert run(rig, plugin.pre_bind(cycle, POD, "n1")).message == "add finalizer to claim default/claim: again"
     assert refused.count("update") == 5
 
 

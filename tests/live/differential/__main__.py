@@ -1,0 +1,43 @@
+"""`python -m tests.live.differential --seed 1 --n 20`: the same pods before kube-scheduler and before Moorage."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+
+from tests.live.control_plane import control_plane
+from tests.live.differential.runner import Account, Differential
+
+
+def main() -> int:
+    """Run what the command line says; 1 when the sides differ."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.differential", description=__doc__)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--n", type=int, default=20, help="how many clusters")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")
+    parser.add_argument("--stats", action="store_true", help="print what was seen, and what the API server refused")
+    parser.add_argument("--save", type=Path, help="a folder for the clusters that the differing pods found")
+    arguments = parser.parse_args()
+    # What the judge of chance logs while it decides is not what is compared.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    console = Console(soft_wrap=True)
+    with control_plane() as plane:
+        account = Differential(plane, console, arguments.save).run(arguments.seed, arguments.first, arguments.n)
+    if arguments.stats:
+        _print_stats(account, console)
+    console.print(str(account), highlight=False)
+    return 1 if account.found else 0
+
+
+def _print_stats(account: Account, console: Console) -> None:
+    for reason, count in account.refused.most_common(20):
+        console.print(f"{count} refused: {reason}", markup=False, highlight=False)
+    console.print(", ".join(f"{count} {kind}" for kind, count in account.seen.most_common()), highlight=False)
+    console.print(f"{account.chances} ended by a draw, {account.fleeting} differed once only", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

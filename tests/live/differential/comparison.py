@@ -1,0 +1,47 @@
+"""Both sides' fates of the same pods, field by field, and what upstream left to chance."""
+
+from dataclasses import fields
+from typing import Final
+
+from tests.conformance.compare import Difference
+from tests.conformance.generator import Case
+from tests.conformance.ours import decide
+from tests.live.differential.play import Fate
+from tests.live.differential.scene import Scene
+
+COMPARED: Final = tuple(field.name for field in fields(Fate) if field.compare)
+
+
+def differences(ours: list[Fate], theirs: list[Fate], scene: Scene) -> tuple[list[Difference], int]:
+    """List what differs and count the pods that were compared: all, or those up to the first that chance decided.
+
+    After a pod of another fate the clusters are not the same any more: what follows is not compared.
+    """
+    if [fate.pod for fate in ours] != [fate.pod for fate in theirs]:
+        order = Difference("*", "pods", "pods", [fate.pod for fate in ours], [fate.pod for fate in theirs])
+        return [order], 0
+    for number, (own, their) in enumerate(zip(ours, theirs, strict=True)):
+        if own == their:
+            continue
+        if is_by_chance(own, their, scene):
+            return [], number
+        return [
+            Difference(own.pod, name, name, getattr(own, name), getattr(their, name))
+            for name in COMPARED
+            if getattr(own, name) != getattr(their, name)
+        ], number + 1
+    return [], len(ours)
+
+
+def is_by_chance(ours: Fate, theirs: Fate, scene: Scene) -> bool:
+    """Tell whether both nodes are among equals between which a narrowed search chooses by map order."""
+    if not (ours.node and theirs.node) or ours.node == theirs.node:
+        return False
+    case = Case(scene.seed, theirs.before, scene.config, feature_gates=scene.feature_gates)
+    tied = {
+        node
+        for decision in decide(case)
+        if decision["pod"].endswith(f"/{ours.pod}")
+        for node in decision.get("tied", ())
+    }
+    return {ours.node, theirs.node} <= tied

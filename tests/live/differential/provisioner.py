@@ -1,0 +1,26 @@
+"""A provisioner for generated claims: every driver's volumes, of the size asked for, reached from everywhere."""
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.claims import SELECTED_NODE
+from moorage.api.storage import PersistentVolumeClaim
+from tests.live.storage import PROVISIONER_OF_CLAIM, Provisioner
+
+
+class GeneralProvisioner(Provisioner):
+    """Serves all classes; its volumes have no place of their own, since generated nodes may lack a hostname."""
+
+    def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
+        wanted = PROVISIONER_OF_CLAIM in claim.annotations and SELECTED_NODE in claim.annotations
+        return wanted and not claim.spec.volume_name and not claim.is_terminating
+
+    def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:
+        made = super()._volume(claim)
+        wanted = msgspec.to_builtins(claim.spec)
+        made["spec"]["capacity"] = {"storage": wanted["resources"]["requests"]["storage"]}
+        made["spec"]["accessModes"] = wanted["accessModes"]
+        made["spec"]["volumeMode"] = wanted.get("volumeMode") or "Filesystem"
+        del made["spec"]["nodeAffinity"]
+        return made

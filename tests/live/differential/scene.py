@@ -1,0 +1,189 @@
+"""What is played before both schedulers: a generated cluster in the form that a real API server takes."""
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.conformance.generator import Case, generate, words
+from tests.conformance.generator.cluster import EXTRA_FEATURES
+from tests.conformance.generator.config import BARE_CONFIG
+from tests.conformance.generator.words import Object
+from tests.live.differential.pods import PodFitter
+
+#: Objects are made in this order: what refers to the uid of another comes after it.
+ORDER: Final = (
+    "Namespace",
+    "PriorityClass",
+    "RuntimeClass",
+    "StorageClass",
+    "CSIDriver",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "Node",
+    "CSINode",
+    "Pod",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "VolumeAttachment",
+    "CSIStorageCapacity",
+    "DeviceClass",
+    "ResourceSlice",
+    "DeviceTaintRule",
+    "ResourceClaim",
+    "PodDisruptionBudget",
+)
+#: What this switches on is not only faster upstream (docs/parity.md).
+NOT_THE_SAME: Final = "InterPodAffinityHostnameFastPath"
+CANARY: Final = "canary"
+CANARY_CLASS: Final[Object] = {
+    **words.thing("PriorityClass", CANARY, api="scheduling.k8s.io/v1"),
+    "value": -(2**31),
+    "preemptionPolicy": "Never",
+}
+_TO_BE_AWAITED: Final = ("bindingConditions", "bindingFailureConditions")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A pod that is to be placed, and the claims that come to be with it."""
+
+    pod: Object
+    belongings: list[Object] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return the pod's name."""
+        name: str = self.pod["metadata"]["name"]
+        return name
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the pod is to be held back until all that belongs to it is there."""
+        return bool(self.belongings or self.pod.get("status"))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster, the pods that arrive one by one, and how the schedulers are configured.
+
+    Where victims linger, nobody is gone before the end: those who preempted them keep waiting, and count as nominated.
+    """
+
+    seed: str
+    objects: list[Object]
+    entrants: list[Entrant]
+    config: Object
+    feature_gates: dict[str, bool]
+    lingers: bool
+
+    def of(self, kind: str) -> list[Object]:
+        """Return the objects of a kind."""
+        return [thing for thing in self.objects if thing["kind"] == kind]
+
+    def entrant(self, name: str) -> Entrant:
+        """Return the pod of a name that is to be placed."""
+        return next(entrant for entrant in self.entrants if entrant.name == name)
+
+
+def make_scene(seed: str, number: int) -> Scene:
+    """Make a scene; every other one may have volumes and devices."""
+    features = frozenset(EXTRA_FEATURES if number % 2 else ())
+    return scene_of(generate(f"{seed}/{number}", features=features), lingers=number % 4 >= 2)
+
+
+def scene_of(case: Case, *, lingers: bool = False) -> Scene:
+    """Put a generated cluster into the form of a real API server, and leave out what chance or time would decide."""
+    fitter = PodFitter()
+    entrants: list[Entrant] = []
+    objects: list[Object] = []
+    for thing in map(deepcopy, case.objects):
+        if thing["kind"] != "Pod":
+            objects += _fitted(thing)
+        elif "nodeName" in thing["spec"]:
+            objects.append(fitter.fit(thing))
+        elif "deletionTimestamp" not in thing["metadata"]:
+            entrants.append(Entrant(fitter.fit(thing)))
+    _hand_over(objects, entrants)
+    _start_one_after_the_other(objects)
+    objects += [*fitter.classes(), CANARY_CLASS]
+    objects.sort(key=lambda thing: ORDER.index(thing["kind"]))
+    gates = {name: on for name, on in case.feature_gates.items() if name != NOT_THE_SAME}
+    return Scene(case.seed, objects, entrants, _config(case.config), gates, lingers)
+
+
+def _fitted(thing: Object) -> list[Object]:
+    kind, spec = thing["kind"], thing.get("spec", {})
+    if kind in ("ReplicaSet", "StatefulSet"):
+        spec["selector"] = {"matchLabels": spec["template"]["metadata"]["labels"]}
+    elif kind == "ReplicationController":
+        spec["selector"] = spec["template"]["metadata"]["labels"]
+    elif kind == "Node" and "taints" in spec:
+        spec["taints"] = list({(taint["key"], taint["effect"]): taint for taint in spec["taints"]}.values())
+    elif kind == "ResourceSlice":
+        for device in spec.get("devices", ()):
+            _await_nothing(device)
+        return _split(thing)
+    elif kind == "ResourceClaim":
+        _await_no_device(thing)
+    elif kind == "PodDisruptionBudget":
+        thing["status"] |= {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    return [thing]
+
+
+def _split(piece: Object) -> list[Object]:
+    """Put counters into a slice of their own, as the API server demands."""
+    spec = piece["spec"]
+    if not (spec.get("devices") and spec.get("sharedCounters")):
+        return [piece]
+    spec["pool"]["resourceSliceCount"] += 1
+    counters = deepcopy(piece)
+    counters["metadata"]["name"] += "-counters"
+    del counters["spec"]["devices"], spec["sharedCounters"]
+    return [counters, piece]
+
+
+def _await_nothing(part: Object) -> None:
+    """Take off the conditions that a device waits for: nobody here would ever report them."""
+    for key in _TO_BE_AWAITED:
+        part.pop(key, None)
+
+
+def _await_no_device(claim: Object) -> None:
+    status = claim.get("status", {})
+    status.pop("devices", None)
+    for result in status.get("allocation", {}).get("devices", {}).get("results", ()):
+        _await_nothing(result)
+
+
+def _hand_over(objects: list[Object], entrants: list[Entrant]) -> None:
+    """Give the pods that are still to come the claims that they own: these are made when their pod is."""
+    owners = {entrant.pod["metadata"].get("uid"): entrant for entrant in entrants}
+    for thing in [*objects]:
+        for reference in thing["metadata"].get("ownerReferences", ()):
+            if reference["kind"] == "Pod" and (owner := owners.get(reference["uid"])) is not None:
+                owner.belongings.append(thing)
+                objects.remove(thing)
+
+
+def _start_one_after_the_other(objects: list[Object]) -> None:
+    """Let no two pods have started at one moment: between equal candidates, upstream's preemption draws."""
+    running = [thing for thing in objects if thing["kind"] == "Pod"]
+    for number, pod in enumerate(running):
+        pod["status"]["startTime"] = f"2026-01-01T00:00:{number:02}Z"
+
+
+def _config(config: Object | None) -> Object:
+    """Have every node looked at, one at a time, and nothing end by the clock or start at random."""
+    made = deepcopy(config or BARE_CONFIG)
+    made |= {"parallelism": 1, "percentageOfNodesToScore": 100}
+    for profile in made["profiles"]:
+        profile.pop("percentageOfNodesToScore", None)
+        profile["pluginConfig"] = [
+            entry for entry in profile.get("pluginConfig", ()) if entry["name"] not in ("DefaultPreemption",)
+        ]
+        for entry in profile["pluginConfig"]:
+            for timeout in ("bindTimeoutSeconds", "bindingTimeout"):
+                entry["args"].pop(timeout, None)
+    return made

@@ -1,0 +1,70 @@
+"""The two who are compared: kube-scheduler's binary and `moorage scheduler`, with one configuration file."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.live.control_plane import ControlPlane
+from tests.live.differential.scene import Scene
+from tests.live.scheduler import COMMAND
+
+THEIRS: Final = "kube-scheduler"
+OURS: Final = "moorage"
+#: A batch may reuse an order of nodes that its last pod has changed; we judge every pod for itself (docs/parity.md).
+BASE_GATES: Final = {"OpportunisticBatching": False}
+
+
+class Side:
+    """One running scheduler."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self._process = process
+        self._log = log
+
+    def require_alive(self) -> None:
+        """Fail, with what it wrote last, if the scheduler has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"{self.name} has ended:\n{self.log()}")
+
+    def log(self) -> str:
+        """Return the end of what it wrote."""
+        return self._log.read_text(errors="replace")[-6000:]
+
+
+@contextmanager
+def side(name: str, plane: ControlPlane, scene: Scene) -> Iterator[Side]:
+    """Run a scheduler on a scene for as long as the block lasts."""
+    gates = BASE_GATES | scene.feature_gates
+    flags = (
+        f"--config={_config_file(plane, scene)}",
+        f"--feature-gates={','.join(f'{gate}={str(on).lower()}' for gate, on in gates.items())}",
+        "--secure-port=0",
+        "-v=2",
+    )
+    program = (str(plane.programs / THEIRS),) if name == THEIRS else COMMAND
+    log = plane.folder / f"differential-{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([*program, *flags], stdout=output, stderr=subprocess.STDOUT, env=os.environ)
+    running = Side(name, process, log)
+    try:
+        yield running
+    except BaseException as error:
+        error.add_note(f"the log of {name} ends:\n{running.log()}")
+        raise
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _config_file(plane: ControlPlane, scene: Scene) -> Path:
+    path = plane.folder / "differential.yaml"
+    connection = {"kubeconfig": str(plane.kubeconfig()), "qps": 500, "burst": 1000}
+    own = {"clientConnection": connection, "leaderElection": {"leaderElect": False}}
+    path.write_text(yaml.safe_dump(scene.config | own))
+    return path

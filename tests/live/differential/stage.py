@@ -1,0 +1,212 @@
+"""Objects on the real API server: all of a scene put up, single ones changed, and everything taken down."""
+
+import asyncio
+import time
+from collections import Counter
+from copy import deepcopy
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.kinds import BY_NAME
+from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.errors import ApiError, Conflict, Forbidden, NotFound
+from tests.conformance.generator import words
+from tests.conformance.generator.storage import BIND_COMPLETED
+from tests.conformance.generator.words import Object
+from tests.live.differential.scene import ORDER, Scene
+
+RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
+#: Their status is not taken when they are made: it is written afterwards. That of volumes is a controller's to write.
+WITH_STATUS: Final = ("Pod", "ResourceClaim", "PodDisruptionBudget")
+AT_ONCE: Final = 8
+QUIET_SECONDS: Final = 0.6
+PATIENCE: Final = 60.0
+ATTEMPTS: Final = 3
+
+
+def path_of(kind: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
+    """Return where an object lives; kinds that no scheduler asks for included."""
+    if kind == "RuntimeClass":
+        return f"{RUNTIME_CLASSES}/{name}".rstrip("/")
+    return BY_NAME[kind].path(name, namespace, subresource)
+
+
+class Stage:
+    """The one API server, and who has which uid there."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        self.refused: Counter[str] = Counter()
+        self.leaving: set[str] = set()
+        self._uids: dict[str, str] = {}
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def set_up(self, scene: Scene) -> None:
+        """Make all objects of a scene but the nodes, and wait until no controller has anything left to do."""
+        self._uids, self.leaving = {}, set()
+        for name in words.NAMESPACES:
+            await self._label_namespace(name, {})
+        for kind in ORDER:
+            if kind == "Node":
+                continue
+            # One at a time: what is made at the same moment has no order, and order decides between equals.
+            for thing in scene.of(kind):
+                await self.add(thing)
+        if claims := scene.of("PersistentVolumeClaim"):
+            for claim in claims:
+                await self._bind(claim)
+            await self._settle()
+
+    async def _bind(self, claim: Object) -> None:
+        """Tell a claim of its volume when that is there: the controller takes one without its volume for lost."""
+        metadata, volume = claim["metadata"], claim["spec"].get("volumeName")
+        if volume:
+            change = {"metadata": {"annotations": metadata.get("annotations", {})}, "spec": {"volumeName": volume}}
+            await self.patch("PersistentVolumeClaim", metadata["name"], self._namespace(claim), change)
+
+    async def add(self, thing: Object) -> Object | None:
+        """Make an object, with its status and its leaving; none when the server refuses it."""
+        kind, metadata = thing["kind"], thing["metadata"]
+        if kind == "Namespace":
+            await self._label_namespace(metadata["name"], metadata.get("labels", {}))
+            return thing
+        content = self._with_uids(deepcopy(thing))
+        for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            content["metadata"].pop(key, None)
+        if kind == "PersistentVolumeClaim":
+            _unbind(content)
+        namespace = self._namespace(thing)
+        try:
+            made = await self._create(path_of(kind, namespace=namespace), content)
+        except ApiError as error:
+            self.refused[f"{kind}: {error}"] += 1
+            return None
+        if "uid" in metadata:
+            self._uids[metadata["uid"]] = made["metadata"]["uid"]
+        if kind in WITH_STATUS and "status" in content:
+            await self._write_status(kind, metadata["name"], namespace, content["status"])
+        if kind == "Pod" and "deletionTimestamp" in metadata:
+            self.leaving.add(made["metadata"]["uid"])
+            await self.client.request("DELETE", path_of(kind, metadata["name"], namespace))
+        return made
+
+    async def _create(self, path: str, content: Object) -> Object:
+        """Make an object; admission learns of classes a little later than they are made, so it is asked again."""
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._send("POST", path, content)
+            except Forbidden:
+                await asyncio.sleep(QUIET_SECONDS)
+        return await self._send("POST", path, content)
+
+    async def _write_status(self, kind: str, name: str, namespace: str, status: Object) -> None:
+        try:
+            await self.patch(kind, name, namespace, {"status": status}, "status")
+        except ApiError as error:
+            self.refused[f"{kind} status: {error}"] += 1
+
+    async def patch(self, kind: str, name: str, namespace: str, change: Object, subresource: str = "") -> None:
+        """Change parts of an object."""
+        body = msgspec.json.encode(self._with_uids(change))
+        await self.client.request("PATCH", path_of(kind, name, namespace, subresource), body, MERGE_PATCH)
+
+    async def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Read an object; none if there is none."""
+        try:
+            return await self._send("GET", path_of(kind, name, namespace))
+        except NotFound:
+            return None
+
+    async def all_of(self, kind: str) -> list[Object]:
+        """Read all objects of a kind, as they would stand in a file."""
+        items: list[Object] = (await self._send("GET", path_of(kind)))["items"]
+        api = BY_NAME[kind].api_version if kind in BY_NAME else ""
+        return [{"apiVersion": api, "kind": kind, **item} for item in items]
+
+    async def events(self, thing: Object) -> list[Object]:
+        """Read the events about an object, the oldest first."""
+        uid, namespace = thing["metadata"]["uid"], thing["metadata"]["namespace"]
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid%3D{uid}"
+        found: list[Object] = (await self._send("GET", path))["items"]
+        return sorted(found, key=lambda event: (event.get("eventTime") or "", event["metadata"]["creationTimestamp"]))
+
+    async def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object at once, whoever holds on to it."""
+        try:
+            await self.client.request("DELETE", path_of(kind, name, namespace) + "?gracePeriodSeconds=0")
+            left = await self.get(kind, name, namespace)
+            if left is not None and left["metadata"].get("finalizers"):
+                await self.patch(kind, name, namespace, {"metadata": {"finalizers": None}})
+        except (NotFound, Conflict):
+            return
+
+    async def everything(self) -> list[Object]:
+        """Read all that a scheduler could know of."""
+        lists = await asyncio.gather(*(self.all_of(kind) for kind in ORDER if kind != "RuntimeClass"))
+        return [thing for found in lists for thing in found]
+
+    async def tear_down(self) -> None:
+        """Delete everything, those first who hold on to others."""
+        deadline = time.monotonic() + PATIENCE
+        for kind in ("Pod", *reversed(ORDER)):
+            if kind == "Namespace":
+                continue
+            while left := [item for item in await self.all_of(kind) if not _is_built_in(kind, item)]:
+                assert time.monotonic() < deadline, f"these never go: {left}"
+                await asyncio.gather(*(self._remove(kind, item) for item in left))
+        for namespace in words.NAMESPACES:
+            await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+
+    async def _remove(self, kind: str, thing: Object) -> None:
+        async with self._gate:
+            await self.remove(kind, thing["metadata"]["name"], thing["metadata"].get("namespace", ""))
+
+    async def _settle(self) -> None:
+        """Wait until claims and volumes stay as they are for a while."""
+        deadline = time.monotonic() + PATIENCE
+        before: list[Object] | None = None
+        while before != (now := await self._storage()):
+            assert time.monotonic() < deadline, "the controllers are never done with claims and volumes"
+            await asyncio.sleep(QUIET_SECONDS)
+            before = now
+
+    async def _storage(self) -> list[Object]:
+        return [*await self.all_of("PersistentVolumeClaim"), *await self.all_of("PersistentVolume")]
+
+    async def _label_namespace(self, name: str, labels: dict[str, str]) -> None:
+        try:
+            await self._send("POST", path_of("Namespace"), {"metadata": {"name": name}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        wanted = {key: labels.get(key) for key in words.NAMESPACE_LABELS}
+        await self.patch("Namespace", name, "", {"metadata": {"labels": wanted}})
+
+    def _namespace(self, thing: Object) -> str:
+        known = BY_NAME.get(thing["kind"])
+        return thing["metadata"].get("namespace", "default") if known is not None and known.namespaced else ""
+
+    def _with_uids(self, content: Any) -> Any:
+        """Put real uids where made-up ones stand."""
+        if isinstance(content, dict):
+            return {key: self._with_uids(part) for key, part in content.items()}
+        if isinstance(content, list):
+            return [self._with_uids(part) for part in content]
+        return self._uids.get(content, content) if isinstance(content, str) else content
+
+    async def _send(self, method: str, path: str, content: Object | None = None) -> Object:
+        body = msgspec.json.encode(content) if content is not None else b""
+        answer: Object = msgspec.json.decode(await self.client.request(method, path, body))
+        return answer
+
+
+def _unbind(claim: Object) -> None:
+    claim.pop("status", None)
+    claim["spec"].pop("volumeName", None)
+    claim["metadata"].get("annotations", {}).pop(BIND_COMPLETED, None)
+
+
+def _is_built_in(kind: str, thing: Object) -> bool:
+    name = thing["metadata"]["name"]
+    return (kind, name) == ("Service", "kubernetes") or (kind == "PriorityClass" and name.startswith("system-"))
