@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from tests.live.control_plane import ControlPlane
 from tests.live.differential.runner import Differential
+from tests.support.control_plane import ControlPlane
 
 CLUSTERS = 8
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from tests.live.control_plane import control_plane
 from tests.live.differential.runner import Account, Differential
+from tests.support.control_plane import control_plane
 
 
 def main() -> int:

@@ -15,7 +15,6 @@ from rich.progress import Progress
 from moorage.client.rest import ApiClient
 from tests.conformance.compare import Difference
 from tests.conformance.generator import Case
-from tests.live.control_plane import ControlPlane
 from tests.live.controllers import controller_manager
 from tests.live.differential.comparison import differences
 from tests.live.differential.play import Fate, Play
@@ -23,6 +22,7 @@ from tests.live.differential.provisioner import GeneralProvisioner
 from tests.live.differential.scene import Scene, make_scene
 from tests.live.differential.sides import OURS, THEIRS, side
 from tests.live.differential.stage import Stage
+from tests.support.control_plane import ControlPlane
 
 VOLUMES: Final = "persistentvolume-binder-controller"
 
@@ -40,7 +40,8 @@ class Account:
     seen: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        return f"{self.clusters} clusters, {self.pods} pods, {len(self.found)} differences"
+        differing = {(seed, difference.pod) for seed, difference in self.found}
+        return f"{self.clusters} clusters, {self.pods} pods, {len(differing)} differences"
 
     def add(self, fates: list[Fate]) -> None:
         """Count what happened to pods."""

@@ -1,5 +1,6 @@
 """What is played before both schedulers: a generated cluster in the form that a real API server takes."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,6 +9,7 @@ from tests.conformance.generator import Case, generate, words
 from tests.conformance.generator.cluster import EXTRA_FEATURES
 from tests.conformance.generator.config import BARE_CONFIG
 from tests.conformance.generator.words import Object
+from tests.conformance.ours import decide
 from tests.live.differential.pods import PodFitter
 
 #: Objects are made in this order: what refers to the uid of another comes after it.
@@ -42,6 +44,8 @@ CANARY_CLASS: Final[Object] = {
     "value": -(2**31),
     "preemptionPolicy": "Never",
 }
+#: So many clusters are looked at for one in which what is wanted happens.
+ATTEMPTS: Final = 60
 _TO_BE_AWAITED: Final = ("bindingConditions", "bindingFailureConditions")
 
 
@@ -88,9 +92,39 @@ class Scene:
 
 
 def make_scene(seed: str, number: int) -> Scene:
-    """Make a scene; every other one may have volumes and devices."""
-    features = frozenset(EXTRA_FEATURES if number % 2 else ())
-    return scene_of(generate(f"{seed}/{number}", features=features), lingers=number % 4 >= 2)
+    """Make a scene; they take turns in what must happen in them, since chance alone seldom has anybody preempted."""
+    features, happens, lingers = TURNS[number % len(TURNS)]
+    cases = (generate(f"{seed}/{number}.{attempt}", features=features) for attempt in range(ATTEMPTS))
+    chosen = next((case for case in cases if happens is None or happens(case)), None)
+    return scene_of(chosen or generate(f"{seed}/{number}.0", features=features), lingers=lingers)
+
+
+def _somebody_preempts(case: Case) -> bool:
+    return any("postFilter" in decision for decision in decide(case))
+
+
+def _is_placed_with(part: str) -> Callable[[Case], bool]:
+    """Tell whether a pod with something of this kind finds a node."""
+
+    def happens(case: Case) -> bool:
+        equipped = {
+            f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+            for pod in case.objects
+            if pod["kind"] == "Pod" and part in pod["spec"]
+        }
+        return any("node" in decision and decision["pod"] in equipped for decision in decide(case))
+
+    return happens
+
+
+#: Features, what must happen, and whether victims linger.
+TURNS: Final[tuple[tuple[frozenset[str], Callable[[Case], bool] | None, bool], ...]] = (
+    (frozenset(), None, False),
+    (frozenset({"volumes"}), _is_placed_with("volumes"), False),
+    (frozenset(), _somebody_preempts, True),
+    (frozenset({"devices"}), _is_placed_with("resourceClaims"), False),
+    (frozenset(EXTRA_FEATURES), _somebody_preempts, False),
+)
 
 
 def scene_of(case: Case, *, lingers: bool = False) -> Scene:

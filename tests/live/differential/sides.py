@@ -9,9 +9,9 @@ from typing import Final
 
 import yaml
 
-from tests.live.control_plane import ControlPlane
 from tests.live.differential.scene import Scene
 from tests.live.scheduler import COMMAND
+from tests.support.control_plane import ControlPlane
 
 THEIRS: Final = "kube-scheduler"
 OURS: Final = "moorage"

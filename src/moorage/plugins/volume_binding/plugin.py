@@ -48,6 +48,8 @@ VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to 
 WANTED = StateKey[WantedVolumes]("VolumeBinding", missing="not found")
 JUDGED = StateKey[bool]("VolumeBinding/judged")
 """Set when nodes were judged: without that nothing is known of them, and they offer nothing."""
+ASKED = StateKey[bool]("VolumeBinding/asked to reserve")
+"""Set when volumes were to be reserved, needed or not; a profile may leave that out."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 NOT_PREPARED: Final = Status.error(WANTED.missing)
 NO_CLAIMS: Final = WantedVolumes()
@@ -151,6 +153,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Assume what the node offers; nothing is to be done if all claims are bound."""
         wanted = cycle[WANTED]
+        cycle[ASKED] = True
         if not wanted.waits or JUDGED not in cycle:
             return None
         node = self._handle.nodes.find(node_name)
@@ -168,9 +171,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._binder.release(reservation)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Skip binding if nothing was reserved."""
+        """Skip binding if nothing was reserved; that nobody looked for volumes at all is an error."""
         if WANTED not in cycle:
             return NOT_PREPARED
+        if ASKED not in cycle and JUDGED not in cycle:
+            return Status.error(f'no pod volume found for node "{node_name}"')
         return None if RESERVED in cycle else Status.skip()
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:

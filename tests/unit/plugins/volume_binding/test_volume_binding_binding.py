@@ -209,6 +209,15 @@ def test_a_bound_claim_needs_no_binding() -> None:
     assert rig.api.written == []
 
 
+def test_a_pod_for_which_nobody_looked_for_volumes_is_not_bound() -> None:
+    rig = StorageRig(make_node("n"))
+    plugin, cycle, pod = VolumeBinding(handle=rig), CycleState(), make_pod()
+    assert plugin.pre_filter(cycle, pod, rig.nodes) == Status.skip()
+    assert plugin.pre_bind_pre_flight(cycle, pod, "n") == Status.error('no pod volume found for node "n"')
+    assert plugin.reserve(cycle, pod, "n") is None
+    assert plugin.pre_bind_pre_flight(cycle, pod, "n") == Status.skip()
+
+
 def test_a_static_binding_is_written_and_awaited() -> None:
     rig = static_rig()
     assert bind(rig, StorageApi.complete) == (None, 3.0)
