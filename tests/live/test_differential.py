@@ -5,7 +5,7 @@ from rich.console import Console
 from tests.live.differential.runner import Differential
 from tests.support.control_plane import ControlPlane
 
-CLUSTERS = 8
+CLUSTERS = 10
 
 
 def test_kube_scheduler_and_moorage_decide_the_same(plane: ControlPlane) -> None:
@@ -14,5 +14,5 @@ def test_kube_scheduler_and_moorage_decide_the_same(plane: ControlPlane) -> None
     # A comparison of nothing would find no differences either.
     assert account.clusters == CLUSTERS
     assert account.pods >= 2 * CLUSTERS
-    assert account.seen["bound"]
-    assert account.seen["Unschedulable"]
+    for kind in ("bound", "Unschedulable", "preempting", "with volumes", "with devices"):
+        assert account.seen[kind], f"nobody was {kind}: {account.seen}"
