@@ -60,6 +60,12 @@ def no_such_path() -> ApiError:
     return NotFound(message, status=404, reason="NotFound")
 
 
+def nothing_runs(pod: str, what: str) -> ApiError:
+    """Refuse what would need the processes of a pod."""
+    message = f'pod "{pod}" has no {what}: this cluster has fake kubelets, its pods only say that they run'
+    return ApiError(message, status=400, reason="BadRequest")
+
+
 def not_allowed() -> ApiError:
     """Refuse a verb that the resource does not have."""
     message = "the server does not allow this method on the requested resource"

@@ -6,10 +6,18 @@ from typing import Final
 from urllib.parse import unquote
 
 from moorage.apiserver.checks.causes import not_supported
-from moorage.apiserver.refusals import bad_options, bad_request, no_such_path
+from moorage.apiserver.refusals import bad_options, bad_request, no_such_path, nothing_runs
 from moorage.apiserver.resources import Resource, Resources
 
 OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+INSIDE_OF_PODS: Final = {
+    "log": "logs",
+    "exec": "command to run",
+    "attach": "process to attach to",
+    "portforward": "port to forward",
+    "proxy": "server to reach",
+}
+"""What only a real kubelet can give, and what is asked for by it."""
 JSON: Final = "application/json"
 
 
@@ -119,6 +127,8 @@ def _target(resources: Resources, group: str, version: str, parts: list[str]) ->
     if resource is None or len(parts) > 3 or "" in parts or (namespace and not resource.namespaced):
         raise no_such_path()
     name, subresource = (*parts[1:], "", "")[:2]
+    if resource.storage == "pods" and subresource in INSIDE_OF_PODS:
+        raise nothing_runs(name, INSIDE_OF_PODS[subresource])
     if subresource and subresource not in resource.subresources:
         raise no_such_path()
     if name and resource.namespaced and not namespace:

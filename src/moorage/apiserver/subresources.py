@@ -12,7 +12,7 @@ from moorage.apiserver.refusals import bad_request, conflict, disrupts, invalid,
 from moorage.apiserver.requests import Target
 from moorage.apiserver.resources import Resource
 from moorage.apiserver.store import Entry
-from moorage.apiserver.tables import find
+from moorage.apiserver.table_cells import find
 from moorage.apiserver.writing import DeleteOptions, WriteOptions, Writer
 from moorage.errors import ApiError, TooManyRequests
 

@@ -80,6 +80,8 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
     "a bad continue": ("GET", f"{PODS}?limit=1&continue=!!", None, "", 400, "BadRequest"),
     "a version that is no number": ("GET", f"{PODS}?watch=1&resourceVersion=new", None, "", 400, "BadRequest"),
     "a version yet to come": ("GET", f"{PODS}?resourceVersion=99999", None, "", 504, "Timeout"),
+    "the logs of a pod that runs nothing": ("GET", f"{PODS}/web/log", None, "", 400, "BadRequest"),
+    "a command in a pod that runs nothing": ("POST", f"{PODS}/web/exec?command=ls", None, "", 400, "BadRequest"),
     "a dry run of something": ("POST", f"{PODS}?dryRun=Some", pod(), "", 422, "Invalid"),
     "an unknown body format": ("POST", PODS, pod(), "text/plain", 415, "UnsupportedMediaType"),
     "an unknown patch format": ("PATCH", f"{PODS}/web", {}, "application/json", 415, "UnsupportedMediaType"),

@@ -1,0 +1,38 @@
+"""`kubectl get` has the same columns on the embedded API server as on the real one, for every kind both serve."""
+
+import asyncio
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from moorage.apiserver.resources import BUILT_IN, Resource
+from moorage.apiserver.tables import printer_of
+from tests.live.control_plane import ADMIN, ControlPlane
+
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+LISTED: Final = [item for item in BUILT_IN if "list" in item.verbs and item.version != "v1beta1"]
+
+
+@pytest.fixture(scope="module")
+def tables(plane: ControlPlane) -> dict[str, Any]:
+    """Ask the real server once for all of them."""
+    return asyncio.run(columns_of(plane))
+
+
+async def columns_of(plane: ControlPlane) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {plane.tokens[ADMIN]}", "Accept": TABLE}
+    found: dict[str, Any] = {}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
+        for item in LISTED:
+            root = f"/apis/{item.group}/{item.version}" if item.group else f"/api/{item.version}"
+            async with session.get(f"{plane.server}{root}/{item.plural}") as answer:
+                content = await answer.json()
+            found[item.full_name] = [(each["name"], each["priority"]) for each in content["columnDefinitions"]]
+    return found
+
+
+@pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)
+def test_columns(resource: Resource, tables: dict[str, Any]) -> None:
+    printer = printer_of(resource.storage or resource.full_name, lambda: 0.0)
+    assert [(column.name, column.priority) for column in printer.columns] == tables[resource.full_name]
