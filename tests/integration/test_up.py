@@ -73,6 +73,15 @@ def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None
     assert f"{file}, document 1: the cluster serves no Unheard in example.org/v1" in ended.stderr
 
 
+def test_a_field_nobody_knows_is_told_by_place(tmp_path: Path) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndta: {a: b}\n")
+    ended = run("--nodes", "0", "-f", str(file), "--for", "1s")
+    assert ended.returncode == 2
+    assert f"{file}, document 1: " in ended.stderr
+    assert 'unknown field "dta"' in ended.stderr
+
+
 def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "config"
     refuse_foreign(file)

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.apiserver.resources import BUILT_IN, Resource
 from moorage.apiserver.tables import printer_of
-from tests.live.control_plane import ADMIN, ControlPlane
+from tests.support.control_plane import ADMIN, ControlPlane
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LISTED: Final = [item for item in BUILT_IN if "list" in item.verbs and item.version != "v1beta1"]

@@ -94,8 +94,9 @@ class Applier:
     async def _apply(self, manifest: Manifest) -> dict[str, Any]:
         path = await self._path(manifest)
         body = msgspec.json.encode(manifest.data)
+        how = f"fieldManager={MANAGER}&force=true&fieldValidation=Strict"
         try:
-            answer = await self._client.request("PATCH", f"{path}?fieldManager={MANAGER}&force=true", body, APPLY)
+            answer = await self._client.request("PATCH", f"{path}?{how}", body, APPLY)
         except ApiError as error:
             if error.status in (400, 403, 404, 415, 422):
                 raise InputError(manifest.source, str(error)) from error

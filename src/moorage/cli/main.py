@@ -16,6 +16,7 @@ from moorage.errors import ConfigErrors, MoorageError
 #: A mistake in a file, a flag or the usage; the scheduler leaves with what kube-scheduler leaves with.
 EXIT_INPUT: Final = 2
 EXIT_SCHEDULER: Final = 1
+EXIT_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="moorage",
@@ -35,7 +36,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; return its exit code, 2 for a mistake of the user, 1 if it is the scheduler's.
+    """Run one command line; return its exit code: 2 for a user's mistake, 1 if it is the scheduler's, 130 for Ctrl-C.
 
     The scheduler reads its flags itself, in kube-scheduler's syntax; typer only lists the command.
     """
@@ -46,6 +47,8 @@ def run(arguments: Sequence[str]) -> int:
         app(list(arguments), prog_name="moorage")
     except SystemExit as leaving:
         return int(leaving.code or 0)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except MoorageError as error:
         typer.echo(f"error: {explain(error)}", err=True)
         return EXIT_SCHEDULER if is_scheduler else EXIT_INPUT
