@@ -15,7 +15,7 @@ SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live fuzz clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-decode: $(INSTALLED)  ## Measure how fast a listed pod becomes a struct
 
 bench-apiserver: $(INSTALLED)  ## Measure the embedded API server: writes, watchers and memory
 	$(BIN)/python -m benchmarks.apiserver
+
+bench-startup: $(INSTALLED)  ## Measure how long both commands take to their first pod
+	$(BIN)/python -m benchmarks.startup
 
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane

@@ -7,7 +7,6 @@ The server runs in a process of its own; the load comes from this one, over plai
 
 import argparse
 import asyncio
-import gc
 import json
 import multiprocessing
 import os
@@ -24,7 +23,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from moorage.apiserver.server import ApiServer
-from moorage.app.up import GC_THRESHOLDS
+from moorage.app.garbage import collect_rarely
 
 CONNECTIONS = 64
 EVENT = b'"object":{"'
@@ -32,7 +31,7 @@ EVENT = b'"object":{"'
 
 def serve(ready: Connection) -> None:
     """Serve as `moorage up` does until the other side hangs up, and then tell the memory that was needed."""
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
 
     async def run() -> None:
         async with ApiServer(plain=True) as server:

@@ -25,7 +25,6 @@ MoorageError
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 
@@ -163,5 +162,7 @@ class LeadershipLost(MoorageError):
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Suggest the closest known name as a hint, or say nothing."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""

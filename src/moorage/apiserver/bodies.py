@@ -5,13 +5,12 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.codec import read_documents, without_nulls
-from moorage.apiserver.protobuf import MEDIA_TYPE as PROTOBUF
-from moorage.apiserver.protobuf import decode_protobuf
 from moorage.apiserver.refusals import bad_request, unsupported_media_type
 from moorage.apiserver.requests import JSON, Request
 from moorage.errors import InputError
 
 YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -31,6 +30,9 @@ def read_object(request: Request) -> dict[str, Any]:
     """Read the object in a body; 400 if there is none, 415 for formats we do not know."""
     kind = media_type(request.content_type)
     if kind == PROTOBUF:
+        # Only kubectl and kube-scheduler send it; the library is a heavy one.
+        from moorage.apiserver.protobuf import decode_protobuf
+
         data: Any = decode_protobuf(request.body)
     elif kind in (JSON, ""):
         data = read_json(request.body)

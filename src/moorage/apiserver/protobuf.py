@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError, Message
 from moorage.apiserver.refusals import bad_request
 from moorage.apiserver.schema import Field, schema_of, tables
 
-MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
 PACKAGE: Final = "moorage"
 

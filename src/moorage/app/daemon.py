@@ -5,7 +5,6 @@ SIGUSR2 has the debugger compare cache and queue with the API.
 """
 
 import asyncio
-import gc
 import os
 import signal
 from contextlib import AsyncExitStack, suppress
@@ -16,6 +15,7 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.app.assembly import Parts, assemble, connect
 from moorage.app.debugger import Debugger
+from moorage.app.garbage import keep_everything
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
@@ -32,8 +32,6 @@ from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, Unr
 DRAIN_SECONDS: Final = 25.0
 """A kubelet waits for 30 seconds before it kills."""
 EVENT_SECONDS: Final = 3.0
-GC_THRESHOLDS: Final = (100_000, 20, 100)
-"""What is listed lives long and is reference-counted; looking through it for cycles would only cost time."""
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
 FOLD_SECONDS: Final = 5.0
@@ -89,8 +87,10 @@ class Daemon:
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
             resources = PodResources(parts.scheduler.objects[Pod])
-            await self._serve(parts, registry, resources, ending)
-            if await self._is_reachable(parts.client):
+            _, is_reachable = await asyncio.gather(
+                self._serve(parts, registry, resources, ending), self._is_reachable(parts.client)
+            )
+            if is_reachable:
                 await self._work(parts, resources)
 
     def _heed_signals(self, debugger: Debugger) -> None:
@@ -137,7 +137,8 @@ class Daemon:
             except (Unreachable, ServerError) as error:
                 log.warning("waiting for the API server", error=str(error))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._stopping.wait()
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 return True
@@ -193,9 +194,7 @@ class Daemon:
     async def _schedule(self, parts: Parts) -> None:
         """Schedule until stopped, then let everything under way finish; the lease is ours all the while."""
         await parts.informers.synced()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        keep_everything()
         parts.deliveries.start_through_loop()
         self._is_scheduling = True
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))

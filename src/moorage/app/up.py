@@ -1,7 +1,6 @@
 """`moorage up`: a cluster on this machine, from its start to its end."""
 
 import asyncio
-import gc
 import os
 import signal
 import stat
@@ -15,6 +14,7 @@ import structlog
 import yaml
 
 from moorage.apiserver.server import ApiServer
+from moorage.app.garbage import collect_rarely
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
 from moorage.box.applying import Manifest
@@ -25,8 +25,6 @@ from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.errors import InputError
 
-GC_THRESHOLDS: Final = (100_000, 20, 100)
-"""What a cluster consists of lives long and is reference-counted: looking through it for cycles only costs time."""
 CONTEXT: Final = "moorage"
 
 log = structlog.get_logger(__name__)
@@ -48,7 +46,7 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     """Run a cluster until it is told to stop; return the exit code."""
     import uvloop
 
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_rarely()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Up(options, screen).run())
     return 0

@@ -1,11 +1,11 @@
 """`moorage scheduler`: the daemon. It reads its own command line, in kube-scheduler's syntax."""
 
 import json
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 if TYPE_CHECKING:
     from moorage.app.flags.parsing import FlagValues
@@ -21,9 +21,9 @@ def run(arguments: Sequence[str]) -> int:
 
     flags = parse(arguments)
     if flags["help"]:
-        typer.echo(help_page(), nl=False)
+        sys.stdout.write(help_page())
     elif flags["version"] != "false":
-        typer.echo(_version(flags["version"]))
+        sys.stdout.write(f"{_version(flags['version'])}\n")
     else:
         return _start(flags)
     return 0
@@ -36,6 +36,10 @@ def _version(wanted: str) -> str:
 
 
 def _start(flags: "FlagValues") -> int:
+    from moorage.app.garbage import collect_rarely
+
+    collect_rarely()
+    _import_structlog()
     from moorage.app.logs import configure_logs
     from moorage.app.options import complete_options, logging_options
 
@@ -47,6 +51,17 @@ def _start(flags: "FlagValues") -> int:
     from moorage.app.daemon import run_daemon
 
     return run_daemon(options)
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which it would take along for coloured tracebacks that a daemon does not print."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        import_module("structlog")
+    finally:
+        del sys.modules["rich"]
 
 
 def _write_config(options: "Options", path: str) -> None:

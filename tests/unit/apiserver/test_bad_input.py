@@ -23,7 +23,7 @@ from tests.support.api import (
     pod,
 )
 
-from moorage.apiserver.protobuf import MEDIA_TYPE
+from moorage.apiserver.bodies import PROTOBUF as MEDIA_TYPE
 from moorage.apiserver.requests import Answer, Request
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -5,20 +5,15 @@ lock, and a pod is placed in less time than that would take. So cells count, and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    UnknownMetricFamily,
-)
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from moorage.app.metrics.table import METRICS, MetricKind, MetricSpec
 from moorage.app.options import MetricsOptions
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
 
 UNEXPECTED = "unexpected"
 """What a label value becomes that is not among those allowed."""
@@ -90,6 +85,8 @@ class HistogramCell:
 
 
 def _shown(bound: float) -> str:
+    from prometheus_client.utils import floatToGoString
+
     text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
     return text
 
@@ -138,7 +135,7 @@ class CellMetric:
         for histogram in self._histograms.values():
             histogram.fold()
 
-    def family(self) -> Metric | None:
+    def family(self) -> "Metric | None":
         """Return what is exposed; nothing for a metric with labels that has no children yet, as upstream."""
         if not self.spec.labels and not self._readings:
             self._first_child()
@@ -150,7 +147,9 @@ class CellMetric:
             family.add_metric(labels, value)
         return family if family.samples else None
 
-    def _family_type(self) -> type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]:
+    def _family_type(self) -> "type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
+
         if self.spec.kind is MetricKind.GAUGE:
             return GaugeMetricFamily
         # prometheus_client insists that a counter is called so; upstream has two that are older than the rule.
@@ -162,7 +161,9 @@ class CellMetric:
         else:
             self.number()
 
-    def _histogram_family(self, described: str) -> Metric | None:
+    def _histogram_family(self, described: str) -> "Metric | None":
+        from prometheus_client.core import HistogramMetricFamily
+
         family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
         for labels, cell in self._histograms.items():
             family.add_metric(labels, cell.buckets(), cell.sum())
@@ -183,7 +184,7 @@ class CellMetric:
         )
 
 
-class CellRegistry(Collector):
+class CellRegistry:
     """All metrics of the table, by name; those that are disabled count into the void."""
 
     def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
@@ -205,7 +206,7 @@ class CellRegistry(Collector):
         """Return the names of all metrics."""
         return tuple(self._metrics)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         """Yield what is exposed, sorted by name."""
         for name in sorted(self._metrics):
             metric = self._metrics[name]

@@ -1,10 +1,7 @@
 """What is known anyway and read only when somebody scrapes: sizes of queues and cache, versions, gates, forms."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
-
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Final
 
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, limits_total, spec_requests
@@ -19,6 +16,9 @@ from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.features import COMPONENT, FeatureGates
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Values = Iterable[tuple[Labels, float]]
 _UNITS: Final = {"cpu": "cores", "memory": "bytes", "ephemeral-storage": "bytes", "storage": "bytes"}
@@ -103,15 +103,17 @@ def forms(profiles: Iterable[Profile]) -> Iterator[tuple[Labels, float]]:
             yield (plugin.name, profile.name, "node" if plugin.name in per_node else "columns"), 1.0
 
 
-class PodResources(Collector):
+class PodResources:
     """What pods ask for and are limited to, for /metrics/resources; nothing while somebody else leads."""
 
     def __init__(self, pods: Shelf[Pod]) -> None:
         self._pods = pods
         self.is_leading = False
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         """Yield both families."""
+        from prometheus_client.core import GaugeMetricFamily
+
         labels = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
         request = GaugeMetricFamily(
             "kube_pod_resource_request",

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import msgspec
 import structlog
-from cryptography import x509
 
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.app.serving.routing import Page
@@ -29,6 +28,9 @@ AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_sec
 AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
 NAMED_USERS: Final = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
 """Users that metrics name; of all others there may be too many."""
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +90,7 @@ class Gatekeeper:
         user = None if self.tokens is None else await self.tokens.user_of(token.strip())
         return None if user is None else user.authenticated()
 
-    def _certified(self, request: HttpRequest, certificate: x509.Certificate) -> User | None:
+    def _certified(self, request: HttpRequest, certificate: "x509.Certificate") -> User | None:
         if self.proxy_authorities.issued(certificate):
             headers = ((name.decode("latin-1"), text.decode("latin-1")) for name, text in request.all_headers)
             user = proxied_user(headers, certificate, self.proxy_headers)
@@ -119,11 +121,15 @@ def _covers(allowed: str, path: str) -> bool:
     return allowed.endswith("*") and path.startswith(allowed[:-1])
 
 
-def peer_certificate(request: HttpRequest) -> x509.Certificate | None:
+def peer_certificate(request: HttpRequest) -> "x509.Certificate | None":
     """Return the certificate a client showed, if it showed one that TLS could verify."""
     connection = request.transport.get_extra_info("ssl_object")
     encoded = connection.getpeercert(binary_form=True) if connection is not None else None
-    return x509.load_der_x509_certificate(encoded) if encoded else None
+    if not encoded:
+        return None
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(encoded)
 
 
 def refusal(code: int, reason: str, message: str) -> Reply:

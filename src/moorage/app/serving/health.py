@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Check = Callable[[], str | None]
 """Looks whether something is well: ``None``, or what is wrong."""
@@ -69,8 +70,10 @@ class HealthChecks:
         self._counts[name, "success" if problem is None else "error", endpoint] += 1
         return problem
 
-    def families(self) -> list[Metric]:
+    def families(self) -> "list[Metric]":
         """Return what /metrics/slis exposes."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         gauge = GaugeMetricFamily(
             "kubernetes_healthcheck", "[STABLE] Whether a health check last went well.", labels=("name", "type")
         )

@@ -1,7 +1,5 @@
 """TLS for our server: certificates from files, by name (SNI), or made in memory; cipher suites by their Go names."""
 
-import datetime
-import ipaddress
 import os
 import ssl
 import tempfile
@@ -9,17 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
 from moorage.app.flags.kinds import NamedCertificate
 from moorage.app.options import ServingOptions
 from moorage.errors import InputError, did_you_mean
 
 PAIR_NAME: Final = "kube-scheduler"
-ONE_YEAR: Final = datetime.timedelta(days=365)
 
 _VERSIONS: Final = {
     "VersionTLS10": ssl.TLSVersion.TLSv1,
@@ -87,10 +79,10 @@ def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None
     elif options.cert_dir:
         certificate, key = (Path(options.cert_dir) / f"{PAIR_NAME}.{ending}" for ending in ("crt", "key"))
         if not certificate.exists() or not key.exists():
-            _write_pair(certificate, key, self_signed())
+            _write_pair(certificate, key, _self_signed())
         _load_files(context, str(certificate), str(key), "--cert-dir")
     else:
-        _load_pair(context, self_signed())
+        _load_pair(context, _self_signed())
 
 
 def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
@@ -121,7 +113,7 @@ def _serve_by_name(context: ssl.SSLContext, options: ServingOptions, client_cas:
     for entry in reversed(options.named_certificates):
         named = _context(options, client_cas)
         _load_files(named, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
-        by_name.update(dict.fromkeys(entry.names or names_in(entry), named))
+        by_name.update(dict.fromkeys(entry.names or _names_in(entry), named))
 
     def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         wildcard = f"*.{(name or '').partition('.')[2]}"
@@ -132,35 +124,14 @@ def _serve_by_name(context: ssl.SSLContext, options: ServingOptions, client_cas:
     context.sni_callback = choose
 
 
-def names_in(entry: NamedCertificate) -> list[str]:
-    """Return the names a certificate is for."""
-    certificate = x509.load_pem_x509_certificate(Path(entry.cert_file).read_bytes())
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return [str(name) for name in names.get_values_for_type(x509.DNSName)]
-    except x509.ExtensionNotFound:
-        return [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+def _names_in(entry: NamedCertificate) -> list[str]:
+    from moorage.app.serving.self_signed import names_in
+
+    return names_in(Path(entry.cert_file).read_bytes())
 
 
-def self_signed() -> tuple[bytes, bytes]:
-    """Make a certificate for localhost, and its key, both as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost@moorage")])
-    now = datetime.datetime.now(datetime.UTC)
-    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + ONE_YEAR)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM), private
+def _self_signed() -> tuple[bytes, bytes]:
+    # Whoever brings certificates of their own need not wait for the library that makes them.
+    from moorage.app.serving.self_signed import self_signed
+
+    return self_signed()

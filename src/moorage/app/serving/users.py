@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.x509.oid import NameOID
+if TYPE_CHECKING:
+    from cryptography import x509
 
 AUTHENTICATED: Final = "system:authenticated"
 MASTERS: Final = "system:masters"
@@ -45,14 +44,22 @@ class Authorities:
     """A CA bundle that tells whether it issued a certificate."""
 
     def __init__(self, *bundles: bytes) -> None:
-        self._certificates = [cert for bundle in bundles for cert in x509.load_pem_x509_certificates(bundle)]
+        self._certificates = [cert for bundle in bundles for cert in _certificates_in(bundle)]
 
-    def issued(self, certificate: x509.Certificate) -> bool:
+    def issued(self, certificate: "x509.Certificate") -> bool:
         """Tell whether a certificate, whose chain TLS has verified already, is one of ours."""
         return any(_issued(authority, certificate) for authority in self._certificates)
 
 
-def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificates(bundle)
+
+
+def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:
+    from cryptography.exceptions import InvalidSignature
+
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -60,15 +67,18 @@ def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     return True
 
 
-def certificate_user(certificate: x509.Certificate) -> User:
+def certificate_user(certificate: "x509.Certificate") -> User:
     """Return whom a client certificate names: the common name, and each organization as a group."""
-    subject = certificate.subject
-    return User(_only(subject, NameOID.COMMON_NAME), groups=tuple(_all(subject, NameOID.ORGANIZATION_NAME)))
+    from cryptography.x509.oid import NameOID
+
+    return User(_common_name(certificate), groups=tuple(_all(certificate.subject, NameOID.ORGANIZATION_NAME)))
 
 
-def proxied_user(headers: Iterable[tuple[str, str]], certificate: x509.Certificate, names: ProxyHeaders) -> User | None:
+def proxied_user(
+    headers: Iterable[tuple[str, str]], certificate: "x509.Certificate", names: ProxyHeaders
+) -> User | None:
     """Return whom a proxy names; ``None`` if it names nobody, or is not believed."""
-    proxy = _only(certificate.subject, NameOID.COMMON_NAME)
+    proxy = _common_name(certificate)
     if names.allowed_names and proxy not in names.allowed_names:
         return None
     found: dict[str, list[str]] = {}
@@ -91,9 +101,11 @@ def _first(found: Mapping[str, list[str]], names: Sequence[str]) -> str:
     return next((found[name.lower()][0] for name in names if found.get(name.lower())), "")
 
 
-def _only(subject: x509.Name, oid: x509.ObjectIdentifier) -> str:
-    return next(iter(_all(subject, oid)), "")
+def _common_name(certificate: "x509.Certificate") -> str:
+    from cryptography.x509.oid import NameOID
+
+    return next(iter(_all(certificate.subject, NameOID.COMMON_NAME)), "")
 
 
-def _all(subject: x509.Name, oid: x509.ObjectIdentifier) -> list[str]:
+def _all(subject: "x509.Name", oid: "x509.ObjectIdentifier") -> list[str]:
     return [str(part.value) for part in subject.get_attributes_for_oid(oid)]

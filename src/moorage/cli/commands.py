@@ -1,0 +1,42 @@
+"""The subcommands that typer reads the command line for.
+
+Each has a module of its own here, which imports what it needs when it runs: `moorage --help` stays fast.
+"""
+
+from typing import Annotated
+
+import typer
+
+from moorage import __version__
+from moorage.cli import config, scheduler, simulate, up
+
+app = typer.Typer(
+    name="moorage",
+    help="The Kubernetes scheduler in Python.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help and usage errors: importing rich for them would double the start-up time
+    pretty_exceptions_enable=False,
+)
+app.add_typer(config.app, name="config")
+app.command()(simulate.simulate)
+app.command()(up.up)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"moorage {__version__}")
+        raise typer.Exit
+
+
+@app.command(scheduler.NAME, add_help_option=False)
+def _scheduler() -> None:
+    """Run the scheduler on a cluster; takes kube-scheduler's flags."""
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Run before every subcommand; its options do their work in callbacks."""

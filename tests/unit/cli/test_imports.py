@@ -1,0 +1,40 @@
+"""What `moorage scheduler` imports: a scheduler that is restarted must be back soon."""
+
+import subprocess
+import sys
+
+HEAVY = {
+    "the other commands": ("typer", "click"),
+    "pictures for terminals": ("rich", "pygments"),
+    "other HTTP clients and servers": ("aiohttp", "requests"),
+    "what only a scrape needs": ("prometheus_client",),
+    "what only certificates need": ("cryptography",),
+    "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
+    "what only tests need": ("hypothesis", "pytest", "numpy.testing"),
+    "the rest of Moorage": (
+        "moorage.apiserver",
+        "moorage.box",
+        "moorage.controllers",
+        "moorage.simulator",
+        "moorage.testing",
+    ),
+}
+START = """
+import sys
+from moorage.cli import scheduler
+from moorage.cli.main import run
+scheduler._import_structlog()
+import moorage.app.daemon
+from moorage.app.flags.parsing import parse
+from moorage.app.options import complete_options
+complete_options(parse(["--secure-port=0"]))
+print("\\n".join(sys.modules))
+"""
+
+
+def test_the_scheduler_imports_nothing_heavy_that_it_may_not_need() -> None:
+    ran = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True)
+    imported = set(ran.stdout.split())
+    unwanted = {name: why for why, names in HEAVY.items() for name in names if name in imported}
+    assert not unwanted, f"imported at the start, but needed later if at all: {unwanted}"
+    assert "moorage.app.daemon" in imported
