@@ -1,6 +1,6 @@
 """The pod: what is to be placed, and everything it says about where."""
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,9 @@ from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.struct import KubeStruct
 from moorage.api.volume import Volume
+
+if TYPE_CHECKING:
+    from moorage.api.shape import Shape
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 ANY_ADDRESS: Final = "0.0.0.0"
@@ -149,25 +152,33 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         )
 
     @once
+    def shape(self) -> "Shape":
+        """What this pod has in common with all pods of an equal spec; finding it tells all the facts below."""
+        from moorage.api.shape import find_shape
+
+        shape, facts = find_shape(self)
+        self.__dict__.update(facts)
+        return shape
+
+    @once
     def requests(self) -> dict[str, int]:
         """What the pod asks of a node, from its spec alone: milli-CPU, bytes, and plain counts."""
-        from moorage.api.requests import spec_requests
-
-        return spec_requests(self)
+        return self.shape.requests
 
     @once
     def scoring_requests(self) -> dict[str, int]:
         """What the pod counts for in scores: a default for each container that asks for no CPU or memory."""
-        from moorage.api.requests import scoring_requests
-
-        return scoring_requests(self)
+        return self.shape.scoring_requests
 
     @once
     def requests_on_node(self) -> dict[str, int]:
         """What the pod takes of the node it runs on, resizes in flight included."""
-        from moorage.api.requests import placed_requests
+        return self.shape.requests_on_node
 
-        return placed_requests(self)
+    @once
+    def nonzero_requests(self) -> tuple[int, int]:
+        """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
+        return self.shape.nonzero_requests
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether one of the pod's tolerations covers the taint."""

@@ -21,6 +21,7 @@ PODS: Final = "pods"
 NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+RESIZE_PENDING: Final = "PodResizePending"
 
 Nanos = dict[str, int]
 RequestsOf = Callable[[Container], Nanos]
@@ -71,10 +72,10 @@ def scoring_requests(pod: "Pod") -> dict[str, int]:
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
-def placed_requests(pod: "Pod") -> dict[str, int]:
+def placed_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
-    if not _has_kubelet_word(pod):
-        return pod.requests
+    if not has_kubelet_word(pod):
+        return of_spec
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
@@ -84,12 +85,12 @@ def placed_milli_requests(pod: "Pod") -> dict[str, int]:
     return {name: nano_to_milli(nanos) for name, nanos in total.items()}
 
 
-def placed_nonzero_requests(pod: "Pod") -> tuple[int, int]:
+def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int]) -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):
-        if not _has_kubelet_word(pod):
+        if not has_kubelet_word(pod):
             # A pod without containers asks for nothing, not even the defaults.
-            return pod.scoring_requests.get(CPU, 0), pod.scoring_requests.get(MEMORY, 0)
+            return scoring.get(CPU, 0), scoring.get(MEMORY, 0)
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
     else:
         # With pod-level requests the default fills in only what the whole pod leaves out.
@@ -181,20 +182,23 @@ def _actuated(container: Container, status: ContainerStatus | None, infeasible: 
     return _allocated(container, status, infeasible)
 
 
-def _has_kubelet_word(pod: "Pod") -> bool:
+def has_kubelet_word(pod: "Pod") -> bool:
     """Tell whether the status says anything of resources; of a pod that waits for a node it does not."""
     status = pod.status
-    if status.resources is not None or status.allocated_resources is not None or _resize_is_infeasible(pod):
+    if status.resources is not None or status.allocated_resources is not None:
         return True
-    return any(
-        item.allocated_resources is not None or item.resources is not None
-        for items in (status.container_statuses, status.init_container_statuses)
-        for item in items
-    )
+    for condition in status.conditions:
+        if condition.type == RESIZE_PENDING:
+            return True
+    for items in (status.container_statuses, status.init_container_statuses):
+        for item in items:
+            if item.allocated_resources is not None or item.resources is not None:
+                return True
+    return False
 
 
 def _resize_is_infeasible(pod: "Pod") -> bool:
-    condition = pod.condition("PodResizePending")
+    condition = pod.condition(RESIZE_PENDING)
     return condition is not None and condition.reason == "Infeasible"
 
 

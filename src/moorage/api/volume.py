@@ -1,5 +1,7 @@
 """Volumes of a pod: the sources that matter for placement, the others by name only."""
 
+from typing import Final
+
 import msgspec
 
 from moorage.api.meta import ObjectMeta
@@ -135,3 +137,19 @@ class Volume(KubeStruct, frozen=True):
     secret: Present | None = None
     projected: Present | None = None
     empty_dir: Present | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the volume is made on whatever node the pod runs, out of nothing or of objects of the API."""
+        return msgspec.structs.replace(self, name="") in _PLAIN
+
+
+_PLAIN: Final = frozenset(
+    (
+        Volume(),
+        Volume(config_map=Present()),
+        Volume(secret=Present()),
+        Volume(projected=Present()),
+        Volume(empty_dir=Present()),
+    )
+)

@@ -187,11 +187,15 @@ class Cache:
     def _replace(self, known: Pod, pod: Pod) -> None:
         """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
         info = self.nodes.find(pod.node_name)
-        if info is not None and _weighs_the_same(known, pod):
-            self._pods[pod.uid] = info.pods[pod.uid] = pod
-        else:
+        if info is None or not _weighs_the_same(known, pod):
             self._displace(known)
             self._place(pod)
+            return
+        self._pods[pod.uid] = info.pods[pod.uid] = pod
+        if known.metadata.labels != pod.metadata.labels or known.is_terminating != pod.is_terminating:
+            # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
+            self.pods.remove(known, info.row)
+            self.pods.add(pod, info.row)
 
     def _displace(self, pod: Pod) -> None:
         del self._pods[pod.uid]
@@ -210,14 +214,14 @@ class Cache:
 
 
 def _weighs_the_same(known: Pod, pod: Pod) -> bool:
-    """Tell whether two versions of a pod differ in nothing that counts for placing others.
+    """Tell whether two versions of a pod take the same of their node; of their labels nothing is said.
 
-    Pods with volumes are not looked at so closely: the claim index keeps the pods themselves.
+    Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
     """
-    return (
-        known.metadata.labels == pod.metadata.labels
-        and known.is_terminating == pod.is_terminating
-        and not pod.spec.volumes
-        and known.spec == pod.spec
+    if pod.shape.holds_storage or known.spec.node_name != pod.spec.node_name:
+        return False
+    return known.shape is pod.shape or (
+        known.spec == pod.spec
         and known.requests_on_node == pod.requests_on_node
+        and known.nonzero_requests == pod.nonzero_requests
     )

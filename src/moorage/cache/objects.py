@@ -43,10 +43,14 @@ class Shelf(Generic[T]):
 
     def put(self, thing: T) -> T | None:
         """Take in an object, new or changed; return what it replaces."""
-        before = self._objects.get(thing.key)
-        self._objects[thing.key] = thing
-        self._by_namespace.setdefault(thing.namespace, {})[thing.name] = thing
-        self._note(thing.key)
+        key, meta = thing.key, thing.metadata
+        before = self._objects.get(key)
+        self._objects[key] = thing
+        of_namespace = self._by_namespace.get(meta.namespace)
+        if of_namespace is None:
+            of_namespace = self._by_namespace[meta.namespace] = {}
+        of_namespace[meta.name] = thing
+        self._note(key)
         return before
 
     def drop(self, thing: KubeObject) -> T | None:

@@ -66,7 +66,10 @@ class Dispatcher:
 
     async def run(self, write: Callable[[], Awaitable[T]], *, priority: int = 0, retries_conflicts: bool = False) -> T:
         """Carry out a write when its turn comes; ApiError if it is refused, or keeps failing."""
-        await self._enter(priority)
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait_for_turn(priority)
         try:
             return await self._attempt(write, retries_conflicts)
         finally:
@@ -91,10 +94,7 @@ class Dispatcher:
                     raise
             await asyncio.sleep(WRITE_DELAYS.after(failures, self._chance))
 
-    async def _enter(self, priority: int) -> None:
-        if self._free:
-            self._free -= 1
-            return
+    async def _wait_for_turn(self, priority: int) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._sequence += 1
         heappush(self._waiting, (-priority, self._sequence, turn))

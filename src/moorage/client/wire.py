@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection: a request goes out as bytes, an answer comes back parsed (in C, by httptools)."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple, Protocol, cast
@@ -10,6 +11,8 @@ import httptools
 from moorage.errors import Unreachable
 
 NEVER: Final = float("inf")
+
+_RETRY_AFTER: Final = re.compile(rb"\r\nretry-after:([^\r\n]*)", re.IGNORECASE)
 
 
 class Answer(NamedTuple):
@@ -52,6 +55,9 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Answer] | None = None
+        self._is_in_head = True
+        self._head = b""
+        self._status = 0
         self._pieces: list[bytes] = []
         self._retry_after: str | None = None
         self._stream: Stream | None = None
@@ -95,6 +101,8 @@ class Wire(asyncio.Protocol):
         if self._answer is None and self._stream is None:
             self.close()  # nobody asked: the server says good-bye
             return
+        if self._is_in_head:
+            self._head += data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -113,15 +121,15 @@ class Wire(asyncio.Protocol):
             self._stream.end(why)
             self._stream = None
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Note the one header that matters."""
-        if name.lower() == b"retry-after":
-            self._retry_after = value.decode(errors="replace")
-
     def on_headers_complete(self) -> None:
-        """Tell whoever listens how the answer begins."""
+        """Tell whoever listens how the answer begins; of its headers only one matters, and only with bad news."""
+        self._is_in_head = False
+        self._status = self._parser.get_status_code()
+        if self._status >= 400 and (found := _RETRY_AFTER.search(self._head)) is not None:
+            self._retry_after = found[1].decode(errors="replace").strip()
+        self._head = b""
         if self._stream is not None:
-            self._stream.begin(self._parser.get_status_code(), self._retry_after)
+            self._stream.begin(self._status, self._retry_after)
 
     def on_body(self, piece: bytes) -> None:
         """Take in a piece of the answer."""
@@ -139,12 +147,13 @@ class Wire(asyncio.Protocol):
             self._stream = None
         elif self._answer is not None:
             body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            answer = Answer(self._parser.get_status_code(), body, self._retry_after)
+            answer = Answer(self._status, body, self._retry_after)
             if not self._answer.done():
                 self._answer.set_result(answer)
             self._answer = None
         self._pieces = []
         self._retry_after = None
+        self._is_in_head = True
 
 
 class Stream:

@@ -7,13 +7,15 @@ picks the winner.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from operator import methodcaller
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from moorage.api.pod import Pod
+from moorage.api.shape import MOST_SHAPES, Shape
 from moorage.cache.cache import Cache
 from moorage.engine.boundary import ask, ask_each
 from moorage.engine.evaluation import apply_filter, check_range, normalized_scores
@@ -32,6 +34,9 @@ BYTES_PER_ROW: Final = 24
 MOST_ANSWERS: Final = 1024
 MOST_STATUSES: Final = 10_000
 INFEASIBLE_TOTAL: Final = -1
+_EPOCH: Final = methodcaller("epoch")
+
+Signature: TypeAlias = tuple[Hashable, ...]
 
 
 @dataclass(slots=True)
@@ -44,17 +49,6 @@ class Share:
     normalizes: bool
     column: IntArray | int = 0
     version: int = 0
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the column has to be made anew; plain raw scores follow their plugin by themselves."""
-        if self.version == self.part.version:
-            return False
-        return self.normalizes or self.column is not self.part.raw
-
-    def at(self, row: int) -> int:
-        """Return the normalised score of one row."""
-        return self.column if isinstance(self.column, int) else int(self.column[row])
 
 
 class TotalOrder:
@@ -102,12 +96,14 @@ class Answer:
         self.fresh_scores = tuple(p for p in profile.score if p.name in self.fresh)
         self.to_pre_filter = tuple(p for p in profile.pre_filter if p.name in self.fresh or self._matters(p.name))
         self._filters = [parts[p.name] for p in profile.filter if p.name in parts and not parts[p.name].skips_filter]
+        self._pod_filters = [part for part in self._filters if part.plugin.looks_at_pods]
         self._columns = columns
         self._nodes_seen = self._nodes_rated = -1
         self._scorers = [(parts[p.name], p) for p in profile.score if p.name in parts]
         scoring = {plugin.name for plugin in profile.score}
         self._only_pre_scoring = [parts[p.name] for p in profile.pre_score if p.name in parts and p.name not in scoring]
         self._shares: list[Share] | None = None
+        self._pod_shares: list[Share] = []
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
@@ -128,21 +124,18 @@ class Answer:
 
     def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
         """Bring verdicts up to date: on the rows that changed, or on all."""
-        for part in self._that_may_have_changed(changed):
+        nodes_seen = self._columns.node_changes.position
+        # Filters that look at nodes alone need not be asked while no node has changed.
+        asked = self._filters if changed is None or self._nodes_seen != nodes_seen else self._pod_filters
+        for part in asked:
             part.judge(pod, nodes)
         # Last: after a plugin's error all of them are asked again.
-        self._nodes_seen = self._columns.node_changes.position
+        self._nodes_seen = nodes_seen
         if changed is None:
             self._combine_all(len(nodes))
         else:
             for row in dict.fromkeys(changed):
                 self._combine_row(row)
-
-    def _that_may_have_changed(self, changed: list[int] | None) -> Iterable[PluginAnswer]:
-        """Leave out filters that look at nodes alone while no node has changed."""
-        if changed is None or self._nodes_seen != self._columns.node_changes.position:
-            return self._filters
-        return [part for part in self._filters if part.plugin.looks_at_pods]
 
     def _matters(self, plugin: str) -> bool:
         """Tell whether a remembered answer is more than "go on" or "skip", which the state already holds."""
@@ -180,13 +173,16 @@ class Answer:
         """Return the row-local score plugins that take part, with raw scores brought up to date."""
         if self._shares is None:
             self._shares = self._new_shares(pod, nodes)
+            self._pod_shares = [share for share in self._shares if share.plugin.looks_at_pods]
             self._totals_stale = True
         else:
-            nodes_changed = self._nodes_rated != self._columns.node_changes.position
+            node_changes = self._columns.node_changes.position
+            for share in self._shares if self._nodes_rated != node_changes else self._pod_shares:
+                share.part.rate(pod, nodes)
             for share in self._shares:
-                if nodes_changed or share.plugin.looks_at_pods:
-                    share.part.rate(pod, nodes)
-                self._totals_stale = self._totals_stale or share.is_stale
+                # The column has to be made anew, unless it is the raw scores, which follow their plugin by themselves.
+                if share.version != share.part.version and (share.normalizes or share.column is not share.part.raw):
+                    self._totals_stale = True
         self._nodes_rated = self._columns.node_changes.position
         return self._shares
 
@@ -228,7 +224,7 @@ class Answer:
             return INFEASIBLE_TOTAL
         total = 0
         for share in shares:
-            score = share.at(row)
+            score = share.column if isinstance(share.column, int) else int(share.column[row])
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                 check_range(share.plugin.name, np.array([score]))
             total += share.weight * score
@@ -285,7 +281,11 @@ class Answers:
     def __init__(self, profile: Profile, cache: Cache) -> None:
         self._profile = profile
         self._cache = cache
-        self._signers = tuple(p for p in profile.judges if not p.looks_at_cluster and _overrides(p, "sign"))
+        signers = [p for p in profile.judges if not p.looks_at_cluster and _overrides(p, "sign")]
+        self._shape_signers = tuple(plugin for plugin in signers if plugin.signs_shape)
+        self._pod_signers = tuple(plugin for plugin in signers if not plugin.signs_shape)
+        self._signers = self._shape_signers + self._pod_signers
+        self._by_shape: dict[Shape, Signature] = {}
         self._timed = tuple(p for p in self._signers if _overrides(p, "epoch"))
         self._epoch: Hashable = None
         self._structure = -1
@@ -322,10 +322,22 @@ class Answers:
         """Return the answer that could not be brought up to date, if there is one: all but its verdicts holds."""
         return self._find(self._signature(pod))
 
-    def _signature(self, pod: Pod) -> tuple[Hashable, ...]:
-        return ask_each("Sign", self._signers, lambda plugin: plugin.sign(pod))
+    def _signature(self, pod: Pod) -> Signature:
+        signed = None if pod.node_name else self._by_shape.get(pod.shape)
+        if signed is None:
+            signed = ask_each("Sign", self._shape_signers, methodcaller("sign", pod))
+            if not pod.node_name:
+                self._remember(pod.shape, signed)
+        if self._pod_signers:
+            return signed + ask_each("Sign", self._pod_signers, methodcaller("sign", pod))
+        return signed
 
-    def _find(self, signature: tuple[Hashable, ...]) -> Answer | None:
+    def _remember(self, shape: Shape, signed: Signature) -> None:
+        if len(self._by_shape) >= MOST_SHAPES:
+            self._by_shape.clear()
+        self._by_shape[shape] = signed
+
+    def _find(self, signature: Signature) -> Answer | None:
         try:
             return self._answers.get(signature)
         except TypeError:
@@ -336,7 +348,7 @@ class Answers:
     def _drop_what_no_longer_holds(self) -> None:
         """Start anew when rows stand for other nodes, or something outside pods and rows has changed."""
         try:
-            epoch = ask_each("Epoch", self._timed, lambda plugin: plugin.epoch())
+            epoch = ask_each("Epoch", self._timed, _EPOCH)
         except PluginError:
             self._reset()
             raise
@@ -346,10 +358,11 @@ class Answers:
             old = self._epoch if isinstance(self._epoch, tuple) else ()
             gone = {p.name for p, was, now in zip(self._timed, old, epoch, strict=False) if was != now}
             self._answers.clear()
+            self._by_shape.clear()
             self._parts = OrderedDict((key, part) for key, part in self._parts.items() if part.plugin.name not in gone)
         self._structure, self._epoch = self._cache.structure, epoch
 
-    def _new(self, signature: tuple[Hashable, ...], pod: Pod, nodes: NodeTable) -> Answer:
+    def _new(self, signature: Signature, pod: Pod, nodes: NodeTable) -> Answer:
         parts = {
             plugin.name: self._part(plugin, sign, pod, nodes)
             for plugin, sign in zip(self._signers, signature, strict=True)

@@ -134,7 +134,7 @@ class Binder:
             said = ask(
                 "PreBindPreFlight", plugin, plugin.pre_bind_pre_flight, binding.cycle, binding.pod, binding.node_name
             )
-            status = require_status("PreBindPreFlight", plugin, said)
+            status = None if said is None else require_status("PreBindPreFlight", plugin, said)
             if status is None:
                 wanted.append(plugin)
             elif status.code == Code.SKIP:
@@ -217,6 +217,8 @@ class Binder:
             said = await plugin.bind(binding.cycle, binding.pod, binding.node_name)
         except Exception as error:  # the boundary for plugins that wait
             raise failure("Bind", plugin.name, error) from error
+        if said is None:
+            return None
         status = require_status("Bind", plugin, said)
         if status is not None and status.code == Code.ERROR:
             raise failure("Bind", plugin.name, status.message)

@@ -42,7 +42,7 @@ def ask_each(point: str, plugins: Sequence[P], method: Callable[[P], T]) -> tupl
     Only when one raises are they asked again, to learn which.
     """
     try:
-        return tuple([method(plugin) for plugin in plugins])
+        return tuple(map(method, plugins))
     except Exception:  # raised again by the boundary, unless it was a passing fit
         return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 

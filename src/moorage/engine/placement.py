@@ -137,8 +137,8 @@ class Placement:
         """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
         began = timing.read()
         for plugin in self.profile.reserve:
-            status = require_status("Reserve", plugin, ask("Reserve", plugin, plugin.reserve, cycle, pod, node_name))
-            if status is not None:
+            said = ask("Reserve", plugin, plugin.reserve, cycle, pod, node_name)
+            if said is not None and (status := require_status("Reserve", plugin, said)) is not None:
                 self.stopwatch.took(timing.RESERVE, began, status.code)
                 return self._refusal("Reserve", plugin.name, status)
         self.stopwatch.took(timing.RESERVE, began)

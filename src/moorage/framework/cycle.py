@@ -1,6 +1,6 @@
 """What plugins remember during one attempt to place one pod."""
 
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from moorage.api.pod import Pod
 from moorage.errors import NotStored
@@ -49,16 +49,18 @@ class CycleState:
 
     def __getitem__(self, key: StateKey[T]) -> T:
         try:
-            return cast(T, self._values[key])
+            value: T = self._values[key]
         except KeyError:
             raise NotStored(key.missing) from None
+        return value
 
     def __contains__(self, key: StateKey[Any]) -> bool:
         return key in self._values
 
     def get(self, key: StateKey[T]) -> T | None:
         """Return what is stored under the key, or ``None``."""
-        return cast("T | None", self._values.get(key))
+        value: T | None = self._values.get(key)
+        return value
 
     def activate(self, pod: Pod) -> None:
         """Have this pod tried again at once, whatever its backoff, when this attempt succeeds."""

@@ -54,15 +54,13 @@ class ChangeLog:
     def __init__(self) -> None:
         self._rows: list[int] = []
         self._start = 0
-
-    @property
-    def position(self) -> int:
+        self.position = 0
         """The end of the log."""
-        return self._start + len(self._rows)
 
     def note(self, row: int) -> None:
         """Write down that a row changed."""
         self._rows.append(row)
+        self.position += 1
         if len(self._rows) > LONGEST_LOG:
             self._start += LONGEST_LOG // 2
             del self._rows[: LONGEST_LOG // 2]
@@ -146,16 +144,27 @@ class NodeColumns:
         row, requested = info.row, info.requested
         if not requested.keys() <= self.requested.keys():
             self.requested |= {name: Growing(np.int64) for name in requested if name not in self.requested}
-        for name, column in self.requested.items():
-            column.put(row, requested.get(name, 0))
-        self.nonzero["cpu"].put(row, info.nonzero_cpu)
-        self.nonzero["memory"].put(row, info.nonzero_memory)
-        self.pod_count.put(row, len(info.pods))
+        try:
+            for name, column in self.requested.items():
+                column.array[row] = requested.get(name, 0)
+            self.nonzero["cpu"].array[row] = info.nonzero_cpu
+            self.nonzero["memory"].array[row] = info.nonzero_memory
+            self.pod_count.array[row] = len(info.pods)
+        except (IndexError, OverflowError):
+            self._put_pods(info)
         if ports_changed:
             self.host_ports.write(row, info)
             if self.host_ports.is_bloated(len(self.infos)):
                 self.host_ports.fill(self.infos)
         self.changes.note(row)
+
+    def _put_pods(self, info: NodeInfo) -> None:
+        """Write the same where a column is too short, or a sum too large for it."""
+        for name, column in self.requested.items():
+            column.put(info.row, info.requested.get(name, 0))
+        self.nonzero["cpu"].put(info.row, info.nonzero_cpu)
+        self.nonzero["memory"].put(info.row, info.nonzero_memory)
+        self.pod_count.put(info.row, len(info.pods))
 
     def label(self, key: str) -> Categorical[str | None]:
         """Return the column of a label, made when first asked for."""

@@ -6,7 +6,6 @@ from typing import Final
 from moorage.api.affinity import Taint
 from moorage.api.node import Node
 from moorage.api.pod import ANY_ADDRESS, HostPort, Pod
-from moorage.api.requests import placed_nonzero_requests
 
 NO_ROW: Final = -1
 
@@ -19,10 +18,21 @@ class NodeInfo:
     every change.
     """
 
-    __slots__ = ("_node", "nonzero_cpu", "nonzero_memory", "pods", "requested", "row", "used_ports", "version")
+    __slots__ = (
+        "_node",
+        "allocatable",
+        "name",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "requested",
+        "row",
+        "used_ports",
+        "version",
+    )
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
-        self._node = node
+        self._take(node)
         self.row = NO_ROW
         self.pods: dict[str, Pod] = {}
         self.requested: dict[str, int] = {}
@@ -44,13 +54,14 @@ class NodeInfo:
 
     @node.setter
     def node(self, node: Node | None) -> None:
-        self._node = node
+        self._take(node)
         self.version += 1
 
-    @property
-    def name(self) -> str:
-        """Return the node's name."""
-        return self.node.name
+    def _take(self, node: Node | None) -> None:
+        self._node = node
+        self.name = "" if node is None else node.name
+        self.allocatable: Mapping[str, int] = {} if node is None else node.allocatable
+        """What all pods together may take: milli-CPU, bytes, and plain counts."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -62,18 +73,13 @@ class NodeInfo:
         """Return the node's taints."""
         return self.node.spec.taints
 
-    @property
-    def allocatable(self) -> Mapping[str, int]:
-        """What all pods together may take: milli-CPU, bytes, and plain counts."""
-        return self.node.allocatable
-
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""
         self.version += 1
         self.pods[pod.uid] = pod
         for name, amount in pod.requests_on_node.items():
             self.requested[name] = self.requested.get(name, 0) + amount
-        cpu, memory = nonzero_requests(pod)
+        cpu, memory = pod.nonzero_requests
         self.nonzero_cpu += cpu
         self.nonzero_memory += memory
         if pod.host_ports:
@@ -85,7 +91,7 @@ class NodeInfo:
         pod = self.pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():
             self.requested[name] -= amount
-        cpu, memory = nonzero_requests(pod)
+        cpu, memory = pod.nonzero_requests
         self.nonzero_cpu -= cpu
         self.nonzero_memory -= memory
         # A set, not a counter, as upstream: a port two pods share is free once either is gone.
@@ -95,6 +101,8 @@ class NodeInfo:
         """Return a row for what-ifs."""
         other = NodeInfo.__new__(NodeInfo)
         other._node = self._node
+        other.name = self.name
+        other.allocatable = self.allocatable
         other.version = self.version
         other.row = self.row
         other.pods = dict(self.pods)
@@ -114,13 +122,3 @@ def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bo
         for ip, protocol, port in wanted
         for taken_ip, taken_protocol, taken_port in used
     )
-
-
-def nonzero_requests(pod: Pod) -> tuple[int, int]:
-    """Return milli-CPU and memory that scores count for a pod on a node, computed once per pod."""
-    known = pod.__dict__.get("_nonzero")
-    if known is None:
-        known = placed_nonzero_requests(pod)
-        pod.__dict__["_nonzero"] = known
-    cpu, memory = known
-    return cpu, memory

@@ -39,6 +39,9 @@ class Plugin:
     """Whether answers depend on more than the row and the pod; then they are computed afresh in every cycle."""
     looks_at_pods: ClassVar[bool] = True
     """Whether answers depend on the pods on the node; if not, they stand while pods come and go there."""
+    signs_shape: bool = False
+    """Whether :meth:`sign` goes by ``pod.spec`` (but for the node's name) and the epoch alone, not by labels or names;
+    then it is asked once for all pods of a template."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

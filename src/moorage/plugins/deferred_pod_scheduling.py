@@ -27,6 +27,7 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
     """Keep a pod whose resize is deferred to its own node, and hold it back once it fits there."""
 
     looks_at_pods = False
+    signs_shape = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._concerns = is_deferred if handle.features.enabled(GATE) else _never

@@ -26,6 +26,7 @@ class ImageLocality(ScorePlugin):
     """
 
     looks_at_pods = False
+    signs_shape = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
@@ -34,8 +35,8 @@ class ImageLocality(ScorePlugin):
         return image_names(pod)
 
     def epoch(self) -> Hashable:
-        nodes = self._handle.nodes
-        return len(nodes), nodes.images_version
+        # How many nodes there are matters, too; but when they come or go, all answers are new.
+        return self._handle.nodes.images_version
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         wanted = image_names(pod)

@@ -80,6 +80,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes that the pod or the profile does not want, and add up the weights of the wishes others fulfil."""
 
     looks_at_pods = False
+    signs_shape = True
     normalizes_by_value = True
 
     Args = NodeAffinityArgs

@@ -27,6 +27,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Turn down nodes that do not declare a feature the pod's spec makes use of."""
 
     looks_at_pods = False
+    signs_shape = True
 
     def sign(self, pod: Pod) -> Hashable:
         return required_features(pod)

@@ -19,6 +19,7 @@ class NodeName(PreFilterPlugin, FilterPlugin):
     """Accept only the node that ``spec.nodeName`` names, if it names one."""
 
     looks_at_pods = False
+    signs_shape = True
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.node_name

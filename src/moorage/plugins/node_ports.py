@@ -20,6 +20,8 @@ WANTED: Final = StateKey[tuple[HostPort, ...]](
 class NodePorts(PreFilterPlugin, FilterPlugin):
     """Turn down nodes where another pod holds a host port that this one wants."""
 
+    signs_shape = True
+
     def sign(self, pod: Pod) -> Hashable:
         return pod.host_ports
 

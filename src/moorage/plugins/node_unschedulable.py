@@ -22,6 +22,7 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     """Turn down nodes with ``spec.unschedulable``."""
 
     looks_at_pods = False
+    signs_shape = True
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.tolerates(CORDON)

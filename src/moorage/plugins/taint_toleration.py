@@ -30,6 +30,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
     """Turn down nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
 
     looks_at_pods = False
+    signs_shape = True
     normalizes_by_value = True
 
     def sign(self, pod: Pod) -> Hashable:

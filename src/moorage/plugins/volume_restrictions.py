@@ -53,6 +53,8 @@ KEY = StateKey[Restrictions](
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
     """Turn down nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
 
+    signs_shape = True
+
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
         self._claims = handle.lister(PersistentVolumeClaim)

@@ -58,6 +58,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Turn down nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
 
     looks_at_pods = False
+    signs_shape = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._claims = handle.lister(PersistentVolumeClaim)

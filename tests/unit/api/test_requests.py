@@ -10,8 +10,6 @@ from moorage.api.requests import (
     countable,
     is_extended,
     is_scalar,
-    placed_nonzero_requests,
-    placed_requests,
     scoring_requests,
     spec_requests,
 )
@@ -173,7 +171,7 @@ PLACED = {
 
 @pytest.mark.parametrize(("subject", "want"), PLACED.values(), ids=PLACED)
 def test_placed_requests(subject: Pod, want: dict[str, int]) -> None:
-    assert placed_requests(subject) == want
+    assert subject.requests_on_node == want
 
 
 NONZERO = {
@@ -192,7 +190,7 @@ NONZERO = {
 
 @pytest.mark.parametrize(("subject", "want"), NONZERO.values(), ids=NONZERO)
 def test_placed_nonzero_requests(subject: Pod, want: tuple[int, int]) -> None:
-    assert placed_nonzero_requests(subject) == want
+    assert subject.nonzero_requests == want
 
 
 NAMES = {

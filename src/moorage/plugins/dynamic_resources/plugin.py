@@ -57,6 +57,7 @@ class DynamicResources(
     """
 
     looks_at_pods = False
+    signs_shape = True
     normalizes_by_value = True
 
     Args = DynamicResourcesArgs

@@ -43,6 +43,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
         self._stock = device_stock(handle, self._resources) if handle is not None else None
+        self.signs_shape = self._stock is None
 
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
@@ -83,8 +84,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not capacity and self._stock is not None:
                 capacity, used = self._stock.on_node(node, resource)
             if capacity:
-                before.append(min(float(used) / float(capacity), 1.0))
-                after.append(min(float(used + amount) / float(capacity), 1.0))
+                now, then = used / capacity, (used + amount) / capacity
+                before.append(now if now < 1.0 else 1.0)
+                after.append(then if then < 1.0 else 1.0)
         # Evenness lies between 50 and 100, so nothing here is negative.
         return 50 + (50 + evenness(after) - evenness(before)) // 2
 

@@ -24,7 +24,7 @@ from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources.hints import FitHints
-from moorage.plugins.node_resources.strategies import FEW_NODES, Rating, RatingColumn, strategy_of
+from moorage.plugins.node_resources.strategies import FEW_NODES, RatingColumn, strategy_of
 
 
 class Share(NamedTuple):
@@ -53,6 +53,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
         self._stock = device_stock(handle, self._scored)
+        self.signs_shape = self._stock is None
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
 
@@ -70,7 +71,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         demands = cycle[DEMANDS]
-        return combined(shortages(demands, node))
+        found = shortages(demands, node)
+        return combined(found) if found else None
 
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
         allocatable, requested = node.allocatable, node.requested
@@ -101,12 +103,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         cycle[SHARES] = self._read_shares(pod)
         return None
 
-    def _shares(self, cycle: CycleState, pod: Pod) -> tuple[Share, ...]:
-        """Return what the pod counts for; a profile without the pre-score has it read here."""
-        shares = cycle.get(SHARES)
-        return self._read_shares(pod) if shares is None else shares
-
     def _read_shares(self, pod: Pod) -> tuple[Share, ...]:
+        """Read what the pod counts for; a profile without the pre-score does so when it scores."""
         asked = pod.scoring_requests
         if self._stock is not None:
             self._stock.refresh()
@@ -119,20 +117,21 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, rate = node.allocatable, self._strategy.rate
         ratings = []
-        for resource, amount, weight in self._shares(cycle, pod):
+        for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
             capacity = allocatable.get(resource, 0)
-            taken = _taken(node, resource) if capacity else 0
-            if not capacity and self._stock is not None:
-                capacity, taken = self._stock.on_node(node, resource)
             if capacity:
-                ratings.append(Rating(weight, rate(taken + amount, capacity)))
+                ratings.append((weight, rate(_taken(node, resource) + amount, capacity)))
+            elif self._stock is not None:
+                capacity, taken = self._stock.on_node(node, resource)
+                if capacity:
+                    ratings.append((weight, rate(taken + amount, capacity)))
         return self._strategy.mean(ratings)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
         ratings = []
-        for resource, amount, weight in self._shares(cycle, pod):
+        for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
             capacity, present = nodes.allocatable[resource], None
             taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
             if self._stock is not None:

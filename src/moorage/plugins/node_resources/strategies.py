@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,11 +23,8 @@ FEW_NODES: Final = 8
 _EXACT_BELOW: Final = 1 << 46
 
 
-class Rating(NamedTuple):
-    """What one resource says of a node."""
-
-    weight: int
-    score: int
+Rating: TypeAlias = tuple[int, int]
+"""What one resource weighs, and what it says of a node."""
 
 
 class RatingColumn(NamedTuple):
@@ -51,8 +48,11 @@ class Strategy(ABC):
 
     def mean(self, ratings: Sequence[Rating]) -> int:
         """Put the ratings of one node together; a node without any of the resources gets 0."""
-        weights = sum(rating.weight for rating in ratings)
-        return sum(rating.weight * rating.score for rating in ratings) // weights if weights else 0
+        total = weights = 0
+        for weight, score in ratings:
+            total += weight * score
+            weights += weight
+        return total // weights if weights else 0
 
     def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:
         """Put the ratings of many nodes together."""
@@ -117,8 +117,8 @@ class RequestedToCapacityRatio(MostAllocated):
         return self._line_column[super().rate_nodes(used, capacity)]
 
     def mean(self, ratings: Sequence[Rating]) -> int:
-        weights = sum(rating.weight for rating in ratings if rating.score > 0)
-        total = sum(rating.weight * rating.score for rating in ratings if rating.score > 0)
+        weights = sum(weight for weight, score in ratings if score > 0)
+        total = sum(weight * score for weight, score in ratings if score > 0)
         return round_half_away(float(total) / float(weights)) if weights else 0
 
     def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:

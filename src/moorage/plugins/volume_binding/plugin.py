@@ -62,6 +62,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     Args = VolumeBindingArgs
     looks_at_pods = False
+    signs_shape = True
     allows_parallel = True
 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:
