@@ -1,7 +1,8 @@
 """Decoding what is listed and watched, straight into structs. What cannot be decoded is skipped, told and counted."""
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -9,9 +10,11 @@ import structlog
 from moorage.api.codec import UNREADABLE, decode
 from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.meta import KubeObject
+from moorage.api.node import Node
 from moorage.api.originals import keep_original
+from moorage.api.pod import Pod
 from moorage.client.answers import StatusAnswer, api_error
-from moorage.errors import ApiError
+from moorage.errors import ApiError, QuantityError
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -59,6 +62,19 @@ class Identity(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
+MALFORMED: Final = (*UNREADABLE, QuantityError)
+
+_VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
+    Pod: attrgetter("shape"),
+    Node: attrgetter("allocatable"),
+}
+"""Facts that are needed anyway and cannot be worked out for an object with a quantity that is none."""
+
+
+def _takes_as_is(_thing: KubeObject) -> None:
+    """Find nothing wrong with an object that could be decoded."""
+
+
 class Decoding(Generic[T]):
     """Decodes pages and watch lines of one kind.
 
@@ -76,6 +92,7 @@ class Decoding(Generic[T]):
         self.kind = kind
         self._on_malformed = on_malformed
         self._keeps = keeps
+        self._verify = _VERIFIERS.get(kind, _takes_as_is)
         self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
         self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
@@ -85,7 +102,9 @@ class Decoding(Generic[T]):
         if not self._one_by_one:
             try:
                 page = self._page.decode(body)
-            except UNREADABLE:
+                for item in page.items or ():
+                    self._verify(item)
+            except MALFORMED:
                 pass
             else:
                 return page.metadata, page.items or [], []
@@ -111,7 +130,8 @@ class Decoding(Generic[T]):
         if not self._one_by_one:
             try:
                 event = self._event.decode(line)
-            except UNREADABLE:
+                self._verify(event.object)
+            except MALFORMED:
                 pass
             else:
                 if event.type != "ERROR":
@@ -129,9 +149,10 @@ class Decoding(Generic[T]):
             if issubclass(self.kind, CustomObject):
                 return cast("T", decode_custom(self.kind, body))
             thing = decode(self.kind, bytes(body))
+            self._verify(thing)
             if self._keeps is not None and self._keeps(thing):
                 keep_original(thing, body)
-        except UNREADABLE as error:
+        except MALFORMED as error:
             log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
             self._on_malformed(self.kind.__name__)
             return None

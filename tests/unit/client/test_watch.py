@@ -79,6 +79,13 @@ EVENTS = {
         ["+b", "-a"],
     ),
     "a malformed object is skipped": ([line("ADDED", {"metadata": 7}), line("ADDED", pod("b", 12))], ["+b"]),
+    "an object whose quantity is none is skipped": (
+        [
+            line("ADDED", pod("a", 11) | {"spec": {"containers": [{"resources": {"requests": {"cpu": "abc"}}}]}}),
+            line("ADDED", pod("b", 12)),
+        ],
+        ["+b"],
+    ),
     "a null where a list belongs is as good as nothing": ([line("ADDED", pod("b", 11, tolerations=None))], ["+b"]),
 }
 
