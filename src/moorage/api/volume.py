@@ -144,12 +144,10 @@ class Volume(KubeStruct, frozen=True):
         return msgspec.structs.replace(self, name="") in _PLAIN
 
 
-_PLAIN: Final = frozenset(
-    (
-        Volume(),
-        Volume(config_map=Present()),
-        Volume(secret=Present()),
-        Volume(projected=Present()),
-        Volume(empty_dir=Present()),
-    )
+_PLAIN: Final = (
+    Volume(),
+    Volume(config_map=Present()),
+    Volume(secret=Present()),
+    Volume(projected=Present()),
+    Volume(empty_dir=Present()),
 )
