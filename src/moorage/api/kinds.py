@@ -1,6 +1,8 @@
 """Which struct stands for which kind: the one table of kinds, their API groups and their plural names."""
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -8,6 +10,13 @@ from moorage.api import cluster, devices, records, storage
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
+
+
+@lru_cache(maxsize=1024)
+def _collection(root: str, namespace: str, plural: str) -> str:
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +51,10 @@ class Kind:
         >>> BY_NAME["Pod"].path("web", "shop", "binding")
         '/api/v1/namespaces/shop/pods/web/binding'
         """
-        place = f"{self.root}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.root}/{self.plural}"
+        place = _collection(self.root, namespace, self.plural)
         if name:
-            place += f"/{quote(name, safe='')}"
+            # A pod costs two requests, and its name never needs quoting.
+            place = f"{place}/{name if _PLAIN_NAME(name) else quote(name, safe='')}"
         return f"{place}/{subresource}" if subresource else place
 
 

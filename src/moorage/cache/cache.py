@@ -38,7 +38,7 @@ class Cache:
         self.claims = ClaimIndex()
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._columns.infos)
 
     @property
     def columns(self) -> NodeColumns:

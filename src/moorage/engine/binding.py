@@ -39,12 +39,8 @@ class Binding:
     cycle: CycleState
     placement: Placement
     undo: ExitStack
+    node_name: str
     held: HeldPod | None = None
-
-    @property
-    def node_name(self) -> str:
-        """The node the pod was given."""
-        return self.pod.node_name
 
 
 OnFailure = Callable[[QueuedPodInfo, Parked | Failed], None]

@@ -180,7 +180,7 @@ class Scheduler:
 
             # Registered before reserving: a plugin that fails half-way must still be undone.
             undo.callback(placement.unreserve, found.cycle, assumed, node.name)
-            binding = Binding(queued, assumed, found.cycle, placement, undo)
+            binding = Binding(queued, assumed, found.cycle, placement, undo, node.name)
             for step in (placement.reserve, placement.permit):
                 answer = step(found.cycle, assumed, node.name)
                 if isinstance(answer, Status):

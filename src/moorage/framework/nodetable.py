@@ -67,7 +67,7 @@ class NodeTable:
         return cls(columns)
 
     def __len__(self) -> int:
-        return len(self._columns) if self._rows is None else len(self._rows)
+        return len(self._columns.infos if self._rows is None else self._rows)
 
     def take(self, rows: RowArray) -> "NodeTable":
         """Return a window on some rows of this one, in that order."""

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
 from moorage.client.pool import Transport
@@ -16,6 +16,15 @@ NO_ANSWER: Final = "<error>"
 END_OF_HEAD: Final = b"\r\n\r\n"
 
 
+class Cells(NamedTuple):
+    """What is counted of requests of one method that end one way."""
+
+    total: NumberCell
+    seconds: HistogramCell
+    sent: HistogramCell
+    received: HistogramCell
+
+
 class MeasuredTransport:
     """Counts and times the requests of a client; watches, which last, are not timed."""
 
@@ -25,8 +34,7 @@ class MeasuredTransport:
         self._seconds = registry["rest_client_request_duration_seconds"]
         self._sent = registry["rest_client_request_size_bytes"]
         self._received = registry["rest_client_response_size_bytes"]
-        self._cells: dict[tuple[bytes, int], tuple[NumberCell, HistogramCell]] = {}
-        self._sizes: dict[bytes, tuple[HistogramCell, HistogramCell]] = {}
+        self._cells: dict[tuple[bytes, int], Cells] = {}
 
     @property
     def host_header(self) -> str:
@@ -41,8 +49,9 @@ class MeasuredTransport:
         except Unreachable:
             self._count(method, 0, began)
             raise
-        self._count(method, answer.status, began)
-        self._weigh(method, request, answer)
+        cells = self._count(method, answer.status, began)
+        cells.sent.observe(len(request) - request.index(END_OF_HEAD) - 4)
+        cells.received.observe(len(answer.body))
         return answer
 
     def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
@@ -53,24 +62,19 @@ class MeasuredTransport:
         """Close all connections."""
         self._inner.close()
 
-    def _weigh(self, method: bytes, request: bytes, answer: Answer) -> None:
-        cells = self._sizes.get(method)
-        if cells is None:
-            labels = method.decode(), self._inner.host_header
-            cells = self._sizes[method] = (self._sent.histogram(*labels), self._received.histogram(*labels))
-        cells[0].observe(len(request) - request.index(END_OF_HEAD) - len(END_OF_HEAD))
-        cells[1].observe(len(answer.body))
-
-    def _count(self, method: bytes, status: int, began: float) -> None:
+    def _count(self, method: bytes, status: int, began: float) -> "Cells":
         cells = self._cells.get((method, status))
         if cells is None:
             host, verb = self._inner.host_header, method.decode()
-            cells = self._cells[method, status] = (
+            cells = self._cells[method, status] = Cells(
                 self._total.number(str(status or NO_ANSWER), verb, host),
                 self._seconds.histogram(verb, host),
+                self._sent.histogram(verb, host),
+                self._received.histogram(verb, host),
             )
-        cells[0].value += 1
-        cells[1].observe(perf_counter() - began)
+        cells.total.value += 1
+        cells.seconds.observe(perf_counter() - began)
+        return cells
 
 
 class MeasuredBackground(TaskBackground):
