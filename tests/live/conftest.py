@@ -13,8 +13,11 @@ from tests.live.devices import clear_devices
 from tests.live.storage import clear_storage
 from tests.support.control_plane import ControlPlane, control_plane
 
+# Scenarios are no tests by name, but what they assert is to be told as well.
+pytest.register_assert_rewrite("tests.live.scenarios")
+
 if not os.environ.get("MOORAGE_LIVE"):
-    collect_ignore_glob = ["test_*.py"]
+    collect_ignore_glob = ["test_*.py", "scenarios/test_*.py"]
 
 Story = Callable[[LiveCluster], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""`moorage scheduler` as a process of its own, started, killed and started again."""
+"""`moorage scheduler`, or kube-scheduler in its place, as a process: started, killed and started again."""
 
 import os
 import signal
@@ -24,10 +24,12 @@ STOP_SECONDS: Final = 30.0
 class SchedulerProcess:
     """One replica; ``log`` is all that it and those before it wrote."""
 
-    def __init__(self, kubeconfig: Path, *flags: str, leader_elect: bool = False) -> None:
+    def __init__(
+        self, kubeconfig: Path, *flags: str, leader_elect: bool = False, program: tuple[str, ...] = COMMAND
+    ) -> None:
         self.log_file = Path(tempfile.mkstemp(prefix="moorage-scheduler-", suffix=".log")[1])
         election = LEASE if leader_elect else ("--leader-elect=false",)
-        self._command = (*COMMAND, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v=2", *election, *flags)
+        self._command = (*program, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v=2", *election, *flags)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -75,9 +77,11 @@ class SchedulerProcess:
 
 
 @contextmanager
-def scheduler(kubeconfig: Path, *flags: str, leader_elect: bool = False) -> Iterator[SchedulerProcess]:
-    """Run a scheduler for as long as the block lasts; a block that fails shows its log."""
-    process = SchedulerProcess(kubeconfig, *flags, leader_elect=leader_elect)
+def scheduler(
+    kubeconfig: Path, *flags: str, leader_elect: bool = False, program: tuple[str, ...] = COMMAND
+) -> Iterator[SchedulerProcess]:
+    """Run a scheduler, ours unless another is named, while the block lasts; a block that fails shows its log."""
+    process = SchedulerProcess(kubeconfig, *flags, leader_elect=leader_elect, program=program)
     process.start()
     try:
         yield process

@@ -1,0 +1,161 @@
+"""API servers and schedulers, ours and the real ones, each started with what it needs beside it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.clock import SystemClock
+from moorage.controllers.catalogue import kubelet_controllers
+from moorage.controllers.driver import Driver
+from tests.live.control_plane import START_SECONDS, ControlPlane, binaries, control_plane
+from tests.live.controllers import CONTROLLERS, controller_manager
+from tests.live.scheduler import COMMAND, scheduler
+from tests.live.storage import Provisioner
+
+T = TypeVar("T")
+Background = Callable[[ApiClient], Awaitable[None]]
+
+UP: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up", "--nodes=0", "--no-scheduler")
+WORKLOADS: Final = (
+    "deployment-controller",
+    "replicaset-controller",
+    "daemonset-controller",
+    "job-controller",
+    "disruption-controller",
+    "node-lifecycle-controller",
+)
+"""Real controllers that scenarios need besides those of volumes and devices."""
+CONFIGURATION: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}, qps: 1000, burst: 1000}}
+leaderElection: {{leaderElect: false}}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 1
+profiles:
+- schedulerName: {name}
+- schedulerName: {name}-packing
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {{scoringStrategy: {{type: MostAllocated}}}}
+"""
+"""Of either scheduler: it takes the pods of two names, and those that wait are not left waiting."""
+
+
+class Stage:
+    """A cluster that scenarios are played on, one after the other; ``run`` lets it and one of them go on."""
+
+    def __init__(self, kubeconfig: Path, runner: asyncio.Runner) -> None:
+        self.kubeconfig = kubeconfig
+        self.connection = load_connection(str(kubeconfig))
+        self._runner = runner
+
+    def run(self, play: Callable[[ApiClient], Awaitable[T]]) -> T:
+        """Play something with a client of its own."""
+
+        async def played() -> T:
+            async with ApiClient(self.connection) as client:
+                return await play(client)
+
+        return self._runner.run(played())
+
+
+@contextmanager
+def stage(kubeconfig: Path, *background: Background) -> Iterator[Stage]:
+    """Prepare a cluster beside whose scenarios something else goes on as well."""
+    with asyncio.Runner() as runner:
+        prepared = Stage(kubeconfig, runner)
+        loop = runner.get_loop()
+        client = ApiClient(prepared.connection)
+        tasks = [loop.create_task(_forever(work, client)) for work in background]
+        try:
+            yield prepared
+            for task in tasks:
+                assert not task.done(), f"what runs the pods has ended: {task}"
+        finally:
+            client.close()
+
+
+async def _forever(work: Background, client: ApiClient) -> None:
+    await work(client)
+
+
+@contextmanager
+def real_server() -> Iterator[Stage]:
+    """Run kube-apiserver with etcd and kube-controller-manager; our kubelets and a provisioner are clients of it."""
+    with control_plane() as plane, controller_manager(plane, *CONTROLLERS, *WORKLOADS), _stage_of(plane) as prepared:
+        yield prepared
+
+
+@contextmanager
+def _stage_of(plane: ControlPlane) -> Iterator[Stage]:
+    with stage(plane.kubeconfig(), _kubelets, _provisioner) as prepared:
+        yield prepared
+
+
+async def _kubelets(client: ApiClient) -> None:
+    await Driver(client, kubelet_controllers(SystemClock())).run()
+
+
+async def _provisioner(client: ApiClient) -> None:
+    await Provisioner(client).run()
+
+
+@contextmanager
+def embedded_server() -> Iterator[Stage]:
+    """Run what `moorage up` does without its scheduler: the embedded API server, our controllers and kubelets."""
+    with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as folder:
+        kubeconfig, said = Path(folder, "kubeconfig"), Path(folder, "up.log")
+        with said.open("wb") as log:
+            process = subprocess.Popen(
+                [*UP, f"--kubeconfig={kubeconfig}"], stdout=log, stderr=subprocess.STDOUT, env=os.environ
+            )
+        try:
+            _await(kubeconfig, process, said)
+            with stage(kubeconfig) as prepared:
+                yield prepared
+            assert process.poll() is None, f"the server ended by itself:\n{said.read_text()[-4000:]}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _await(kubeconfig: Path, process: subprocess.Popen[bytes], said: Path) -> None:
+    """Wait for the file that says where the server is, which is written whole once it listens."""
+    deadline = time.monotonic() + START_SECONDS
+    while not kubeconfig.exists() or not kubeconfig.read_text().endswith("\n"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the embedded server did not start:\n{said.read_text()[-4000:]}")
+        time.sleep(0.05)
+
+
+Server = Callable[[], "contextmanager[Stage]"]
+SERVERS: Final = MappingProxyType({"real-server": real_server, "embedded-server": embedded_server})
+KUBE_SCHEDULER: Final = "kube-scheduler"
+MOORAGE: Final = "moorage"
+SCHEDULERS: Final = (KUBE_SCHEDULER, MOORAGE)
+COMBINATIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {f"{program}-on-{server}": (server, program) for server in SERVERS for program in SCHEDULERS}
+)
+
+
+@contextmanager
+def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler") -> Iterator[None]:
+    """Run one of the schedulers for the pods of a name, and of that name with ``-packing`` after it."""
+    command = (str(binaries() / KUBE_SCHEDULER),) if program == KUBE_SCHEDULER else COMMAND
+    with tempfile.TemporaryDirectory(prefix="moorage-config-") as folder:
+        config = Path(folder, "config.yaml")
+        config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig, name=name))
+        with scheduler(kubeconfig, f"--config={config}", program=command) as process:
+            yield
+            assert process.is_running, f"{program} ended by itself:\n{process.log[-4000:]}"

@@ -1,0 +1,20 @@
+"""The list of scenarios: public coroutine functions that play on a :class:`Scene`; the name of each is its sentence."""
+
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from types import ModuleType
+
+from tests.live.scenarios.scene import Scene
+
+Scenario = Callable[[Scene], Awaitable[None]]
+
+
+def scenarios_in(*parts: ModuleType) -> dict[str, Scenario]:
+    """Collect the scenarios that modules define, by name."""
+    found: dict[str, Scenario] = {}
+    for part in parts:
+        for name, thing in vars(part).items():
+            if iscoroutinefunction(thing) and thing.__module__ == part.__name__ and not name.startswith("_"):
+                assert name not in found, f"two scenarios are named {name}"
+                found[name] = thing
+    return found

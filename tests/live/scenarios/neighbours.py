@@ -1,0 +1,130 @@
+"""Pods that want other pods near, or far."""
+
+from typing import Any, Final
+
+from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from tests.live.scenarios.scene import Data, Scene
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+ZONES: Final = {"a1": {ZONE_LABEL: "a"}, "a2": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}}
+
+
+async def a_pod_goes_to_its_friends(scene: Scene) -> None:
+    await scene.nodes(ZONES)
+    await scene.pod("cache", labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
+    await scene.node_of("cache")
+    await scene.pod("web", affinity=_near("app", "cache"))
+    assert await scene.node_of("web") == "b1"
+
+
+async def without_friends_there_is_no_place(scene: Scene) -> None:
+    """Then one appears."""
+    await scene.nodes(ZONES)
+    await scene.pod("web", affinity=_near("app", "cache"))
+    told = await scene.rejection("web")
+    assert told.startswith("0/3 nodes are available: 3 node(s) didn't match pod affinity rules.")
+    await scene.pod("cache", labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
+    assert await scene.node_of("web") == "b1"
+
+
+async def the_first_of_those_who_want_each_other_may_start(scene: Scene) -> None:
+    await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
+    for name in ("first", "second", "third"):
+        await scene.pod(name, labels={"app": "group"}, affinity=_near("app", "group"))
+    assert len(set(await scene.nodes_of("first", "second", "third"))) == 1
+
+
+async def rivals_keep_apart(scene: Scene) -> None:
+    """Three nodes in two zones have room for two."""
+    await scene.nodes(ZONES)
+    for name in ("first", "second", "third"):
+        await scene.pod(name, labels={"app": "db"}, affinity=_far("app", "db"))
+
+    async def placed() -> set[str] | None:
+        found = {pod.name for pod in (await scene.pods()).values() if pod.node_name}
+        return found if len(found) == 2 else None
+
+    bound = await scene.until("two are bound", placed)
+    (left,) = {"first", "second", "third"} - bound
+    told = await scene.rejection(left)
+    assert told.startswith("0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules."), told
+    zones = {ZONES[node][ZONE_LABEL] for node in await scene.nodes_of(*bound)}
+    assert zones == {"a", "b"}
+
+
+async def those_who_are_there_may_object(scene: Scene) -> None:
+    await scene.nodes({"a1": {ZONE_LABEL: "a"}})
+    await scene.pod("loner", affinity=_far("app", "web"))
+    await scene.node_of("loner")
+    await scene.pod("web", labels={"app": "web"})
+    told = await scene.rejection("web")
+    assert told.startswith("0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.")
+
+
+async def friends_may_be_in_other_namespaces(scene: Scene) -> None:
+    await scene.nodes(ZONES)
+    other = f"{scene.namespace}-friends"
+    await scene.create("v1/namespaces", other, metadata={"labels": {"team": scene.namespace}})
+    await scene.pod("cache", namespace=other, labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
+    await scene.node_of("cache", other)
+    teams = {"namespaceSelector": {"matchLabels": {"team": scene.namespace}}}
+    await scene.pod("selected", affinity=_near("app", "cache", **teams))
+    await scene.pod("named", affinity=_near("app", "cache", namespaces=[other]))
+    await scene.pod("lost", affinity=_near("app", "cache"))
+    assert await scene.nodes_of("selected", "named") == ["b1", "b1"]
+    await scene.rejection("lost")
+
+
+async def rivals_of_the_same_revision_only(scene: Scene) -> None:
+    """Labels named by matchLabelKeys narrow whom a pod keeps away from."""
+    await scene.nodes({"a1": {ZONE_LABEL: "a"}})
+    for revision in ("1", "2"):
+        apart = _far("app", "web", matchLabelKeys=["revision"])
+        await scene.pod(f"web-{revision}", labels={"app": "web", "revision": revision}, affinity=apart)
+    assert await scene.nodes_of("web-1", "web-2") == ["a1", "a1"]
+    await scene.pod("web-2-again", labels={"app": "web", "revision": "2"}, affinity=apart)
+    await scene.rejection("web-2-again")
+
+
+async def other_tenants_are_avoided(scene: Scene) -> None:
+    """Labels named by mismatchLabelKeys are those of others."""
+    await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
+    await scene.pod("theirs", labels={"tenant": "x", "app": "web"}, nodeSelector={HOSTNAME_LABEL: "a1"})
+    await scene.node_of("theirs")
+    apart = _far("app", "web", mismatchLabelKeys=["tenant"])
+    for name in ("ours-1", "ours-2"):
+        await scene.pod(name, labels={"tenant": "y", "app": "web"}, affinity=apart)
+    assert await scene.nodes_of("ours-1", "ours-2") == ["b1", "b1"]
+
+
+async def friends_attract(scene: Scene) -> None:
+    await scene.nodes(ZONES)
+    await scene.pod("cache", labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
+    await scene.node_of("cache")
+    wish = {"weight": 100, "podAffinityTerm": _term("app", "cache")}
+    await scene.pod("web", affinity={"podAffinity": {PREFERRED: [wish]}})
+    assert await scene.node_of("web") == "b1"
+
+
+async def rivals_repel(scene: Scene) -> None:
+    await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
+    await scene.pod("there", labels={"app": "db"}, nodeSelector={HOSTNAME_LABEL: "b1"})
+    # Without what repels, the other node would be worse.
+    await scene.pod("ballast", requests={"cpu": "1", "memory": "2Gi"}, nodeSelector={HOSTNAME_LABEL: "a1"})
+    await scene.nodes_of("there", "ballast")
+    wish = {"weight": 100, "podAffinityTerm": _term("app", "db")}
+    await scene.pod("db", labels={"app": "db"}, affinity={"podAntiAffinity": {PREFERRED: [wish]}})
+    assert await scene.node_of("db") == "a1"
+
+
+def _term(key: str, value: str, **more: Any) -> Data:
+    return {"labelSelector": {"matchLabels": {key: value}}, "topologyKey": ZONE_LABEL, **more}
+
+
+def _near(key: str, value: str, **more: Any) -> Data:
+    return {"podAffinity": {REQUIRED: [_term(key, value, **more)]}}
+
+
+def _far(key: str, value: str, **more: Any) -> Data:
+    return {"podAntiAffinity": {REQUIRED: [_term(key, value, **more)]}}

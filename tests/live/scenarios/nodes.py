@@ -1,0 +1,124 @@
+"""Pods that are particular about their nodes, and nodes that are particular about their pods."""
+
+from typing import Final
+
+from tests.live.scenarios.scene import Data, Scene
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+async def a_pod_that_names_its_node_runs_there(scene: Scene) -> None:
+    """No scheduler is asked, but what it takes is taken from the others."""
+    await scene.node("only")
+    await scene.pod("pinned", nodeName="only", requests={"cpu": "3"})
+    await scene.running("pinned")
+    await scene.pod("other", requests={"cpu": "2"})
+    assert "1 Insufficient cpu" in await scene.rejection("other")
+
+
+async def a_node_selector_selects(scene: Scene) -> None:
+    await scene.nodes({"hdd": {"disk": "hdd"}, "ssd": {"disk": "ssd"}})
+    await scene.pod("fast", nodeSelector={"disk": "ssd"})
+    await scene.pod("odd", nodeSelector={"disk": "tape"})
+    assert await scene.node_of("fast") == "ssd"
+    told = await scene.rejection("odd")
+    assert told.startswith("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")
+
+
+async def every_operator_of_node_affinity(scene: Scene) -> None:
+    await scene.nodes({"a": {"size": "5", "zone": "east"}, "b": {"size": "20", "zone": "west", "spot": ""}})
+    wanted = {
+        "in": (_expression("zone", "In", "west", "north"), "b"),
+        "not-in": (_expression("zone", "NotIn", "west"), "a"),
+        "exists": (_expression("spot", "Exists"), "b"),
+        "does-not-exist": (_expression("spot", "DoesNotExist"), "a"),
+        "gt": (_expression("size", "Gt", "10"), "b"),
+        "lt": (_expression("size", "Lt", "10"), "a"),
+        "field": ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, "b"),
+        "not-field": ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]}, "a"),
+    }
+    for name, (term, _) in wanted.items():
+        await scene.pod(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}})
+    for name, (_, node) in wanted.items():
+        assert await scene.node_of(name) == node, name
+
+
+async def one_of_several_terms_is_enough(scene: Scene) -> None:
+    await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
+    terms = [_expression("zone", "In", "north"), _expression("zone", "In", "west")]
+    await scene.pod("web", affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
+    assert await scene.node_of("web") == "b"
+
+
+async def a_preferred_node_is_preferred(scene: Scene) -> None:
+    await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
+    for name, zone in (("first", "west"), ("second", "east")):
+        wish = {"weight": 100, "preference": _expression("zone", "In", zone)}
+        await scene.pod(name, affinity={"nodeAffinity": {PREFERRED: [wish]}})
+    assert await scene.nodes_of("first", "second") == ["b", "a"]
+
+
+async def taints_repel_those_who_do_not_tolerate_them(scene: Scene) -> None:
+    await scene.node("only", spec={"taints": [_taint("team", "red", "NoSchedule"), _taint("slow", "", "NoExecute")]})
+    slow = {"key": "slow", "operator": "Exists"}
+    tolerant = {
+        "equal": [{"key": "team", "operator": "Equal", "value": "red", "effect": "NoSchedule"}, slow],
+        "exists": [{"key": "team", "operator": "Exists"}, slow],
+        "everything": [{"operator": "Exists"}],
+    }
+    intolerant = {
+        "nothing": [],
+        "other-value": [{"key": "team", "value": "blue"}, slow],
+        "other-effect": [{"key": "team", "operator": "Exists", "effect": "NoExecute"}, slow],
+    }
+    for name, tolerations in (tolerant | intolerant).items():
+        await scene.pod(name, tolerations=tolerations)
+    for name in tolerant:
+        assert await scene.node_of(name) == "only"
+    for name in intolerant:
+        told = await scene.rejection(name)
+        assert told.startswith("0/1 nodes are available: 1 node(s) had untolerated taint(s)."), told
+
+
+async def a_node_that_is_best_avoided_is_avoided(scene: Scene) -> None:
+    await scene.node("avoided", spec={"taints": [_taint("old", "", "PreferNoSchedule")]})
+    await scene.node("liked")
+    await scene.pod("picky")
+    assert await scene.node_of("picky") == "liked"
+    await scene.delete("v1/nodes", "liked")
+    await scene.gone("liked", "v1/nodes")
+    await scene.pod("content")
+    assert await scene.node_of("content") == "avoided"
+
+
+async def a_host_port_is_given_once(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("tcp", container=_port(hostPort=8080))
+    assert await scene.node_of("tcp") == "only"
+    await scene.pod("udp", container=_port(hostPort=8080, protocol="UDP"))
+    await scene.pod("other", container=_port(hostPort=8081))
+    await scene.nodes_of("udp", "other")
+    for name, port in (("same", _port(hostPort=8080)), ("same-address", _port(hostPort=8080, hostIP="127.0.0.1"))):
+        await scene.pod(name, container=port)
+        told = await scene.rejection(name)
+        assert told.startswith("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.")
+
+
+async def host_ports_of_different_addresses_do_not_clash(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("one", container=_port(hostPort=8080, hostIP="127.0.0.1"))
+    await scene.pod("two", container=_port(hostPort=8080, hostIP="127.0.0.2"))
+    assert await scene.nodes_of("one", "two") == ["only", "only"]
+
+
+def _expression(key: str, operator: str, *values: str) -> Data:
+    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": values} if values else {})}]}
+
+
+def _taint(key: str, value: str, effect: str) -> Data:
+    return {"key": key, "value": value, "effect": effect}
+
+
+def _port(**port: object) -> Data:
+    return {"ports": [{"containerPort": 80, **port}]}

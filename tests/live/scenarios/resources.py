@@ -1,0 +1,123 @@
+"""Pods that ask for resources, in every way there is, go where there is enough left, and nowhere else."""
+
+from tests.live.scenarios.scene import Data, Scene
+
+
+async def a_plain_pod_is_bound_and_runs(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("web")
+    assert await scene.node_of("web") == "only"
+    await scene.running("web")
+
+
+async def a_bound_pod_has_an_event(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("web")
+    event = await scene.event("Scheduled", "web")
+    assert event.note == f"Successfully assigned {scene.namespace}/web to only"
+    assert (event.type, event.action) == ("Normal", "Binding")
+    assert event.reporting_controller == "default-scheduler"
+    assert event.reporting_instance.startswith("default-scheduler-")
+    assert event.regarding.kind == "Pod"
+
+
+async def requests_of_every_kind_are_counted(scene: Scene) -> None:
+    """Each resource is scarce on all nodes but one."""
+    plenty = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "50Gi", "example.com/gpu": "2", "hugepages-2Mi": "64Mi"}
+    scarce = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "example.com/gpu": "0", "hugepages-2Mi": "0"}
+    wanted = {"cpu": "3", "memory": "6Gi", "ephemeral-storage": "20Gi", "example.com/gpu": "1", "hugepages-2Mi": "32Mi"}
+    for number, resource in enumerate(wanted):
+        await scene.node(f"node-{number}", resources=scarce | {resource: plenty[resource]})
+    for number, (resource, amount) in enumerate(wanted.items()):
+        # Extended resources and huge pages cannot be overcommitted, and huge pages need CPU or memory beside them.
+        limits = {"limits": {resource: amount}, "requests": {"cpu": "100m", resource: amount}}
+        await scene.pod(f"pod-{number}", container={"resources": limits})
+    for number in range(len(wanted)):
+        assert await scene.node_of(f"pod-{number}") == f"node-{number}"
+
+
+async def each_resource_that_is_short_is_named(scene: Scene) -> None:
+    await scene.node("only", resources={"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"})
+    limits = {"example.com/gpu": "2"}
+    await scene.pod("big", container={"resources": {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": limits}})
+    told = await scene.rejection("big")
+    assert told.startswith("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, ")
+    assert "1 Insufficient memory." in told
+
+
+async def a_node_takes_no_more_pods_than_it_says(scene: Scene) -> None:
+    await scene.node("only", resources={"pods": "2"})
+    await scene.pod("first")
+    await scene.pod("second")
+    await scene.nodes_of("first", "second")
+    await scene.pod("third")
+    assert (await scene.rejection("third")).startswith("0/1 nodes are available: 1 Too many pods.")
+
+
+async def resources_of_the_pod_as_a_whole_count(scene: Scene) -> None:
+    await scene.node("only")
+    whole = {"requests": {"cpu": "3"}}
+    await scene.pod("first", requests={"cpu": "100m"}, resources=whole)
+    assert await scene.node_of("first") == "only"
+    await scene.pod("second", requests={"cpu": "100m"}, resources=whole)
+    assert "1 Insufficient cpu" in await scene.rejection("second")
+
+
+async def the_hungriest_init_container_counts(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("heavy", initContainers=[_container("prepare", cpu="3")], requests={"cpu": "100m"})
+    assert await scene.node_of("heavy") == "only"
+    await scene.pod("light", requests={"cpu": "2"})
+    assert "1 Insufficient cpu" in await scene.rejection("light")
+
+
+async def a_sidecar_is_added_to_the_containers(scene: Scene) -> None:
+    await scene.node("only")
+    sidecar = _container("proxy", cpu="2") | {"restartPolicy": "Always"}
+    await scene.pod("too-big", initContainers=[sidecar], requests={"cpu": "2500m"})
+    assert "1 Insufficient cpu" in await scene.rejection("too-big")
+    await scene.pod("fits", initContainers=[sidecar], requests={"cpu": "1500m"})
+    assert await scene.node_of("fits") == "only"
+
+
+async def the_overhead_of_a_runtime_class_counts(scene: Scene) -> None:
+    await scene.nodes({"plain": {}, "sandbox": {"runtime": "sandbox"}})
+    overhead = {"podFixed": {"cpu": "2"}}
+    scheduling = {"nodeSelector": {"runtime": "sandbox"}}
+    await scene.create("node.k8s.io/v1/runtimeclasses", "sandbox", handler="s", overhead=overhead, scheduling=scheduling)
+    await scene.pod("first", requests={"cpu": "1"}, runtimeClassName="sandbox")
+    assert await scene.node_of("first") == "sandbox"
+    await scene.pod("second", requests={"cpu": "1"}, runtimeClassName="sandbox")
+    assert "1 Insufficient cpu" in await scene.rejection("second")
+
+
+async def the_emptier_node_is_chosen(scene: Scene) -> None:
+    await scene.node("busy")
+    await scene.pod("there", requests={"cpu": "2", "memory": "4Gi"})
+    assert await scene.node_of("there") == "busy"
+    await scene.node("idle")
+    await scene.pod("web", requests={"cpu": "1", "memory": "2Gi"})
+    assert await scene.node_of("web") == "idle"
+
+
+async def a_profile_that_packs_chooses_the_fuller_node(scene: Scene) -> None:
+    """The second profile of the same scheduler; its events carry its name."""
+    await scene.node("busy")
+    await scene.pod("there", requests={"cpu": "2", "memory": "4Gi"})
+    assert await scene.node_of("there") == "busy"
+    await scene.node("idle")
+    await scene.pod("packed", requests={"cpu": "1", "memory": "2Gi"}, schedulerName="default-scheduler-packing")
+    assert await scene.node_of("packed") == "busy"
+    event = await scene.event("Scheduled", "packed")
+    assert event.reporting_controller == "default-scheduler-packing"
+
+
+async def an_image_that_is_there_attracts(scene: Scene) -> None:
+    await scene.node("without")
+    await scene.node("with", images=[{"names": ["example.com/model:1"], "sizeBytes": 900_000_000}])
+    await scene.pod("web", container={"image": "example.com/model:1"})
+    assert await scene.node_of("web") == "with"
+
+
+def _container(name: str, **requests: str) -> Data:
+    return {"name": name, "image": "app:1", "resources": {"requests": requests}}

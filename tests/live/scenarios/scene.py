@@ -1,0 +1,244 @@
+"""Where a scenario plays: a namespace and nodes of its own on any API server, as any client of it sees them.
+
+Nothing here knows which server or scheduler is at work. All that a scenario creates is gone when its scene ends.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from moorage.api.pod import Pod
+from moorage.api.records import Event
+from moorage.client.rest import MERGE_PATCH, ApiClient
+from moorage.controllers.heartbeats import Shape, fake_node
+from moorage.controllers.kubelet import START_DELAY, STOP_DELAY
+from moorage.errors import NotFound
+
+Data = dict[str, Any]
+T = TypeVar("T")
+
+PATIENCE: Final = 90.0
+"""Seconds to wait for what takes a moment on a machine with nothing else to do."""
+GLANCE: Final = 0.03
+SCHEDULED: Final = "PodScheduled"
+PODS: Final = "v1/pods"
+NODES: Final = "v1/nodes"
+CLUSTER_WIDE: Final = frozenset(
+    {
+        "csidrivers",
+        "csinodes",
+        "deviceclasses",
+        "namespaces",
+        "nodes",
+        "persistentvolumes",
+        "priorityclasses",
+        "resourceslices",
+        "runtimeclasses",
+        "storageclasses",
+    }
+)
+NAMESPACE: Final = re.compile("/api/v1/namespaces/[^/]+")
+MAKERS: Final = ("/apis/apps/", "/apis/batch/")
+"""Where those live who would make their pods again."""
+IN_THE_FOREGROUND: Final = b'{"propagationPolicy":"Foreground"}'
+
+
+class Scene:
+    """One scenario's part of a cluster. Use it as an async context manager."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+        self._created: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        await self.create("v1/namespaces", self.namespace)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._clear()
+
+    def path(self, resource: str, name: str = "", namespace: str = "") -> str:
+        """Return where objects of a resource such as ``apps/v1/deployments`` live."""
+        version, _, plural = resource.rpartition("/")
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if plural not in CLUSTER_WIDE:
+            root += f"/namespaces/{namespace or self.namespace}"
+        return f"{root}/{plural}" + (f"/{name}" if name else "")
+
+    async def create(self, resource: str, name: str, *, namespace: str = "", **content: Any) -> Data:
+        """Create an object; ``metadata`` may say more than its name."""
+        metadata = {**content.pop("metadata", {}), "name": name}
+        path = self.path(resource, namespace=namespace)
+        body = await self.client.request("POST", path, msgspec.json.encode({"metadata": metadata, **content}))
+        self._created.append(f"{path}/{name}")
+        created: Data = msgspec.json.decode(body)
+        return created
+
+    async def node(self, name: str, *, spec: Data | None = None, metadata: Data | None = None, **status: Any) -> None:
+        """Register a node of a fake kubelet: ``metadata`` holds more labels, ``resources`` what it has."""
+        resources = {"cpu": "4", "memory": "8Gi", "pods": "110", **status.pop("resources", {})}
+        content = fake_node(name, 0, Shape(resources, zones=0), time.time())
+        content["metadata"]["labels"] |= (metadata or {}).get("labels", {})
+        content["status"] |= status
+        await self.create(NODES, name, **{**content, "spec": spec or {}})
+
+    async def nodes(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Register nodes that differ by their labels."""
+        for name, own in labels.items():
+            await self.node(name, metadata={"labels": dict(own)})
+
+    async def pod(
+        self,
+        name: str,
+        *,
+        requests: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        container: Data | None = None,
+        annotations: Mapping[str, str] | None = None,
+        namespace: str = "",
+        **spec: Any,
+    ) -> None:
+        """Create a pod with one container, that starts and stops at once unless its annotations say otherwise."""
+        metadata = {"labels": dict(labels or {}), "annotations": AT_ONCE | dict(annotations or {})}
+        content = {"metadata": metadata, "spec": pod_spec(requests, container, **spec)}
+        await self.create(PODS, name, namespace=namespace, **content)
+
+    async def get(self, resource: str, name: str) -> Data:
+        """Read an object."""
+        found: Data = msgspec.json.decode(await self.client.request("GET", self.path(resource, name)))
+        return found
+
+    async def all(self, resource: str) -> Sequence[Data]:
+        """Read all objects of a resource."""
+        found: list[Data] = msgspec.json.decode(await self.client.request("GET", self.path(resource)))["items"]
+        return found
+
+    async def patch(self, resource: str, name: str, patch: Data, *, subresource: str = "") -> None:
+        """Merge something into an object."""
+        path = self.path(resource, name) + (f"/{subresource}" if subresource else "")
+        await self.client.request("PATCH", path, msgspec.json.encode(patch), MERGE_PATCH)
+
+    async def delete(self, resource: str, name: str) -> None:
+        """Ask for an object to be deleted."""
+        await self.client.request("DELETE", self.path(resource, name))
+
+    async def pods(self) -> dict[str, Pod]:
+        """Return the pods of the scene by name."""
+        return {pod.name: pod for pod in await self.client.list(Pod, self.namespace)}
+
+    async def node_of(self, name: str, namespace: str = "") -> str:
+        """Wait until a pod is bound; return where."""
+
+        async def bound() -> Pod | None:
+            pod = await self.client.get(Pod, name, namespace or self.namespace)
+            return pod if pod.node_name else None
+
+        pod = await self.until(f"{name} is bound", bound)
+        condition = pod.condition(SCHEDULED)
+        assert condition is not None
+        assert condition.status == "True"
+        return pod.node_name
+
+    async def nodes_of(self, *names: str) -> list[str]:
+        """Wait until pods are bound; return where each is."""
+        return [await self.node_of(name) for name in names]
+
+    async def running(self, *names: str) -> None:
+        """Wait until pods run."""
+        for name in names:
+            await self.until(f"{name} runs", lambda name=name: self._is_running(name))  # type: ignore[misc]
+
+    async def _is_running(self, name: str) -> bool:
+        return (await self.client.get(Pod, name, self.namespace)).status.phase == "Running"
+
+    async def rejection(self, name: str, reason: str = "Unschedulable") -> str:
+        """Wait until a pod is told that there is no node for it; return what it is told."""
+
+        async def told() -> str | None:
+            pod = await self.client.get(Pod, name, self.namespace)
+            assert not pod.node_name, f"{name} was bound to {pod.node_name}"
+            condition = pod.condition(SCHEDULED)
+            if condition is None or (condition.status, condition.reason) != ("False", reason):
+                return None
+            return condition.message
+
+        return await self.until(f"{name} is reported", told)
+
+    async def event(self, reason: str, about: str) -> Event:
+        """Wait for an event of a reason about an object of the scene."""
+
+        async def seen() -> Event | None:
+            events = await self.client.list(Event, self.namespace)
+            found = [event for event in events if event.reason == reason and event.regarding.name == about]
+            return found[0] if found else None
+
+        return await self.until(f"there is a {reason} event about {about}", seen)
+
+    async def gone(self, name: str, resource: str = PODS) -> None:
+        """Wait until an object is no more."""
+        await self.until(f"{name} is gone", lambda: self._is_gone(self.path(resource, name)))
+
+    async def _is_gone(self, path: str) -> bool:
+        try:
+            await self.client.request("GET", path)
+        except NotFound:
+            return True
+        return False
+
+    async def until(self, what: str, look: Callable[[], Awaitable[T | None]]) -> T:
+        """Wait until looking brings something; fail with how the pods are if it never does."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := await look()):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"after {PATIENCE:.0f} s it is still not so that {what}: {await self._story()}")
+            await asyncio.sleep(GLANCE)
+        return found
+
+    async def _story(self) -> str:
+        """Say where the pods of the scene are and what they were told."""
+        lines = []
+        for pod in (await self.pods()).values():
+            condition = pod.condition(SCHEDULED)
+            told = condition.message if condition is not None else "nothing"
+            lines.append(f"{pod.name} ({pod.status.phase}) on {pod.node_name!r}, told {told!r}")
+        return "; ".join(lines)
+
+    async def _clear(self) -> None:
+        """Remove all that was created but namespaces; nodes last, since it takes a kubelet for a pod to end."""
+        makers = [path for path in self._created if path.startswith(MAKERS)]
+        rest = [path for path in reversed(self._created) if not NAMESPACE.fullmatch(path) and path not in makers]
+        for path in makers:
+            await self._remove(path)
+        for path in makers:
+            await self._await_end(path)
+        for namespace in filter(NAMESPACE.fullmatch, self._created):
+            await self.client.request("DELETE", f"{namespace}/pods?gracePeriodSeconds=0")
+        for path in rest:
+            await self._remove(path)
+        for path in rest:
+            await self._await_end(path)
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self.client.request("DELETE", path, IN_THE_FOREGROUND)
+        except NotFound:
+            return
+
+    async def _await_end(self, path: str) -> None:
+        await self.until(f"{path} is gone", lambda: self._is_gone(path))
+
+
+AT_ONCE: Final = {START_DELAY: "0s", STOP_DELAY: "0s"}
+
+
+def pod_spec(requests: Mapping[str, str] | None = None, container: Data | None = None, **spec: Any) -> Data:
+    """Describe a pod of one container that asks for something."""
+    main: Data = {"name": "main", "image": "app:1", **(container or {})}
+    if requests:
+        main["resources"] = {"requests": dict(requests)} | main.get("resources", {})
+    return {"containers": [main], "terminationGracePeriodSeconds": 5, **spec}

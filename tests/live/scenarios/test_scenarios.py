@@ -1,0 +1,45 @@
+"""The four combinations of {real, embedded} API server and {real, our} scheduler all pass the same scenarios."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Final
+
+import pytest
+
+from moorage.client.rest import ApiClient
+from tests.live.scenarios import (
+    devices,
+    neighbours,
+    nodes,
+    preempting,
+    resources,
+    spreading,
+    volumes,
+    waiting,
+    workloads,
+)
+from tests.live.scenarios.combinations import COMBINATIONS, SERVERS, Stage, scheduling
+from tests.live.scenarios.listing import Scenario, scenarios_in
+from tests.live.scenarios.scene import Scene
+
+SCENARIOS: Final = scenarios_in(
+    devices, neighbours, nodes, preempting, resources, spreading, volumes, waiting, workloads
+)
+NUMBERS: Final = count()
+
+
+@pytest.fixture(scope="module", params=COMBINATIONS.values(), ids=COMBINATIONS)
+def combination(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """An API server with a scheduler at work."""
+    server, program = request.param
+    with SERVERS[server]() as stage, scheduling(stage.kubeconfig, program):
+        yield stage
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_scenario(combination: Stage, scenario: Scenario) -> None:
+    async def play(client: ApiClient) -> None:
+        async with Scene(client, f"scene-{next(NUMBERS)}") as scene:
+            await scenario(scene)
+
+    combination.run(play)

@@ -1,0 +1,138 @@
+"""Pods that wait: they are told why, and bound when what they waited for happens."""
+
+import asyncio
+
+from tests.live.scenarios.scene import NODES, PODS, Scene
+
+BACKOFF = 1.5
+"""Longer than the schedulers' backoff: whoever was rejected before may be tried again at once."""
+
+
+async def without_nodes_pods_are_told_so(scene: Scene) -> None:
+    await scene.pod("web")
+    assert await scene.rejection("web") == "no nodes available to schedule pods"
+    await scene.node("only")
+    assert await scene.node_of("web") == "only"
+
+
+async def a_pod_that_fits_nowhere_is_reported_and_bound_when_a_node_appears(scene: Scene) -> None:
+    await scene.node("small", resources={"cpu": "1"})
+    await scene.pod("big", requests={"cpu": "2"})
+    told = await scene.rejection("big")
+    assert told == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+    event = await scene.event("FailedScheduling", "big")
+    assert (event.note, event.type, event.action) == (told, "Warning", "Scheduling")
+    condition = (await scene.pods())["big"].condition("PodScheduled")
+    assert condition is not None
+    assert condition.last_transition_time
+    await scene.node("large")
+    assert await scene.node_of("big") == "large"
+
+
+async def a_cordoned_node_takes_pods_once_it_is_uncordoned(scene: Scene) -> None:
+    await scene.node("only", spec={"unschedulable": True})
+    await scene.pod("web")
+    told = await scene.rejection("web")
+    assert told.startswith("0/1 nodes are available: 1 node(s) were unschedulable."), told
+    await scene.patch(NODES, "only", {"spec": {"unschedulable": None}})
+    assert await scene.node_of("web") == "only"
+
+
+async def room_is_made_when_a_pod_is_deleted(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("first", requests={"cpu": "3"})
+    await scene.node_of("first")
+    await scene.pod("second", requests={"cpu": "3"})
+    await scene.rejection("second")
+    await scene.delete(PODS, "first")
+    assert await scene.node_of("second") == "only"
+
+
+async def room_is_made_when_a_pod_ends(scene: Scene) -> None:
+    await scene.node("only")
+    short = {"moorage.io/run-for": "500ms"}
+    await scene.pod("first", requests={"cpu": "3"}, annotations=short, restartPolicy="Never")
+    await scene.node_of("first")
+    await scene.pod("second", requests={"cpu": "3"})
+    assert await scene.node_of("second") == "only"
+
+
+async def a_label_that_was_missing_is_put_on(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("web", nodeSelector={"disk": "ssd"})
+    await scene.rejection("web")
+    await scene.patch(NODES, "only", {"metadata": {"labels": {"disk": "ssd"}}})
+    assert await scene.node_of("web") == "only"
+
+
+async def a_taint_that_repelled_is_taken_off(scene: Scene) -> None:
+    await scene.node("only", spec={"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]})
+    await scene.pod("web")
+    await scene.rejection("web")
+    await scene.patch(NODES, "only", {"spec": {"taints": None}})
+    assert await scene.node_of("web") == "only"
+
+
+async def a_node_grows(scene: Scene) -> None:
+    await scene.node("only", resources={"cpu": "1"})
+    await scene.pod("web", requests={"cpu": "2"})
+    await scene.rejection("web")
+    more = {"cpu": "4"}
+    await scene.patch(NODES, "only", {"status": {"allocatable": more, "capacity": more}}, subresource="status")
+    assert await scene.node_of("web") == "only"
+
+
+async def gated_pods_wait_until_every_gate_is_gone(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("web", schedulingGates=[{"name": "example.com/quota"}, {"name": "example.com/approval"}])
+    told = await scene.rejection("web", "SchedulingGated")
+    assert told == "Scheduling is blocked due to non-empty scheduling gates"
+    await scene.patch(PODS, "web", {"spec": {"schedulingGates": [{"name": "example.com/quota"}]}})
+    await scene.pod("other")
+    await scene.node_of("other")
+    await scene.rejection("web", "SchedulingGated")
+    await scene.patch(PODS, "web", {"spec": {"schedulingGates": None}})
+    assert await scene.node_of("web") == "only"
+
+
+async def a_gated_pod_may_still_be_narrowed(scene: Scene) -> None:
+    await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
+    await scene.pod("web", schedulingGates=[{"name": "example.com/quota"}])
+    await scene.rejection("web", "SchedulingGated")
+    await scene.patch(PODS, "web", {"spec": {"nodeSelector": {"zone": "west"}}})
+    await scene.patch(PODS, "web", {"spec": {"schedulingGates": None}})
+    assert await scene.node_of("web") == "b"
+
+
+async def important_pods_come_first(scene: Scene) -> None:
+    """The last to come is the first to go; none of them may preempt another."""
+    policy = "Never"
+    for name, value in (("low", 10), ("middle", 20), ("high", 30)):
+        await scene.create(
+            "scheduling.k8s.io/v1/priorityclasses",
+            f"{scene.namespace}-{name}",
+            value=value,
+            preemptionPolicy=policy,
+        )
+    for name in ("low", "middle", "high"):
+        await scene.pod(name, requests={"cpu": "3"}, priorityClassName=f"{scene.namespace}-{name}")
+    for name in ("low", "middle", "high"):
+        await scene.rejection(name)
+    await asyncio.sleep(BACKOFF)
+    await scene.node("only")
+    assert await scene.node_of("high") == "only"
+    await scene.rejection("middle")
+    await scene.rejection("low")
+
+
+async def pods_of_other_schedulers_are_left_alone(scene: Scene) -> None:
+    await scene.node("only")
+    await scene.pod("theirs", schedulerName="nobody")
+    await scene.pod("ours")
+    await scene.node_of("ours")
+    theirs = (await scene.pods())["theirs"]
+    assert not theirs.node_name
+    assert theirs.condition("PodScheduled") is None

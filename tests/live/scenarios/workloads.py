@@ -1,0 +1,127 @@
+"""Pods that others make: workloads and their controllers, with a scheduler that binds what they make."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from moorage.errors import TooManyRequests
+from tests.live.scenarios.scene import AT_ONCE, NODES, PODS, Data, Scene, pod_spec
+
+DEPLOYMENTS: Final = "apps/v1/deployments"
+JOBS: Final = "batch/v1/jobs"
+APP: Final = {"app": "web"}
+
+
+async def a_deployment_is_scaled(scene: Scene) -> None:
+    await scene.nodes({"a": {}, "b": {}})
+    await _workload(scene, DEPLOYMENTS, "web", replicas=3)
+    await scene.until("three are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=3))
+    await scene.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 5}}, subresource="scale")
+    await scene.until("five are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=5))
+    assert {pod.node_name for pod in (await scene.pods()).values()} == {"a", "b"}
+    await scene.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, subresource="scale")
+    await scene.until("one is left", _has(scene, DEPLOYMENTS, "web", availableReplicas=1, replicas=1))
+
+
+async def a_deployment_is_brought_up_to_date(scene: Scene) -> None:
+    await scene.node("a")
+    await _workload(scene, DEPLOYMENTS, "web", replicas=2)
+    await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2))
+    containers = pod_spec(container={"image": "app:2"})["containers"]
+    await scene.patch(DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"containers": containers}}}})
+
+    async def renewed() -> bool:
+        pods = (await scene.pods()).values()
+        return {pod.spec.containers[0].image for pod in pods if not pod.is_terminating} == {"app:2"}
+
+    await scene.until("all are new", renewed)
+    await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2, updatedReplicas=2))
+
+
+async def a_job_runs_to_its_end(scene: Scene) -> None:
+    await scene.node("a")
+    template = {
+        "metadata": {"annotations": {**AT_ONCE, "moorage.io/run-for": "100ms"}},
+        "spec": pod_spec(restartPolicy="Never"),
+    }
+    await scene.create(JOBS, "sum", spec={"completions": 3, "parallelism": 2, "template": template})
+
+    async def complete() -> bool:
+        conditions = (await scene.get(JOBS, "sum"))["status"].get("conditions") or ()
+        return any((item["type"], item["status"]) == ("Complete", "True") for item in conditions)
+
+    await scene.until("the job is complete", complete)
+    assert (await scene.get(JOBS, "sum"))["status"]["succeeded"] == 3
+
+
+async def a_stateful_set_starts_in_order(scene: Scene) -> None:
+    await scene.nodes({"a": {}, "b": {}})
+    await _workload(scene, "apps/v1/statefulsets", "db", replicas=2, serviceName="db")
+    await scene.until("both are there", _has(scene, "apps/v1/statefulsets", "db", readyReplicas=2))
+    assert set(await scene.pods()) == {"db-0", "db-1"}
+
+
+async def a_daemon_set_is_on_every_node(scene: Scene) -> None:
+    """Its pods are bound by the scheduler, cordoned nodes included; a node that comes later gets one too."""
+    await scene.node("a")
+    await scene.node("b", spec={"unschedulable": True})
+    await _workload(scene, "apps/v1/daemonsets", "log")
+    await scene.until("two are there", _has(scene, "apps/v1/daemonsets", "log", numberAvailable=2))
+    await scene.node("c")
+    await scene.until("three are there", _has(scene, "apps/v1/daemonsets", "log", numberAvailable=3))
+    pods = await scene.pods()
+    assert {pod.node_name for pod in pods.values()} == {"a", "b", "c"}
+    for name in pods:
+        await scene.event("Scheduled", name)
+
+
+async def an_eviction_asks_the_budget(scene: Scene) -> None:
+    await scene.nodes({"a": {}, "b": {}})
+    await _workload(scene, DEPLOYMENTS, "web", replicas=2)
+    budgets = "policy/v1/poddisruptionbudgets"
+    await scene.create(budgets, "keep", spec={"maxUnavailable": 0, "selector": {"matchLabels": APP}})
+    await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2))
+    await scene.until("they are counted", _has(scene, budgets, "keep", currentHealthy=2, disruptionsAllowed=0))
+    name = next(iter(await scene.pods()))
+    with pytest.raises(TooManyRequests):
+        await _evict(scene, name)
+    await scene.patch(budgets, "keep", {"spec": {"maxUnavailable": 1}})
+    await scene.until("one may go", _has(scene, budgets, "keep", disruptionsAllowed=1))
+    await _evict(scene, name)
+    await scene.gone(name)
+    await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2))
+
+
+async def a_replica_that_is_lost_is_replaced_elsewhere(scene: Scene) -> None:
+    await scene.node("a")
+    await _workload(scene, DEPLOYMENTS, "web", replicas=1)
+    await scene.until("it is there", _has(scene, DEPLOYMENTS, "web", availableReplicas=1))
+    (lost,) = await scene.pods()
+    await scene.node("b")
+    await scene.patch(NODES, "a", {"spec": {"unschedulable": True}})
+    await scene.delete(PODS, lost)
+    await scene.gone(lost)
+    await scene.until("it is there again", _has(scene, DEPLOYMENTS, "web", availableReplicas=1))
+    (found,) = await scene.pods()
+    assert await scene.node_of(found) == "b"
+
+
+async def _workload(scene: Scene, resource: str, name: str, **spec: Any) -> None:
+    template = {"metadata": {"labels": APP, "annotations": AT_ONCE}, "spec": pod_spec({"cpu": "100m"})}
+    await scene.create(resource, name, spec={"selector": {"matchLabels": APP}, "template": template, **spec})
+
+
+def _has(scene: Scene, resource: str, name: str, **numbers: int) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        found = await scene.get(resource, name)
+        status: Data = found.get("status", {})
+        is_new = status.get("observedGeneration", 0) == found["metadata"].get("generation", 0)
+        return is_new and all(status.get(key, 0) == number for key, number in numbers.items())
+
+    return look
+
+
+async def _evict(scene: Scene, name: str) -> None:
+    body = f'{{"apiVersion":"policy/v1","kind":"Eviction","metadata":{{"name":"{name}"}}}}'
+    await scene.client.request("POST", scene.path(PODS, name) + "/eviction", body.encode())
