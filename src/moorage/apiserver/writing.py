@@ -33,6 +33,11 @@ SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "dele
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
+APPS: Final = ("deployments", "replicasets", "statefulsets", "daemonsets")
+OWNERS: Final = frozenset(
+    {"pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch", *(f"{name}.apps" for name in APPS)}
+)
+"""Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -247,7 +252,7 @@ class Writer:
         if resource.storage == "namespaces" and target.name in IMMORTAL:
             raise forbidden(resource, target.name, "this namespace may not be deleted")
         self._check_preconditions(target, metadata, options)
-        self._add_policy(metadata, options.policy)
+        self._add_policy(resource, metadata, options.policy)
         grace = self._grace(resource, data, options)
         waits = grace > 0 or metadata.get("finalizers") or not self._is_empty(resource, data)
         if not waits:
@@ -270,9 +275,9 @@ class Writer:
             if wanted and wanted != found:
                 raise not_the_one(target.resource, target.name, name, wanted, found)
 
-    def _add_policy(self, metadata: Data, policy: str) -> None:
+    def _add_policy(self, resource: Resource, metadata: Data, policy: str) -> None:
         """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""
-        if not policy:
+        if not policy or resource.storage not in OWNERS:
             return
         others = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]
         finalizers = [*others, POLICIES[policy]] if POLICIES[policy] else others

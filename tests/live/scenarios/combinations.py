@@ -17,7 +17,7 @@ from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.controllers.catalogue import kubelet_controllers
 from moorage.controllers.driver import Driver
-from tests.live.control_plane import START_SECONDS, ControlPlane, binaries, control_plane
+from tests.support.control_plane import START_SECONDS, ControlPlane, binaries, control_plane
 from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scheduler import COMMAND, scheduler
 from tests.live.storage import Provisioner

@@ -1,3 +1,5 @@
+import pytest
+
 from tests.support.api import MERGE, PODS, Asked, budget, node, pod
 
 BINDING = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}}
@@ -46,6 +48,14 @@ def test_what_becomes_of_dependents_is_left_to_the_collector_as_a_finalizer():
     asked.create("/api/v1/nodes", node())
     kept = asked.got("DELETE", "/api/v1/nodes/n1?propagationPolicy=Foreground")
     assert kept["metadata"]["finalizers"] == ["foregroundDeletion"]
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+def test_what_has_no_dependents_to_be_collected_goes_at_once(policy: str):
+    asked = Asked()
+    asked.create("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "fast"}, "provisioner": "p"})
+    asked.got("DELETE", "/apis/storage.k8s.io/v1/storageclasses/fast", {"propagationPolicy": policy})
+    assert asked.names("/apis/storage.k8s.io/v1/storageclasses") == []
 
 
 def test_a_deletion_meant_for_another_object_is_refused():
