@@ -22,6 +22,8 @@ from moorage.controllers.view import View
 
 IN_USE: Final = "kubernetes.io/pvc-protection"
 VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
+PROVISIONERS: Final = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
+"""On claims: who is to make their volume."""
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 TOPOLOGY: Final = "moorage.io/topology"
@@ -120,7 +122,9 @@ class Claiming:
         if reference is not None and not claims.is_bound_to(volume, claim):
             return
         if reference is None or not reference.uid:
+            # Only when the volume is ours for sure may the claim name it: another claim may want it at this moment.
             yield Patch(volume, {"spec": {"claimRef": reference_to(claim)}}, if_unchanged=True)
+            return
         if volume.status.phase != "Bound":
             yield Patch(volume, {"status": {"phase": "Bound"}}, "status")
         if BIND_COMPLETED not in claim.annotations or not claim.spec.volume_name:
@@ -138,6 +142,9 @@ class Claiming:
         found = self.storage_class
         if found is None or self._waits or found.provisioner in ("", NO_PROVISIONER):
             return
+        if any(self.claim.annotations.get(key) != found.provisioner for key in PROVISIONERS):
+            # External provisioners, and people, read there whose turn it is.
+            yield Patch(self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, found.provisioner)}})
         node = self.view[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
         yield Create(PersistentVolume, provisioned(self.claim, found, node))
 

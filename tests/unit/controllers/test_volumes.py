@@ -10,7 +10,7 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.controllers.actions import Create
 from moorage.controllers.objects import StorageClass
 from moorage.controllers.view import View
-from moorage.controllers.volumes import PROVISIONED_BY, ClaimController, reconcile
+from moorage.controllers.volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
 
 
 def claim(
@@ -21,11 +21,11 @@ def claim(
 
 
 def volume(
-    name: str, size: str = "10Gi", *, of: str = "manual", claimed_by: str = "", **metadata: Any
+    name: str, size: str = "10Gi", *, of: str = "manual", claimed_by: str = "", uid: str = "", **metadata: Any
 ) -> PersistentVolume:
     spec: dict[str, Any] = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": of}
     if claimed_by:
-        spec["claimRef"] = {"namespace": "shop", "name": claimed_by}
+        spec["claimRef"] = {"namespace": "shop", "name": claimed_by, "uid": uid}
     return make(PersistentVolume, name, metadata=metadata, spec=spec)
 
 
@@ -39,26 +39,35 @@ def storage_class(
 
 LATE = storage_class(mode="WaitForFirstConsumer")
 ZONED = make(Node, "n1", metadata={"labels": {"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "n1"}})
+TOLD = dict.fromkeys(PROVISIONERS, "disk.example.org")
 MANUAL = claim(storageClassName="manual")
 CASES: dict[str, tuple[list[KubeObject], list[str]]] = {
     "the smallest volume that fits is taken": (
         [MANUAL, volume("big", "20Gi"), volume("fit"), volume("small", "1Gi")],
-        ["change fit", "change data"],
+        ["change fit"],
     ),
     "one of another class does not fit": ([MANUAL, volume("other", of="else")], []),
     "one that is another's is not taken": ([MANUAL, volume("taken", claimed_by="other")], []),
     "one set aside for the claim is taken": (
         [MANUAL, volume("mine", "99Gi", claimed_by="data"), volume("fit")],
-        ["change mine", "change data"],
+        ["change mine"],
+    ),
+    "only a volume that is the claim's for sure is named by it": (
+        [MANUAL, volume("mine", claimed_by="data", uid="uid-of-data"), volume("fit")],
+        ["change data"],
     ),
     "a volume is made where there is none": (
         [claim(storageClassName="fast"), storage_class()],
+        ["change data", "create PersistentVolume pvc-uid-of-data"],
+    ),
+    "who is to make it is said once": (
+        [claim(storageClassName="fast", annotations=TOLD), storage_class()],
         ["create PersistentVolume pvc-uid-of-data"],
     ),
     "not before the first consumer has a node": ([claim(storageClassName="fast"), LATE], []),
     "then it is": (
         [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1"}), LATE, ZONED],
-        ["create PersistentVolume pvc-uid-of-data"],
+        ["change data", "create PersistentVolume pvc-uid-of-data"],
     ),
     "a class that makes none makes none": (
         [claim(storageClassName="fast"), storage_class(provisioner="kubernetes.io/no-provisioner")],
@@ -75,7 +84,8 @@ def test_finds_or_makes_a_volume(objects: list[KubeObject], want: list[str]) -> 
 
 
 def test_both_sides_of_a_binding_are_written() -> None:
-    status = status_in(ClaimController().reconcile("shop/data", View([MANUAL, volume("fit")])))
+    mine = volume("fit", claimed_by="data", uid="uid-of-data")
+    status = status_in(ClaimController().reconcile("shop/data", View([MANUAL, mine])))
     assert status == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
 
 
@@ -91,7 +101,7 @@ REACH = {
 @pytest.mark.parametrize(("parameters", "want"), REACH.values(), ids=REACH)
 def test_a_made_volume_can_be_reached_from_the_chosen_node(parameters: dict[str, str], want: dict[str, Any]) -> None:
     late = storage_class(mode="WaitForFirstConsumer", parameters=parameters)
-    objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1"}), late, ZONED]
+    objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1", **TOLD}), late, ZONED]
     (create,) = ClaimController().reconcile("shop/data", View(objects))
     assert isinstance(create, Create)
     (term,) = create.data["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
