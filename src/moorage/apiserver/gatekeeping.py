@@ -36,6 +36,14 @@ PROTECTED: Final = {
 }
 """The finalizers that volumes and claims have from the start; controllers take them off."""
 MOST_SPECS: Final = 1024
+GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 class Gatekeeper:
@@ -84,7 +92,7 @@ class Gatekeeper:
     def admit_new(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
         """Return a new object as it is to be stored."""
         if resource.storage == "pods":
-            return self._admit_new_pod(resource, data)
+            return _told_of_gates(self._admit_new_pod(resource, data))
         return self._admit_fully(resource, data)
 
     def _admit_new_pod(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +233,13 @@ class Gatekeeper:
                 f"controller computed {admitted.spec.preemption_policy} from the given PriorityClass name",
             )
         return admitted
+
+
+def _told_of_gates(pod: dict[str, Any]) -> dict[str, Any]:
+    """Have a pod with gates say from the start what it waits for: no scheduler looks at it before they are gone."""
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [{**GATED}]
+    return pod
 
 
 def _tolerate_trouble(spec: dict[str, Any]) -> None:

@@ -188,11 +188,24 @@ DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
     "storageclasses.storage.k8s.io": _storage_class,
 }
 
+_DAEMONS: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+_BUDGET: Final = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
 INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cronjobs.batch": {},
+    "daemonsets.apps": dict.fromkeys(_DAEMONS, 0),
+    "deployments.apps": {},
+    "jobs.batch": {},
     "namespaces": {"phase": "Active"},
     "persistentvolumeclaims": {"phase": "Pending"},
     "persistentvolumes": {"phase": "Pending"},
+    "poddisruptionbudgets.policy": dict.fromkeys(_BUDGET, 0),
     "pods": {"phase": "Pending"},
+    "replicasets.apps": {"replicas": 0},
+    "replicationcontrollers": {"replicas": 0},
+    "resourceclaims.resource.k8s.io": {},
+    "services": {"loadBalancer": {}},
+    "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
 }
+"""What clients may count on before any controller has looked at a new object."""
 KEEPS_STATUS: Final = frozenset(("nodes",))
 """A kubelet registers its node together with the node's status."""

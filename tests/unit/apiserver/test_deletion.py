@@ -1,5 +1,4 @@
 import pytest
-
 from tests.support.api import MERGE, PODS, Asked, budget, node, pod
 
 BINDING = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}}

@@ -26,6 +26,23 @@ def test_a_new_pod_is_completed_as_the_api_does():
     assert {"uid", "creationTimestamp", "resourceVersion"} <= stored["metadata"].keys()
 
 
+def test_a_pod_with_gates_says_from_the_start_what_it_waits_for():
+    asked = Asked()
+    for name in ("first", "second"):
+        stored = asked.create(PODS, pod(name, schedulingGates=[{"name": "example.org/quota"}]))
+        (condition,) = stored["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+        assert condition["reason"] == "SchedulingGated"
+
+
+def test_a_new_workload_has_a_status_before_a_controller_looks_at_it():
+    asked = Asked()
+    assert asked.create(DEPLOYMENTS, deployment())["status"] == {}
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    status = asked.create(budgets, {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1}})["status"]
+    assert status == {"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}
+
+
 def test_pods_of_one_template_are_all_completed():
     asked = Asked()
     first, second = asked.create(PODS, pod("a")), asked.create(PODS, pod("b"))
@@ -90,7 +107,7 @@ def test_status_and_spec_are_written_apart():
     thing = asked.create(DEPLOYMENTS, deployment())
     thing["spec"]["replicas"], thing["status"] = 5, {"replicas": 3}
     changed = asked.got("PUT", f"{DEPLOYMENTS}/shop", thing)
-    assert (changed["spec"]["replicas"], changed.get("status")) == (5, None)
+    assert (changed["spec"]["replicas"], changed["status"]) == (5, {})
     changed["spec"]["replicas"], changed["status"] = 9, {"replicas": 3}
     changed = asked.got("PUT", f"{DEPLOYMENTS}/shop/status", changed)
     assert (changed["spec"]["replicas"], changed["status"]) == (5, {"replicas": 3})
