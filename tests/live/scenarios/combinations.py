@@ -17,10 +17,10 @@ from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.controllers.catalogue import kubelet_controllers
 from moorage.controllers.driver import Driver
-from tests.support.control_plane import START_SECONDS, ControlPlane, binaries, control_plane
 from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scheduler import COMMAND, scheduler
 from tests.live.storage import Provisioner
+from tests.support.control_plane import START_SECONDS, ControlPlane, binaries, control_plane
 
 T = TypeVar("T")
 Background = Callable[[ApiClient], Awaitable[None]]
@@ -139,7 +139,6 @@ def _await(kubeconfig: Path, process: subprocess.Popen[bytes], said: Path) -> No
         time.sleep(0.05)
 
 
-Server = Callable[[], "contextmanager[Stage]"]
 SERVERS: Final = MappingProxyType({"real-server": real_server, "embedded-server": embedded_server})
 KUBE_SCHEDULER: Final = "kube-scheduler"
 MOORAGE: Final = "moorage"

@@ -110,7 +110,9 @@ async def the_first_alternative_that_is_there_is_taken(scene: Scene) -> None:
         }
         for model in ("big", "small")
     ]
-    await scene.create(CLAIMS, "mine", spec={"devices": {"requests": [{"name": "card", "firstAvailable": alternatives}]}})
+    await scene.create(
+        CLAIMS, "mine", spec={"devices": {"requests": [{"name": "card", "firstAvailable": alternatives}]}}
+    )
     await scene.pod("job", resourceClaims=[_use("mine")])
     assert await scene.node_of("job") == "a"
     claim = await scene.get(CLAIMS, "mine")

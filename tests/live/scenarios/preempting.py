@@ -115,7 +115,9 @@ async def those_who_never_preempt_wait(scene: Scene) -> None:
     await scene.running("low")
     await scene.pod("patient", requests={"cpu": "2"}, priorityClassName=name)
     told = await scene.rejection("patient")
-    assert told == "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    assert (
+        told == "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    )
     assert (await scene.pods())["low"].node_name == "only"
     await scene.delete("v1/pods", "low")
     assert await scene.node_of("patient") == "only"

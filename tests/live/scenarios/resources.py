@@ -84,7 +84,9 @@ async def the_overhead_of_a_runtime_class_counts(scene: Scene) -> None:
     await scene.nodes({"plain": {}, "sandbox": {"runtime": "sandbox"}})
     overhead = {"podFixed": {"cpu": "2"}}
     scheduling = {"nodeSelector": {"runtime": "sandbox"}}
-    await scene.create("node.k8s.io/v1/runtimeclasses", "sandbox", handler="s", overhead=overhead, scheduling=scheduling)
+    await scene.create(
+        "node.k8s.io/v1/runtimeclasses", "sandbox", handler="s", overhead=overhead, scheduling=scheduling
+    )
     await scene.pod("first", requests={"cpu": "1"}, runtimeClassName="sandbox")
     assert await scene.node_of("first") == "sandbox"
     await scene.pod("second", requests={"cpu": "1"}, runtimeClassName="sandbox")

@@ -28,7 +28,7 @@ SCENARIOS: Final = scenarios_in(
 NUMBERS: Final = count()
 
 
-@pytest.fixture(scope="module", params=COMBINATIONS.values(), ids=COMBINATIONS)
+@pytest.fixture(scope="module", params=COMBINATIONS.values(), ids=tuple(COMBINATIONS))
 def combination(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """An API server with a scheduler at work."""
     server, program = request.param

@@ -118,8 +118,8 @@ async def a_volume_for_one_pod_is_for_one_pod(scene: Scene) -> None:
     await scene.node_of("first")
     await scene.pod("second", volumes=[_mounted("data")])
     told = await scene.rejection("second")
-    why = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-    assert told.startswith(f"0/2 nodes are available: 2 {why}."), told
+    why = "unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    assert told.startswith(f"0/2 nodes are available: 2 node(s) {why}."), told
     await scene.delete(PODS, "first")
     await scene.node_of("second")
 

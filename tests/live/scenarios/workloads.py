@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from moorage.errors import TooManyRequests
@@ -105,6 +106,31 @@ async def a_replica_that_is_lost_is_replaced_elsewhere(scene: Scene) -> None:
     await scene.until("it is there again", _has(scene, DEPLOYMENTS, "web", availableReplicas=1))
     (found,) = await scene.pods()
     assert await scene.node_of(found) == "b"
+
+
+async def new_objects_begin_with_a_status(scene: Scene) -> None:
+    """Nothing is stored, so no controller has a hand in it."""
+    template = {"metadata": {"labels": APP}, "spec": pod_spec()}
+    workload = {"selector": {"matchLabels": APP}, "template": template}
+    job = {"template": {"spec": pod_spec(restartPolicy="Never")}}
+    daemons = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+    budget = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
+    wanted: dict[str, tuple[Data, Data]] = {
+        DEPLOYMENTS: (workload, {}),
+        "apps/v1/replicasets": (workload, {"replicas": 0}),
+        "apps/v1/statefulsets": (workload, {"availableReplicas": 0, "replicas": 0}),
+        "apps/v1/daemonsets": (workload, dict.fromkeys(daemons, 0)),
+        "v1/replicationcontrollers": (workload | {"selector": APP}, {"replicas": 0}),
+        JOBS: (job, {}),
+        "batch/v1/cronjobs": ({"schedule": "* * * * *", "jobTemplate": {"spec": job}}, {}),
+        "policy/v1/poddisruptionbudgets": ({"minAvailable": 1}, dict.fromkeys(budget, 0)),
+        "v1/services": ({"ports": [{"port": 80}]}, {"loadBalancer": {}}),
+        "resource.k8s.io/v1/resourceclaims": ({}, {}),
+    }
+    for resource, (spec, status) in wanted.items():
+        body = msgspec.json.encode({"metadata": {"name": "new"}, "spec": spec})
+        made = await scene.client.request("POST", f"{scene.path(resource)}?dryRun=All", body)
+        assert msgspec.json.decode(made).get("status") == status, resource
 
 
 async def _workload(scene: Scene, resource: str, name: str, **spec: Any) -> None:
