@@ -1,4 +1,4 @@
-"""Real clients of the embedded API server: kubectl, kube-scheduler, kube-controller-manager and the Python client."""
+"""Real clients of the embedded API server: kubectl, kube-scheduler and kube-controller-manager."""
 
 import asyncio
 import subprocess
@@ -159,26 +159,3 @@ def test_the_real_control_plane_works_on_it(tmp_path: Path) -> None:
 
 def scaled(thing: Data, replicas: int) -> Data:
     return {**thing, "spec": {**thing["spec"], "replicas": replicas}}
-
-
-def test_the_python_client(tmp_path: Path) -> None:
-    kubernetes = pytest.importorskip("kubernetes")
-
-    def scenario(config: Path) -> None:
-        core = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(config)))
-        thing = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "image": "web"}]}}
-        core.create_namespaced_pod("default", thing)
-        assert core.list_namespaced_pod("default", label_selector="!app").items[0].spec.priority == 0
-        events = kubernetes.watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=1)
-        assert [(event["type"], event["object"].metadata.name) for event in events] == [("ADDED", "web")]
-        core.patch_namespaced_pod("web", "default", {"metadata": {"labels": {"a": "b"}}})
-        assert core.read_namespaced_pod("web", "default").metadata.labels == {"a": "b"}
-        core.delete_namespaced_pod("web", "default")
-        with pytest.raises(kubernetes.client.rest.ApiException):
-            core.read_namespaced_pod("web", "default")
-
-    async def served() -> None:
-        async with embedded(tmp_path) as config:
-            await asyncio.to_thread(scenario, config)
-
-    asyncio.run(served())

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -84,6 +84,15 @@ def stage(kubeconfig: Path, *background: Background) -> Iterator[Stage]:
                 assert not task.done(), f"what runs the pods has ended: {task}"
         finally:
             client.close()
+            runner.run(_ended(tasks))
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    # Connections that were closed say so to the loop once more.
+    await asyncio.sleep(0.1)
 
 
 async def _forever(work: Background, client: ApiClient) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from moorage.api.pod import Pod
+from moorage.api.node import HOSTNAME_LABEL
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.records import Event
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.controllers.heartbeats import Shape, fake_node
@@ -25,6 +26,7 @@ PATIENCE: Final = 90.0
 """Seconds to wait for what takes a moment on a machine with nothing else to do."""
 GLANCE: Final = 0.03
 SCHEDULED: Final = "PodScheduled"
+NO_NODES: Final = "no nodes available to schedule pods"
 PODS: Final = "v1/pods"
 NODES: Final = "v1/nodes"
 CLUSTER_WIDE: Final = frozenset(
@@ -50,14 +52,28 @@ IN_THE_FOREGROUND: Final = b'{"propagationPolicy":"Foreground"}'
 class Scene:
     """One scenario's part of a cluster. Use it as an async context manager."""
 
-    def __init__(self, client: ApiClient, namespace: str) -> None:
+    def __init__(
+        self, client: ApiClient, namespace: str, schedulers: Sequence[str] = (DEFAULT_SCHEDULER_NAME,)
+    ) -> None:
         self.client = client
         self.namespace = namespace
+        self._schedulers = schedulers
         self._created: list[str] = []
 
     async def __aenter__(self) -> Self:
         await self.create("v1/namespaces", self.namespace)
+        for scheduler in self._schedulers:
+            await self._await_emptiness(scheduler)
         return self
+
+    async def _await_emptiness(self, scheduler: str) -> None:
+        """Wait until a scheduler has seen the last node of earlier scenes go, or it might still bind pods to it."""
+        told, number = "", 0
+        while told != NO_NODES:
+            name, number = f"{scheduler}-waits-{number}", number + 1
+            await self.pod(name, schedulerName=scheduler, nodeSelector={"nodes": "none"})
+            told = await self.rejection(name)
+            await self.delete(PODS, name)
 
     async def __aexit__(self, *_: object) -> None:
         await self._clear()
@@ -156,8 +172,18 @@ class Scene:
     async def _is_running(self, name: str) -> bool:
         return (await self.client.get(Pod, name, self.namespace)).status.phase == "Running"
 
-    async def rejection(self, name: str, reason: str = "Unschedulable") -> str:
-        """Wait until a pod is told that there is no node for it; return what it is told."""
+    async def seen(self, *nodes: str) -> None:
+        """Wait until the scheduler knows nodes, so that it has a choice; a pod without wishes stays on each."""
+        for name in nodes:
+            await self.pod(f"on-{name}", nodeSelector={HOSTNAME_LABEL: name}, tolerations=[{"operator": "Exists"}])
+        for name in nodes:
+            await self.node_of(f"on-{name}")
+
+    async def rejection(self, name: str, saying: str = "", reason: str = "Unschedulable") -> str:
+        """Wait until a pod is told that there is no node for it; return what it is told.
+
+        What a scheduler says while it does not know of all objects yet may differ from what it is ``saying`` then.
+        """
 
         async def told() -> str | None:
             pod = await self.client.get(Pod, name, self.namespace)
@@ -165,9 +191,9 @@ class Scene:
             condition = pod.condition(SCHEDULED)
             if condition is None or (condition.status, condition.reason) != ("False", reason):
                 return None
-            return condition.message
+            return condition.message if saying in condition.message else None
 
-        return await self.until(f"{name} is reported", told)
+        return await self.until(f"{name} is told {saying or 'something'!r}", told)
 
     async def event(self, reason: str, about: str) -> Event:
         """Wait for an event of a reason about an object of the scene."""

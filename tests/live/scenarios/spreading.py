@@ -26,10 +26,7 @@ async def a_skew_that_would_grow_too_large_is_refused(scene: Scene) -> None:
         await scene.pod(name, labels=WEB, topologySpreadConstraints=[_constraint()])
         await scene.node_of(name)
     await scene.pod("web-3", labels=WEB, topologySpreadConstraints=[_constraint()])
-    told = await scene.rejection("web-3")
-    assert told.startswith(
-        "0/2 nodes are available: 1 Too many pods, 1 node(s) didn't match pod topology spread constraints."
-    ), told
+    await scene.rejection("web-3", "1 Too many pods, 1 node(s) didn't match pod topology spread constraints.")
 
 
 async def too_few_domains_count_as_empty_ones(scene: Scene) -> None:
@@ -39,8 +36,7 @@ async def too_few_domains_count_as_empty_ones(scene: Scene) -> None:
         await scene.pod(name, labels=WEB, topologySpreadConstraints=[_constraint(minDomains=3)])
         await scene.node_of(name)
     await scene.pod("web-2", labels=WEB, topologySpreadConstraints=[_constraint(minDomains=3)])
-    told = await scene.rejection("web-2")
-    assert told.startswith("0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints."), told
+    await scene.rejection("web-2", "0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.")
     await scene.nodes({"c1": {ZONE_LABEL: "c"}})
     assert await scene.node_of("web-2") == "c1"
 
@@ -48,9 +44,8 @@ async def too_few_domains_count_as_empty_ones(scene: Scene) -> None:
 async def a_node_without_the_label_is_no_place(scene: Scene) -> None:
     await scene.node("nowhere")
     await scene.pod("web", labels=WEB, topologySpreadConstraints=[_constraint()])
-    told = await scene.rejection("web")
     want = "1 node(s) didn't match pod topology spread constraints (missing required label)."
-    assert told.startswith(f"0/1 nodes are available: {want}"), told
+    await scene.rejection("web", f"0/1 nodes are available: {want}")
 
 
 async def only_the_same_revision_counts(scene: Scene) -> None:

@@ -103,8 +103,11 @@ async def a_replica_that_is_lost_is_replaced_elsewhere(scene: Scene) -> None:
     await scene.patch(NODES, "a", {"spec": {"unschedulable": True}})
     await scene.delete(PODS, lost)
     await scene.gone(lost)
-    await scene.until("it is there again", _has(scene, DEPLOYMENTS, "web", availableReplicas=1))
-    (found,) = await scene.pods()
+
+    async def replaced() -> str | None:
+        return next((name for name in await scene.pods() if name != lost), None)
+
+    found = await scene.until("there is another", replaced)
     assert await scene.node_of(found) == "b"
 
 
