@@ -54,23 +54,34 @@ class Kubelet:
         self._clock = clock
         self._pace = pace or Pace()
         self._since: dict[str, tuple[str, float]] = {}
+        self._missed: set[str] = set()
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back."""
+        """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
+
+        Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
+        """
         if isinstance(thing, Pod):
             if view[Pod].get(thing.key) is None:
                 self._since.pop(thing.uid, None)
             return (thing.key,) if thing.node_name else ()
         known = view[Node].get(thing.name)
-        if known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
+        if known is not None and thing.name in self._missed:
+            self._missed.remove(thing.name)
+        elif known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
             return ()
         return [pod.key for pod in view[Pod].on_node(thing.name)]
 
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Take the next step in a pod's life, or wait for it."""
         pod = view[Pod].get(key)
-        node = view[Node].get(pod.node_name) if pod is not None and pod.node_name else None
-        if pod is None or node is None or FAKE_LABEL not in node.labels or is_silent(node):
+        if pod is None or not pod.node_name:
+            return ()
+        node = view[Node].get(pod.node_name)
+        if node is None:
+            self._missed.add(pod.node_name)
+            return ()
+        if FAKE_LABEL not in node.labels or is_silent(node):
             return ()
         return next_step(pod, self._pace, since=self._seen(pod), now=self._clock.now())
 

@@ -87,6 +87,15 @@ def test_whose_pods_are_run(thing: Node, want: bool) -> None:
     assert bool(list(kubelet.reconcile("shop/pod", View([thing, pod(phase="Pending")])))) is want
 
 
+def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
+    kubelet, view, late = Kubelet(VirtualClock(), Pace(start=0.0)), View([pod(phase="Pending")]), node()
+    assert list(kubelet.reconcile("shop/pod", view)) == []
+    view[Node].put(late)
+    assert list(kubelet.affected(late, view)) == ["shop/pod"]
+    assert status_in(kubelet.reconcile("shop/pod", view))["phase"] == "Running"
+    assert list(kubelet.affected(late, view)) == []
+
+
 DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0}
 
 
