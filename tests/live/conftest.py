@@ -10,6 +10,7 @@ from moorage.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster
 from tests.live.controllers import controller_manager
 from tests.live.devices import clear_devices
+from tests.live.invariants import check
 from tests.live.storage import clear_storage
 from tests.support.control_plane import ControlPlane, control_plane
 
@@ -51,12 +52,14 @@ def live(plane: ControlPlane) -> Iterator[Callable[[Story], None]]:
         async def main() -> None:
             async with ApiClient(plane.connection()) as client:
                 cluster = LiveCluster(client)
-                kubelets = asyncio.create_task(Kubelets(client).run())
+                beside = [asyncio.create_task(each.run()) for each in (Kubelets(client), cluster.witness)]
                 try:
                     await story(cluster)
-                    await cluster.check()
+                    await check(cluster)
                 finally:
-                    kubelets.cancel()
+                    for task in beside:
+                        task.cancel()
+                    await asyncio.gather(*beside, return_exceptions=True)
 
         asyncio.run(main())
 

@@ -1,12 +1,19 @@
 """kube-controller-manager beside the test's API server, with only those controllers that storage and devices need."""
 
-from collections.abc import Iterator
+import asyncio
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from moorage.client.rest import ApiClient
+from moorage.errors import NotFound
+from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster
 from tests.support.control_plane import ControlPlane
 
 PROGRAM: Final = "kube-controller-manager"
+COLLECTOR: Final = "garbage-collector-controller"
 CONTROLLERS: Final = (
     "statefulset-controller",
     "persistentvolume-binder-controller",
@@ -15,17 +22,67 @@ CONTROLLERS: Final = (
     # Without these nothing that was claimed is ever gone: finalizers stay, and so does what a deleted pod owned.
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
-    "garbage-collector-controller",
+    COLLECTOR,
 )
+
+
+ORPHAN: Final = {
+    "metadata": {
+        "name": "orphan",
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "none", "uid": "3f0f2c41-6d0e-4a39-9d3e-0a4f0f1a2b3c"}
+        ],
+    }
+}
+"""What the garbage collector removes as soon as it works; it is the last of the controllers to do so."""
 
 
 @contextmanager
 def controller_manager(plane: ControlPlane, *controllers: str) -> Iterator[None]:
     """Run the controllers, or those named, for as long as the block lasts; if they end meanwhile, show their log."""
-    process = plane.spawn(
+    process = _started(plane, controllers or CONTROLLERS)
+    try:
+        yield
+        if process.poll() is not None:
+            raise RuntimeError(f"the controllers ended by themselves:\n{plane.log(PROGRAM)}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _started(plane: ControlPlane, controllers: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the controllers and wait until they work; they give up by themselves on a server that is slow to answer."""
+    deadline = time.monotonic() + PATIENCE
+    process = _spawned(plane, controllers)
+    while COLLECTOR in controllers and not asyncio.run(_removes_orphans(plane)):
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise RuntimeError(f"the controllers did not start:\n{plane.log(PROGRAM)}")
+        if process.poll() is not None:
+            process = _spawned(plane, controllers)
+    return process
+
+
+async def _removes_orphans(plane: ControlPlane, seconds: float = 5.0) -> bool:
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    deadline = time.monotonic() + seconds
+    async with ApiClient(plane.connection()) as client:
+        await LiveCluster(client).create(path, ORPHAN)
+        while time.monotonic() < deadline:
+            try:
+                await client.request("GET", f"{path}/orphan")
+            except NotFound:
+                return True
+            await asyncio.sleep(0.1)
+    return False
+
+
+def _spawned(plane: ControlPlane, controllers: Sequence[str]) -> subprocess.Popen[bytes]:
+    return plane.spawn(
         PROGRAM,
         f"--kubeconfig={plane.kubeconfig()}",
-        f"--controllers={','.join(controllers or CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
         f"--service-account-private-key-file={plane.folder / 'sa.key'}",
         f"--cert-dir={plane.folder / 'controller-certs'}",
         "--secure-port=0",
@@ -36,10 +93,3 @@ def controller_manager(plane: ControlPlane, *controllers: str) -> Iterator[None]
         "--kube-api-qps=200",
         "--kube-api-burst=400",
     )
-    try:
-        yield
-        if process.poll() is not None:
-            raise RuntimeError(f"the controllers ended by themselves:\n{plane.log(PROGRAM)}")
-    finally:
-        process.kill()
-        process.wait()

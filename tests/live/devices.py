@@ -16,7 +16,7 @@ from moorage.client.informer import Informer
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.client.watch import Change
 from moorage.errors import Conflict, NotFound
-from tests.live.cluster import NAMESPACE, LiveCluster
+from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster
 
 DRIVER: Final = "card.example.com"
 CARD: Final = "card"
@@ -142,7 +142,7 @@ def _wrong_for(pod: Pod, claims: dict[str, ResourceClaim]) -> list[str]:
     return found
 
 
-async def settled_devices(cluster: LiveCluster, seconds: float = 60.0) -> dict[str, ResourceClaim]:
+async def settled_devices(cluster: LiveCluster, seconds: float = PATIENCE) -> dict[str, ResourceClaim]:
     """Wait until claims of pods that are gone are free; fail at once if a device was allocated twice."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,5 +1,6 @@
 """`moorage scheduler`, or kube-scheduler in its place, as a process: started, killed and started again."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.live.cluster import PATIENCE
+
 COMMAND: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()", "scheduler")
 LEASE: Final = (
     "--leader-elect-lease-duration=3s",
@@ -18,11 +21,10 @@ LEASE: Final = (
     "--leader-elect-retry-period=500ms",
 )
 """Short leases: the next replica takes over within seconds of a kill."""
-STOP_SECONDS: Final = 30.0
 
 
 class SchedulerProcess:
-    """One replica; ``log`` is all that it and those before it wrote."""
+    """One replica, which may be started again and again."""
 
     def __init__(
         self, kubeconfig: Path, *flags: str, leader_elect: bool = False, program: tuple[str, ...] = COMMAND
@@ -31,10 +33,12 @@ class SchedulerProcess:
         election = LEASE if leader_elect else ("--leader-elect=false",)
         self._command = (*program, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v=2", *election, *flags)
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     def start(self) -> None:
         """Start, perhaps again."""
         with self.log_file.open("ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
 
     def kill(self) -> None:
@@ -51,13 +55,13 @@ class SchedulerProcess:
     def wait(self) -> int:
         """Wait until it ends by itself; return its exit code."""
         assert self._process is not None
-        return self._process.wait(STOP_SECONDS)
+        return self._process.wait(PATIENCE)
 
     def stop(self) -> int:
         """Have it end in order; return its exit code."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(STOP_SECONDS)
+        return self._process.wait(PATIENCE)
 
     @property
     def is_running(self) -> bool:
@@ -66,8 +70,26 @@ class SchedulerProcess:
 
     @property
     def log(self) -> str:
-        """What it wrote."""
+        """What it wrote, and those before it."""
         return self.log_file.read_text(errors="replace")
+
+    @property
+    def own_log(self) -> str:
+        """What it wrote since it was started last."""
+        return self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
+
+    async def logged(self, text: str, seconds: float = PATIENCE) -> None:
+        """Wait until something is in the log."""
+        deadline = time.monotonic() + seconds
+        while text not in self.log:
+            assert time.monotonic() < deadline, f"it is never logged: {text}"
+            await asyncio.sleep(0.1)
+
+    def clear(self) -> None:
+        """End it, if it still runs, and remove its log."""
+        if self.is_running:
+            self.kill()
+        self.log_file.unlink(missing_ok=True)
 
     def cpu_seconds(self) -> float:
         """Return the CPU it has used so far."""
@@ -89,11 +111,4 @@ def scheduler(
         error.add_note(f"the scheduler's log ends:\n{process.log[-6000:]}")
         raise
     finally:
-        if process.is_running:
-            process.kill()
-        process.log_file.unlink(missing_ok=True)
-
-
-def pause(seconds: float) -> None:
-    """Let real processes go on for a while."""
-    time.sleep(seconds)
+        process.clear()

@@ -16,7 +16,7 @@ from moorage.client.informer import Informer
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.client.watch import Change
 from moorage.errors import Conflict, NotFound
-from tests.live.cluster import HOSTNAME, NAMESPACE, LiveCluster
+from tests.live.cluster import HOSTNAME, NAMESPACE, PATIENCE, LiveCluster
 
 PROVISIONER: Final = "stand-in.example.com"
 PROVISIONED: Final = "provisioned"
@@ -54,10 +54,14 @@ def ephemeral_volume(storage_class: str) -> dict[str, Any]:
 
 async def add_local_volumes(cluster: LiveCluster, node: str, count: int) -> None:
     """Create volumes that can only be reached from one node."""
-    for number in range(count):
-        source = {"local": {"path": f"/disks/{number}"}, "storageClassName": LOCAL}
-        content = {"metadata": {"name": f"{node}-disk-{number}"}, "spec": volume_spec(node) | source}
-        await cluster.create(BY_TYPE[PersistentVolume].path(), content)
+    contents = [
+        {
+            "metadata": {"name": f"{node}-disk-{number}"},
+            "spec": volume_spec(node) | {"local": {"path": f"/disks/{number}"}, "storageClassName": LOCAL},
+        }
+        for number in range(count)
+    ]
+    await asyncio.gather(*(cluster.create(BY_TYPE[PersistentVolume].path(), content) for content in contents))
 
 
 def volume_spec(node: str) -> dict[str, Any]:
@@ -206,7 +210,7 @@ async def storage(cluster: LiveCluster) -> Storage:
     return Storage(claims, await cluster.client.list(PersistentVolume))
 
 
-async def settled_storage(cluster: LiveCluster, seconds: float = 60.0) -> Storage:
+async def settled_storage(cluster: LiveCluster, seconds: float = PATIENCE) -> Storage:
     """Wait until the PV controller has finished every binding; fail with those that stay half done."""
     deadline = time.monotonic() + seconds
     while problems := (now := await storage(cluster)).problems(await cluster.pods()):

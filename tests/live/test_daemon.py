@@ -2,40 +2,16 @@
 
 import asyncio
 import signal
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tests.live.cluster import LiveCluster, bound
-from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.live.scheduler import scheduler
+from tests.live.serving import page
 from tests.support.control_plane import ControlPlane, free_ports
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
-
-
-def page(port: int, path: str, token: str = "") -> str:
-    """Read a page; what is refused is returned as its status."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    try:
-        with opener.open(request, timeout=10) as answer:
-            text: str = answer.read().decode()
-            return text
-    except urllib.error.HTTPError as refused:
-        return str(refused.code)
-
-
-async def logged(process: SchedulerProcess, text: str, seconds: float = 30.0) -> None:
-    """Wait until something is in the log."""
-    async with asyncio.timeout(seconds):
-        while text not in process.log:
-            await asyncio.sleep(0.1)
 
 
 def test_pages_metrics_and_the_debugger(plane: ControlPlane, live: Live) -> None:
@@ -56,8 +32,8 @@ def test_pages_metrics_and_the_debugger(plane: ControlPlane, live: Live) -> None
             assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0' in metrics
             assert "kube_pod_resource_request" in await asyncio.to_thread(page, port, "/metrics/resources", token)
             process.send(signal.SIGUSR2)
-            await logged(process, "nodes agree with the API")
-            await logged(process, "pods agree with the API")
+            await process.logged("nodes agree with the API")
+            await process.logged("pods agree with the API")
             assert process.stop() == 0
 
     live(story)
@@ -67,11 +43,11 @@ def test_a_standby_takes_over_when_the_leader_ends(plane: ControlPlane, live: Li
     async def story(cluster: LiveCluster) -> None:
         kubeconfig = plane.kubeconfig()
         with scheduler(kubeconfig, leader_elect=True) as first:
-            await logged(first, "became leader")
+            await first.logged("became leader")
             with scheduler(kubeconfig, leader_elect=True) as second:
-                await logged(second, "waiting for the lease")
+                await second.logged("waiting for the lease")
                 assert first.stop() == 0
-                await logged(second, "became leader")
+                await second.logged("became leader")
                 await cluster.add_nodes("n1")
                 await cluster.add_pods("p1")
                 await cluster.wait_for("the pod", lambda pods: bound(pods, ["p1"]))

@@ -47,7 +47,7 @@ def test_claims_from_a_template_get_a_device_each(plane: ControlPlane, live: Liv
         await add_nodes_with_cards(cluster, first=4, second=1, third=7, none=0)
         await cluster.add_pods(*names("job", 12), resourceClaims=CLAIMS)
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("all pods are bound", bound, seconds=90)
+            await cluster.wait_for("all pods are bound", bound)
         claims = await settled_devices(cluster)
         assert len({place for claim in claims.values() for place in places(claim)}) == 12
 
@@ -87,7 +87,7 @@ def test_pods_share_a_claim_that_was_made_by_hand(plane: ControlPlane, live: Liv
         shared = [{"name": "card", "resourceClaimName": "shared"}]
         await cluster.add_pods(*names("reader", 4), resourceClaims=shared)
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("all pods are bound", bound, seconds=90)
+            await cluster.wait_for("all pods are bound", bound)
         pods = await cluster.pods()
         claim = (await device_claims(cluster))["shared"]
         ((pool, _),) = places(claim)

@@ -67,7 +67,7 @@ def test_a_stateful_set_gets_volumes_where_its_pods_are(plane: ControlPlane, liv
         await add_classes(cluster)
         await add_stateful_set(cluster, "db", len(replicas))
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("all replicas are bound", lambda pods: bound(pods, replicas), seconds=120)
+            await cluster.wait_for("all replicas are bound", lambda pods: bound(pods, replicas))
         storage = await settled_storage(cluster)
         assert sorted(storage.claims) == [f"data-{name}" for name in replicas]
         assert {storage.node_of_claim(name) for name in storage.claims} == set(NODES)
@@ -81,7 +81,7 @@ def test_a_replica_comes_back_to_its_volume(plane: ControlPlane, live: Live) -> 
         await add_classes(cluster)
         await add_stateful_set(cluster, "db", 1)
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("the replica is bound", lambda pods: bound(pods, ["db-0"]), seconds=90)
+            await cluster.wait_for("the replica is bound", lambda pods: bound(pods, ["db-0"]))
             first = (await cluster.pods())["db-0"]
             await cluster.client.delete(first)
             await cluster.wait_for(
@@ -101,7 +101,7 @@ def test_ephemeral_volumes_are_made_for_their_pods(plane: ControlPlane, live: Li
         await add_classes(cluster)
         await cluster.add_pods("scratch-0", "scratch-1", volumes=[ephemeral_volume(PROVISIONED)])
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("all pods are bound", bound, seconds=90)
+            await cluster.wait_for("all pods are bound", bound)
         storage = await settled_storage(cluster)
         assert sorted(storage.claims) == ["scratch-0-scratch", "scratch-1-scratch"]
 
@@ -120,7 +120,7 @@ def test_local_volumes_are_bound_until_there_are_no_more(plane: ControlPlane, li
         for name in names:
             await cluster.add_pods(name, volumes=[claim_volume(name)])
         with scheduler(plane.kubeconfig()):
-            await cluster.wait_for("four have a disk", lambda pods: count_bound(pods) == 4, seconds=90)
+            await cluster.wait_for("four have a disk", lambda pods: count_bound(pods) == 4)
             await cluster.wait_for(
                 "the fifth is told", lambda pods: all(pod.condition(SCHEDULED) for pod in pods.values())
             )
@@ -130,7 +130,7 @@ def test_local_volumes_are_bound_until_there_are_no_more(plane: ControlPlane, li
                 "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
             )
             await add_local_volumes(cluster, "node-1", 1)
-            await cluster.wait_for("the fifth is bound", bound, seconds=90)
+            await cluster.wait_for("the fifth is bound", bound)
         storage = await settled_storage(cluster)
         assert all(volume.spec.claim_ref for volume in storage.volumes.values())
 

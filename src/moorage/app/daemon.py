@@ -20,8 +20,6 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.options import Options
-from moorage.app.serving.pages import PageSources
-from moorage.app.serving.starting import Server
 from moorage.app.version import version_line
 from moorage.app.wellness import health_checks
 from moorage.client.rest import ApiClient
@@ -111,6 +109,10 @@ class Daemon:
         options = self.options
         if options.serving.port == 0:
             return
+        # A quarter of what a start costs: without a port nobody needs a web server.
+        from moorage.app.serving.pages import PageSources
+        from moorage.app.serving.starting import Server
+
         sources = PageSources(
             health=health_checks(parts, self._stopping),
             metrics=registry,

@@ -1,0 +1,124 @@
+"""What must hold after whatever happened: every pod bound exactly once or reported, no node too full, nothing stuck.
+
+Some of it holds at any time, and breaking it for a moment is a failure; the rest comes true once controllers have done
+their part, and is waited for.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.records import Event
+from tests.live.cluster import NAMESPACE, PATIENCE, SCHEDULED, LiveCluster
+from tests.live.devices import device_claims, device_problems, doubled
+from tests.live.storage import storage
+
+FOR_WANT_OF_ROOM: Final = ("Insufficient", "Too many pods")
+
+
+@dataclass(frozen=True)
+class Room:
+    """A node and the pods on it."""
+
+    node: Node
+    pods: list[Pod]
+
+    def used(self, resource: str) -> int:
+        """Return how much of a resource its pods were promised."""
+        return sum(pod.requests.get(resource, 0) for pod in self.pods)
+
+    def overfull(self) -> list[str]:
+        """Say what of the node was given away more than once."""
+        asked = {resource for pod in self.pods for resource in pod.requests}
+        limits = {resource: self.node.allocatable.get(resource, 0) for resource in asked}
+        found = [
+            f"{self.node.name} has {limit} {what}, given away: {self.used(what)}"
+            for what, limit in limits.items()
+            if self.used(what) > limit
+        ]
+        if len(self.pods) > self.node.allocatable["pods"]:
+            found.append(f"{self.node.name} may have {self.node.allocatable['pods']} pods and has {len(self.pods)}")
+        return found
+
+    def has_room_for(self, pod: Pod) -> bool:
+        """Tell whether the pod's requests would fit."""
+        fits = all(
+            self.used(what) + asked <= self.node.allocatable.get(what, 0) for what, asked in pod.requests.items()
+        )
+        return fits and len(self.pods) < self.node.allocatable["pods"]
+
+
+async def check(cluster: LiveCluster, seconds: float = PATIENCE) -> None:
+    """Require all of it; what is not settled yet has some time."""
+    deadline = time.monotonic() + seconds
+    while unsettled := await _unsettled(cluster):
+        await check_any_time(cluster)
+        assert time.monotonic() < deadline, f"these stay wrong: {unsettled}"
+        await asyncio.sleep(0.5)
+    await check_any_time(cluster)
+    assert not (twice := await _told_twice(cluster)), f"told more than once that they were bound: {twice}"
+
+
+async def check_any_time(cluster: LiveCluster) -> None:
+    """Require what may not be broken even for a moment, whoever is dead or away."""
+    pods = await cluster.pods()  # read first: what a bound pod lacks may not come later
+    rooms = await _rooms(cluster, pods.values())
+    broken = [*cluster.witness.moved(), *_misplaced(pods.values(), rooms)]
+    broken += [problem for room in rooms.values() for problem in room.overfull()]
+    broken += [f"{place} was allocated twice" for place in doubled([*(await device_claims(cluster)).values()])]
+    reachable = await storage(cluster)
+    # What a pod had is gone soon after it: only of those that are still there can it be said that something is missing.
+    left = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
+    broken += reachable.out_of_reach({name: pod for name, pod in pods.items() if pod.uid in left})
+    assert not broken, f"this may never be: {broken[:20]}"
+
+
+async def _rooms(cluster: LiveCluster, pods: Iterable[Pod]) -> dict[str, Room]:
+    rooms = {node.name: Room(node, []) for node in await cluster.client.list(Node)}
+    for pod in pods:
+        if pod.node_name in rooms and not pod.is_finished:
+            rooms[pod.node_name].pods.append(pod)
+    return rooms
+
+
+def _misplaced(pods: Iterable[Pod], rooms: dict[str, Room]) -> list[str]:
+    return [
+        f"{pod.name} is on {pod.node_name}, which is not there"
+        for pod in pods
+        if pod.node_name and pod.node_name not in rooms
+    ]
+
+
+async def _unsettled(cluster: LiveCluster) -> list[str]:
+    """Say which pods nobody told anything, which wait although there is room, and what is half bound."""
+    pods = await cluster.pods()
+    rooms = await _rooms(cluster, pods.values())
+    found = [problem for pod in pods.values() for problem in _untold_or_stuck(pod, rooms)]
+    found += (await storage(cluster)).problems(pods)
+    found += device_problems(await device_claims(cluster), pods)
+    return found[:20]
+
+
+def _untold_or_stuck(pod: Pod, rooms: dict[str, Room]) -> list[str]:
+    condition = pod.condition(SCHEDULED)
+    if condition is None:
+        return [f"{pod.name} was neither bound nor reported"]
+    if (condition.status == "True") != bool(pod.node_name):
+        return [f"{pod.name} is on {pod.node_name!r}, and is told {condition.status}: {condition.message}"]
+    reasons = condition.message.partition(": ")[2].partition(". ")[0]
+    only_room = all(any(word in part for word in FOR_WANT_OF_ROOM) for part in reasons.split(", "))
+    if not pod.node_name and only_room and any(room.has_room_for(pod) for room in rooms.values()):
+        return [f"{pod.name} waits, although there is room: {condition.message}"]
+    return [f"{pod.name} is never deleted"] if pod.is_terminating else []
+
+
+async def _told_twice(cluster: LiveCluster) -> list[str]:
+    events = [event for event in await cluster.client.list(Event, NAMESPACE) if event.reason == "Scheduled"]
+    told = Counter(event.regarding.uid for event in events)
+    told.update(event.regarding.uid for event in events if event.series is not None)
+    return [uid for uid, times in told.items() if times > 1]

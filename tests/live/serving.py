@@ -1,0 +1,27 @@
+"""What a scheduler under test serves, read as an operator reads it."""
+
+import ssl
+import urllib.error
+import urllib.request
+
+
+def page(port: int, path: str, token: str = "") -> str:
+    """Read a page; what is refused is returned as its status."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(request, timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.HTTPError as refused:
+        return str(refused.code)
+
+
+def metric(port: int, name: str, token: str) -> dict[str, float]:
+    """Read a metric: its values by their labels."""
+    lines = [line for line in page(port, "/metrics", token).splitlines() if line.startswith(f"{name}{{")]
+    told = (line.removeprefix(f"{name}{{").rpartition("} ") for line in lines)
+    return {labels: float(number) for labels, _, number in told}

@@ -1,0 +1,61 @@
+"""Sees everything that happens to pods, claims and volumes, without asking the API server again and again."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moorage.api.devices import ResourceClaim
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.pod import Pod
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.client.informer import Informer
+from moorage.client.rest import ApiClient
+from moorage.client.watch import Change
+
+
+class Witness:
+    """Remembers every node that a pod was ever on, which the cluster itself does not."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._nodes: defaultdict[str, set[str]] = defaultdict(set)
+        kinds = (Pod, PersistentVolumeClaim, PersistentVolume, ResourceClaim)
+        self._informers = {kind: Informer[Any](client, BY_TYPE[kind], self._see) for kind in kinds}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await asyncio.gather(*(informer.run() for informer in self._informers.values()))
+
+    def _see(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        for change in changes if kind.type is Pod else ():
+            if change.after is not None and change.after.node_name:
+                self._nodes[change.after.uid].add(change.after.node_name)
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """All pods by their keys, as of the last change."""
+        return self._informers[Pod].machine.known
+
+    @property
+    def claims(self) -> Mapping[str, PersistentVolumeClaim]:
+        """All claims to volumes by their keys."""
+        return self._informers[PersistentVolumeClaim].machine.known
+
+    @property
+    def volumes(self) -> Mapping[str, PersistentVolume]:
+        """All volumes by their keys."""
+        return self._informers[PersistentVolume].machine.known
+
+    @property
+    def device_claims(self) -> Mapping[str, ResourceClaim]:
+        """All claims to devices by their keys."""
+        return self._informers[ResourceClaim].machine.known
+
+    @property
+    def bound(self) -> int:
+        """How many pods were ever bound."""
+        return len(self._nodes)
+
+    def moved(self) -> list[str]:
+        """Say which pods were on more than one node."""
+        return [f"pod {uid} was on {sorted(nodes)}" for uid, nodes in self._nodes.items() if len(nodes) > 1]
