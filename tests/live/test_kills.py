@@ -15,7 +15,6 @@ from moorage.api.pod import Pod
 from moorage.errors import NotFound
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.conftest import Story
-from tests.support.control_plane import ControlPlane
 from tests.live.devices import CLAIMS, Attacher, add_cards, add_template
 from tests.live.invariants import check_any_time
 from tests.live.replicas import Replicas
@@ -30,6 +29,7 @@ from tests.live.storage import (
     claims_of,
     ephemeral_volume,
 )
+from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Story], None]
 

@@ -20,12 +20,14 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.options import Options
+from moorage.app.serving.pages import PageSources
+from moorage.app.serving.starting import Server
 from moorage.app.version import version_line
 from moorage.app.wellness import health_checks
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.config import completed_view, to_yaml
-from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, Unreachable
+from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, TooManyRequests, Unreachable
 
 DRAIN_SECONDS: Final = 25.0
 """A kubelet waits for 30 seconds before it kills."""
@@ -109,10 +111,6 @@ class Daemon:
         options = self.options
         if options.serving.port == 0:
             return
-        # A quarter of what a start costs: without a port nobody needs a web server.
-        from moorage.app.serving.pages import PageSources
-        from moorage.app.serving.starting import Server
-
         sources = PageSources(
             health=health_checks(parts, self._stopping),
             metrics=registry,
@@ -136,10 +134,10 @@ class Daemon:
                 await client.request("GET", "/version")
             except Forbidden:
                 return True
-            except (Unreachable, ServerError) as error:
+            except (Unreachable, ServerError, TooManyRequests) as error:
                 log.warning("waiting for the API server", error=str(error))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
+                    async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
                         await self._stopping.wait()
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:

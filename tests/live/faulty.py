@@ -1,0 +1,136 @@
+"""A server in front of the API server that is slow, refuses, fails and garbles, as a test wants it."""
+
+import asyncio
+import re
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import aiohttp
+import msgspec
+import yaml
+from aiohttp import web
+
+from tests.support.control_plane import ADMIN, ControlPlane
+
+LARGEST: Final = 1 << 26
+PASSED_ON: Final = ("Content-Type", "Accept")
+Garble = Callable[[bytes], bytes]
+"""Gets an answer, or a line of a watch, and returns what is sent instead."""
+
+
+@dataclass
+class Refusal:
+    """What some share of the requests is answered with instead of being carried out; ``times`` of them at most."""
+
+    matches: str
+    status: int
+    share: float = 1.0
+    times: int = 1_000_000
+    retry_after: str = ""
+
+
+@dataclass
+class FaultyServer:
+    """Passes requests on to the API server, unless told otherwise; ``told`` counts what it refused, by status."""
+
+    plane: ControlPlane
+    refusals: list[Refusal] = field(default_factory=list)
+    slowest: float = 0.0
+    """Seconds that an answer is held back at most."""
+    garble: Garble | None = None
+    told: Counter[int] = field(default_factory=Counter)
+    chance: Random = field(default_factory=lambda: Random(1))
+    _session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Path]:
+        """Serve for as long as the block lasts, which gets a kubeconfig that leads here."""
+        app = web.Application(client_max_size=LARGEST)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        async with aiohttp.ClientSession(connector=self._connector()) as self._session:
+            await site.start()
+            try:
+                yield self._kubeconfig(runner.addresses[0][1])
+            finally:
+                await runner.cleanup()
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        trusted = ssl.create_default_context(cafile=str(self.plane.folder / "certs" / "apiserver.crt"))
+        return aiohttp.TCPConnector(ssl=trusted, limit=0)
+
+    def _kubeconfig(self, port: int) -> Path:
+        content = yaml.safe_load(self.plane.kubeconfig().read_text())
+        content["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        path = self.plane.folder / f"faulty-{port}.kubeconfig"
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    async def _serve(self, asked: web.Request) -> web.StreamResponse:
+        if self.slowest:
+            await asyncio.sleep(self.chance.uniform(0.0, self.slowest))
+        refusal = self._refusal(f"{asked.method} {asked.path_qs}")
+        if refusal is not None:
+            self.told[refusal.status] += 1
+            headers = {"Retry-After": refusal.retry_after} if refusal.retry_after else {}
+            status = {"kind": "Status", "message": "the test refuses", "code": refusal.status}
+            return web.json_response(status, status=refusal.status, headers=headers)
+        return await self._passed_on(asked)
+
+    def _refusal(self, line: str) -> Refusal | None:
+        for refusal in self.refusals:
+            if refusal.times and re.search(refusal.matches, line) and self.chance.random() < refusal.share:
+                refusal.times -= 1
+                return refusal
+        return None
+
+    async def _passed_on(self, asked: web.Request) -> web.StreamResponse:
+        assert self._session is not None
+        headers = {name: asked.headers[name] for name in PASSED_ON if name in asked.headers}
+        headers["Authorization"] = f"Bearer {self.plane.tokens[ADMIN]}"
+        async with self._session.request(
+            asked.method,
+            f"{self.plane.server}{asked.path_qs}",
+            data=await asked.read() or None,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(None),
+        ) as answer:
+            if "watch=" in asked.query_string:
+                return await self._streamed(asked, answer)
+            body = await answer.read()
+            if self.garble is not None:
+                body = self.garble(body)
+            return web.Response(body=body, status=answer.status, content_type=answer.content_type)
+
+    async def _streamed(self, asked: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers={"Content-Type": "application/json"})
+        await response.prepare(asked)
+        rest = b""
+        async for chunk in answer.content.iter_any():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                await response.write((self.garble(line) if self.garble is not None else line) + b"\n")
+        return response
+
+
+def without_sense(name: str, key: str, nonsense: object) -> Garble:
+    """Have one object come with nonsense in place of a part of it, in lists and in watches."""
+
+    def garble(body: bytes) -> bytes:
+        if f'"name":"{name}"'.encode() not in body:
+            return body
+        content = msgspec.json.decode(body)
+        for thing in content.get("items") or [content.get("object", content)]:
+            if thing.get("metadata", {}).get("name") == name:
+                thing[key] = nonsense
+        return msgspec.json.encode(content)
+
+    return garble

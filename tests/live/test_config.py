@@ -1,0 +1,124 @@
+"""What `--write-config-to` writes, byte for byte as kube-scheduler 1.37.1 writes it."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from moorage.cli.main import run
+from tests.support.control_plane import binaries
+
+HEADER: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+SERVER: Final = "--master=https://127.0.0.1:1"
+"""kube-scheduler insists on knowing where the API server is, even if it only writes its configuration."""
+CONFIGURATIONS: Final = {
+    "nothing but a profile's name": "profiles: [{schedulerName: second}]",
+    "leader election and the client": """
+leaderElection: {leaderElect: false, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s, resourceName: mine}
+clientConnection: {qps: 12.5, burst: 20, contentType: application/json}
+""",
+    "limits and delays": """
+parallelism: 4
+percentageOfNodesToScore: 40
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+delayCacheUntilActive: true
+enableProfiling: false
+""",
+    "plugins off, on and weighed": """
+profiles:
+  - schedulerName: weighed
+    percentageOfNodesToScore: 70
+    plugins:
+      multiPoint:
+        disabled: [{name: ImageLocality}]
+        enabled: [{name: NodeResourcesFit, weight: 7}]
+      score:
+        disabled: [{name: '*'}]
+        enabled: [{name: TaintToleration, weight: 9}]
+""",
+    "arguments of plugins": """
+profiles:
+  - pluginConfig:
+      - name: NodeResourcesFit
+        args:
+          ignoredResources: [example.com/foo]
+          ignoredResourceGroups: [example.org]
+          scoringStrategy:
+            type: RequestedToCapacityRatio
+            resources: [{name: cpu, weight: 3}, {name: memory, weight: 1}]
+            requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+      - name: PodTopologySpread
+        args:
+          defaultingType: List
+          defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+      - name: InterPodAffinity
+        args: {hardPodAffinityWeight: 5, ignorePreferredTermsOfExistingPods: true}
+      - name: DefaultPreemption
+        args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 50}
+      - name: VolumeBinding
+        args: {bindTimeoutSeconds: 30}
+      - name: NodeAffinity
+        args:
+          addedAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+              nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [batch]}]}]
+""",
+    "extenders": """
+extenders:
+  - urlPrefix: https://extender.example.org/v1
+    filterVerb: filter
+    prioritizeVerb: rate
+    preemptVerb: preempt
+    bindVerb: bind
+    weight: 3
+    enableHTTPS: true
+    tlsConfig: {insecure: true, serverName: other}
+    httpTimeout: 5s
+    nodeCacheCapable: true
+    ignorable: true
+    managedResources: [{name: example.com/foo, ignoredByScheduler: true}]
+""",
+    "several profiles": "profiles: [{schedulerName: one}, {schedulerName: two, percentageOfNodesToScore: 5}]",
+}
+FLAGS: Final = {
+    "no flags": (),
+    "another lease": ("--leader-elect-resource-name=mine", "--leader-elect-lease-duration=20s", "--leader-elect=false"),
+    "a gate off": ("--feature-gates=StorageCapacityScoring=false",),
+}
+
+
+def kube_scheduler(*arguments: str) -> str:
+    """Run the real one; return what it printed."""
+    command = [binaries() / "kube-scheduler", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def written_by_both(folder: Path, *flags: str) -> tuple[str, str]:
+    """Have both write what they make of the same flags."""
+    ours, theirs = folder / "ours.yaml", folder / "theirs.yaml"
+    kube_scheduler(f"--write-config-to={theirs}", SERVER, *flags)
+    assert run(["scheduler", f"--write-config-to={ours}", SERVER, *flags]) == 0
+    return ours.read_text(), theirs.read_text()
+
+
+def test_it_is_the_version_we_speak_of() -> None:
+    assert kube_scheduler("--version") == "Kubernetes v1.37.1\n"
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_file_is_completed_alike(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEADER + text)
+    ours, theirs = written_by_both(tmp_path, f"--config={file}")
+    assert ours == theirs
+    capsys.readouterr()
+    assert run(["config", "view", f"--config={file}"]) == 0
+    assert capsys.readouterr().out == theirs
+
+
+@pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
+def test_flags_are_completed_alike(flags: tuple[str, ...], tmp_path: Path) -> None:
+    ours, theirs = written_by_both(tmp_path, *flags)
+    assert ours == theirs
