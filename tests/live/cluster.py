@@ -14,7 +14,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Event
 from moorage.client.informer import Informer
-from moorage.client.rest import STRATEGIC_MERGE_PATCH, ApiClient
+from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from moorage.client.watch import Change
 from moorage.errors import ApiError, NotFound
 from tests.live.witness import Witness
@@ -58,6 +58,18 @@ class LiveCluster:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+
+    async def merge(self, path: str, content: dict[str, Any]) -> None:
+        """Change an object of any kind."""
+        await self.client.request("PATCH", path, msgspec.json.encode(content), MERGE_PATCH)
+
+    async def service_account_token(self, name: str) -> str:
+        """Create a service account, and return a token for it."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        await self.create(path, {"metadata": {"name": name}})
+        answer = await self.client.request("POST", f"{path}/{name}/token", b'{"spec": {}}')
+        token: str = msgspec.json.decode(answer)["status"]["token"]
+        return token
 
     async def _create(self, kind: type[KubeObject], content: dict[str, Any]) -> None:
         namespace = content["metadata"].get("namespace", "")

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from tests.live.cluster import LiveCluster, bound
@@ -39,19 +40,34 @@ def test_pages_metrics_and_the_debugger(plane: ControlPlane, live: Live) -> None
     live(story)
 
 
-def test_a_standby_takes_over_when_the_leader_ends(plane: ControlPlane, live: Live) -> None:
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LONG_LEASE = (
+    "--leader-elect-lease-duration=2h",
+    "--leader-elect-renew-deadline=1h",
+    "--leader-elect-retry-period=500ms",
+    "--leader-elect-resource-name=long",
+)
+
+
+def test_a_standby_takes_over_at_once_when_the_leader_ends_in_order(plane: ControlPlane, live: Live) -> None:
+    """Nobody waits for a lease of two hours to run out: it is released."""
+
     async def story(cluster: LiveCluster) -> None:
         kubeconfig = plane.kubeconfig()
-        with scheduler(kubeconfig, leader_elect=True) as first:
+        with scheduler(kubeconfig, *LONG_LEASE, leader_elect=True) as first:
             await first.logged("became leader")
-            with scheduler(kubeconfig, leader_elect=True) as second:
+            with scheduler(kubeconfig, *LONG_LEASE, leader_elect=True) as second:
                 await second.logged("waiting for the lease")
-                assert first.stop() == 0
-                await second.logged("became leader")
                 await cluster.add_nodes("n1")
                 await cluster.add_pods("p1")
-                await cluster.wait_for("the pod", lambda pods: bound(pods, ["p1"]))
+                await cluster.wait_for("the leader binds", bound)
+                assert first.stop() == 0
+                await second.logged("became leader")
+                await cluster.add_pods("p2")
+                await cluster.wait_for("its successor binds", bound)
                 assert second.stop() == 0
+        lease = await cluster.client.request("GET", f"{LEASES}/long")
+        assert not msgspec.json.decode(lease)["spec"].get("holderIdentity")
 
     live(story)
 

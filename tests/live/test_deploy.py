@@ -1,0 +1,205 @@
+"""What deploy/ and its chart come to on the real API server: the same objects, and rights that are enough."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.live.cluster import LiveCluster, bound
+from tests.live.conftest import Story
+from tests.live.scheduler import scheduler
+from tests.support.control_plane import ROOT, ControlPlane
+
+Data = dict[str, Any]
+Named = dict[tuple[str, str, str], Data]
+"""Objects by kind, namespace and name."""
+
+NAME: Final = "moorage"
+CHART: Final = ROOT / "deploy" / "helm" / "moorage"
+RIGHTS: Final = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+WAYS: Final = ("kustomize", "helm")
+
+#: A device that the scheduler allocates.
+OBJECTS: Final = """
+- path: /apis/resource.k8s.io/v1/deviceclasses
+  content:
+    metadata: {name: gpu}
+    spec: {selectors: [{cel: {expression: 'device.driver == "gpu.example.com"'}}]}
+- path: /apis/resource.k8s.io/v1/resourceslices
+  content:
+    metadata: {name: n1-gpus}
+    spec:
+      driver: gpu.example.com
+      nodeName: n1
+      pool: {name: n1, generation: 1, resourceSliceCount: 1}
+      devices: [{name: gpu-0}]
+- path: /apis/resource.k8s.io/v1/namespaces/default/resourceclaims
+  content:
+    metadata: {name: one-gpu}
+    spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+"""
+
+
+def told(*command: str | Path, given: str = "") -> str:
+    """Run a program that is expected to succeed; return what it printed."""
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command[0]} {command[1]}: {done.stderr}{done.stdout}"
+    return done.stdout
+
+
+def kubectl(plane: ControlPlane, *arguments: str, given: str = "") -> str:
+    """Run kubectl as the administrator."""
+    return told(plane.programs / "kubectl", f"--kubeconfig={plane.kubeconfig()}", *arguments, given=given)
+
+
+def helm(plane: ControlPlane, *arguments: str) -> str:
+    """Run helm, which is built first if it is not there."""
+    told(ROOT / "conformance" / "control-plane", "helm")
+    return told(plane.programs / "helm", *arguments)
+
+
+def rendered(plane: ControlPlane, way: str, *flags: str) -> str:
+    """Return the manifests, as they are and as the chart makes them."""
+    if way == "helm":
+        return helm(plane, "template", NAME, str(CHART), "--namespace=kube-system", *flags)
+    return kubectl(plane, "kustomize", str(ROOT / "deploy"))
+
+
+def named(manifests: str) -> Named:
+    """Return what is in manifests, without the labels that tell who made them."""
+    objects = [thing for thing in yaml.safe_load_all(manifests) if thing]
+    return {
+        (thing["kind"], thing["metadata"].get("namespace", ""), thing["metadata"]["name"]): thing for thing in objects
+    }
+
+
+def installed(plane: ControlPlane, way: str) -> Named:
+    """Apply one or the other to the real server, which looks at every field; return what it keeps."""
+    manifests = rendered(plane, way)
+    for thing in named(manifests):
+        kind, namespace, name = thing
+        kubectl(plane, "delete", kind, name, f"--namespace={namespace or 'default'}", "--ignore-not-found")
+    strict = ("--server-side", "--validate=strict")
+    if way == "helm":
+        kubectl(plane, "apply", *strict, "-f", "-", given=manifests)
+    else:
+        kubectl(plane, "apply", *strict, "-k", str(ROOT / "deploy"))
+    shown = kubectl(plane, "get", "-f", "-", "-o", "yaml", given=manifests)
+    return named(yaml.safe_dump_all(yaml.safe_load(shown)["items"]))
+
+
+def essence(thing: Data) -> Data:
+    """Return what an object does, without who made it and when."""
+    spec: Data = yaml.safe_load(yaml.safe_dump(thing))
+    for where in (spec, spec.get("spec", {}).get("template", {})):
+        where.pop("metadata", None)
+    for key in ("apiVersion", "kind", "status"):
+        spec.pop(key, None)
+    if text := spec.get("data", {}).get("config.yaml"):
+        spec["data"]["config.yaml"] = yaml.safe_load(text)
+    return without_instance(spec)
+
+
+def without_instance(part: Any) -> Any:
+    """Leave out the label by which Helm tells its releases apart."""
+    if isinstance(part, dict):
+        return {key: without_instance(each) for key, each in part.items() if key != "app.kubernetes.io/instance"}
+    return [without_instance(each) for each in part] if isinstance(part, list) else part
+
+
+def test_the_chart_is_a_chart(plane: ControlPlane) -> None:
+    assert "1 chart(s) linted, 0 chart(s) failed" in helm(plane, "lint", "--strict", str(CHART))
+
+
+def test_both_ways_install_the_same(plane: ControlPlane) -> None:
+    by_kustomize, by_helm = ({key: essence(thing) for key, thing in installed(plane, way).items()} for way in WAYS)
+    assert {kind for kind, _, _ in by_helm} == {*RIGHTS, "ServiceAccount", "ConfigMap", "Deployment"}
+    assert by_helm == by_kustomize
+
+
+VALUES: Final = {
+    "plugins": ("--set=plugins={mine.spot:Spot}", "Deployment", "--plugin=mine.spot:Spot"),
+    "flags": (
+        "--set=extraArgs={--feature-gates=SchedulerAsyncPreemption=false}",
+        "Deployment",
+        "AsyncPreemption=false",
+    ),
+    "rights": (
+        '--set-json=extraRules=[{"apiGroups":["example.org"],"resources":["quotas"],"verbs":["list"]}]',
+        "ClusterRole",
+        "quotas",
+    ),
+    "a profile": ("--set=profile.percentageOfNodesToScore=7", "ConfigMap", "percentageOfNodesToScore: 7"),
+    "the default scheduler": ("--set=schedulerName=default-scheduler", "ConfigMap", "schedulerName: default-scheduler"),
+    "where it runs": ("--set=nodeSelector.pool=control", "Deployment", "pool: control"),
+}
+
+
+@pytest.mark.parametrize(("flag", "kind", "want"), VALUES.values(), ids=VALUES)
+def test_values_get_where_they_belong(plane: ControlPlane, flag: str, kind: str, want: str) -> None:
+    manifests = rendered(plane, "helm", flag)
+    kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-f", "-", given=manifests)
+    assert want in yaml.safe_dump([thing for (is_kind, _, _), thing in named(manifests).items() if is_kind == kind])
+
+
+@pytest.mark.usefixtures("controllers")  # which let go of the device
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_that_is_needed_is_refused(plane: ControlPlane, live: Callable[[Story], None], way: str) -> None:
+    """The scheduler runs under exactly the service account, with exactly the configuration, that were installed."""
+    things = installed(plane, way)
+    plane.tokens[NAME] = kubectl(plane, "create", "token", NAME, "-n", "kube-system").strip()
+    kubeconfig = str(plane.kubeconfig(NAME))
+    config = yaml.safe_load(things["ConfigMap", "kube-system", NAME]["data"]["config.yaml"])
+    file = plane.folder / "deployed.yaml"
+    file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": kubeconfig}}))
+    flags = [f"--config={file}", "--leader-elect=true"]
+    flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+
+    async def story(cluster: LiveCluster) -> None:
+        with scheduler(plane.kubeconfig(NAME), *flags) as process:
+            await use_every_right(cluster)
+            assert process.stop() == 0
+            assert not [line for line in process.log.splitlines() if "forbidden" in line.lower()]
+
+    live(story)
+
+
+async def use_every_right(cluster: LiveCluster) -> None:
+    """Have a device allocated, pods bound, and one preempted."""
+    await cluster.add_nodes("n1", cpu="2")
+    for thing in yaml.safe_load(OBJECTS):
+        await cluster.create(thing["path"], thing["content"])
+    claims = [{"name": "gpu", "resourceClaimName": "one-gpu"}]
+    await cluster.add_pods("rich", schedulerName=NAME, resourceClaims=claims)
+    await cluster.wait_for("a pod with a device", lambda pods: bound(pods, ["rich"]))
+    await cluster.add_pods("low", cpu="1500m", schedulerName=NAME)
+    await cluster.wait_for("a plain pod", lambda pods: bound(pods, ["low"]))
+    await cluster.add_pods("high", cpu="1500m", schedulerName=NAME, priorityClassName="system-node-critical")
+    await cluster.wait_for("a pod that preempts", lambda pods: bound(pods, ["high"]))
+
+
+CAN: Final = {
+    "volumes are bound to claims": ("patch", "persistentvolumes", True),
+    "claims are bound to volumes": ("patch", "persistentvolumeclaims", True),
+    "claims for extended resources are made": ("create", "resourceclaims.resource.k8s.io", True),
+    "and removed": ("delete", "resourceclaims.resource.k8s.io", True),
+    "secrets are none of its business": ("get", "secrets", False),
+    "it makes no pods": ("create", "pods", False),
+    "it changes no nodes": ("update", "nodes", False),
+    "it changes no roles": ("update", "clusterroles.rbac.authorization.k8s.io", False),
+    "other leases are not its own": ("update", "leases.coordination.k8s.io/kube-scheduler", False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rights(plane: ControlPlane, way: str) -> None:
+    installed(plane, way)
+    account = f"--as=system:serviceaccount:kube-system:{NAME}"
+    command = [plane.programs / "kubectl", f"--kubeconfig={plane.kubeconfig()}", "auth", "can-i", "-n", "kube-system"]
+    for sentence, (verb, what, want) in CAN.items():
+        # kubectl exits with 1 for a no.
+        answer = subprocess.run([*command, account, verb, what], check=False, capture_output=True, text=True)
+        assert answer.stdout.strip() == ("yes" if want else "no"), sentence
