@@ -89,15 +89,15 @@ control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go
 oracle:  ## Build the oracle only (needs Go)
 	conformance/control-plane oracle
 
-conformance: $(INSTALLED) oracle  ## Compare with kube-scheduler's own framework (needs Go)
+conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own framework, then run all of `live` (needs Go)
 	$(BIN)/python -m tests.conformance.run
 	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile
+	$(MAKE) live
 
-live: $(INSTALLED)  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
-	conformance/control-plane etcd kube-apiserver kube-scheduler kube-controller-manager kubectl
-	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q $(LIVE)
+live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
+	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=15 $(LIVE)
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
