@@ -18,6 +18,7 @@ Live = Callable[[Story], None]
 PODS: Final = 120
 NODES: Final = 3
 MALFORMED: Final = "moorage_malformed_objects_total"
+READS: Final = {"/version": 2, "/api": 12}
 WRITES: Final = r"^(POST|PATCH) "
 
 
@@ -27,7 +28,9 @@ def names(prefix: str, count: int) -> list[str]:
 
 TROUBLE: Final = {
     "patience is asked for": {"refusals": [Refusal(WRITES, 429, share=0.3, times=60, retry_after="1")]},
-    "reads are refused for a while": {"refusals": [Refusal("^GET ", 429, times=12, retry_after="1")]},
+    "reads are refused for a while": {
+        "refusals": [Refusal(f"^GET {path}", 429, times=times, retry_after="1") for path, times in READS.items()]
+    },
     "a third of the writes fail": {"refusals": [Refusal(WRITES, 500, share=0.3, times=60)]},
     "lists and watches fail": {"refusals": [Refusal("^GET /api", 500, share=0.5, times=20)]},
     "there is no service": {"refusals": [Refusal("", 503, share=0.3, times=60)]},

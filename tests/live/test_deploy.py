@@ -61,10 +61,10 @@ def helm(plane: ControlPlane, *arguments: str) -> str:
     return told(plane.programs / "helm", *arguments)
 
 
-def rendered(plane: ControlPlane, way: str, *flags: str) -> str:
+def rendered(plane: ControlPlane, way: str) -> str:
     """Return the manifests, as they are and as the chart makes them."""
     if way == "helm":
-        return helm(plane, "template", NAME, str(CHART), "--namespace=kube-system", *flags)
+        return helm(plane, "template", NAME, str(CHART), "--namespace=kube-system")
     return kubectl(plane, "kustomize", str(ROOT / "deploy"))
 
 
@@ -140,7 +140,7 @@ VALUES: Final = {
 
 @pytest.mark.parametrize(("flag", "kind", "want"), VALUES.values(), ids=VALUES)
 def test_values_get_where_they_belong(plane: ControlPlane, flag: str, kind: str, want: str) -> None:
-    manifests = rendered(plane, "helm", flag)
+    manifests = helm(plane, "template", "trial", str(CHART), "--namespace=default", flag)
     kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-f", "-", given=manifests)
     assert want in yaml.safe_dump([thing for (is_kind, _, _), thing in named(manifests).items() if is_kind == kind])
 
