@@ -5,10 +5,11 @@ when gates are set, at every version that 1.37 can emulate.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 RELEASE: Final = "1.37"
 OLDEST: Final = "1.34"
@@ -23,8 +24,7 @@ class Stage(Enum):
     GA = "GA"
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """One gate in one release; a locked one keeps its default for ever."""
 
     name: str
@@ -117,8 +117,7 @@ _ALL: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
+class _Earlier(Struct, frozen=True):
     """What was different in a release, compared with the one after it."""
 
     gates: tuple[Gate, ...]

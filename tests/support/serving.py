@@ -3,11 +3,11 @@
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
+from msgspec.structs import replace
 from prometheus_client.registry import Collector
 
 from moorage.app.flags.parsing import parse

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from moorage.errors import InputError
 
@@ -26,8 +27,7 @@ _HORIZON: Final = timedelta(days=5 * 366)
 """A schedule that is not due for so long, such as the 30th of February, is never due."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """The minutes, hours, days, months and weekdays of a schedule; or ``every`` so many seconds.
 
     Days and weekdays are alternatives, unless one of them is open.

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
@@ -20,8 +20,7 @@ _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_ID: Final = re.compile(r"vol-[^/]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """An in-tree plugin whose volumes a CSI driver serves now.
 
     ``source`` is the field of volumes and pods that names a disk; ``handle`` makes the driver's name for it, with the

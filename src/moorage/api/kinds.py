@@ -1,10 +1,11 @@
 """Which struct stands for which kind: the one table of kinds, their API groups and their plural names."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from moorage.api import cluster, devices, records, storage
 from moorage.api.meta import KubeObject
@@ -19,8 +20,7 @@ def _collection(root: str, namespace: str, plural: str) -> str:
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of object: how it is called, where it lives in the API, and the struct it decodes into."""
 
     name: str

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.api.struct import KubeStruct
 from moorage.errors import SelectorError
@@ -54,8 +55,7 @@ class NodeSelector(KubeStruct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One parsed expression; ``bound`` is the integer that Gt and Lt compare with."""
 
     key: str
@@ -84,8 +84,7 @@ class Requirement:
                 return (number := _as_int64(found)) is not None and number < self.bound
 
 
-@dataclass(frozen=True, slots=True)
-class LabelMatcher:
+class LabelMatcher(Struct, frozen=True):
     """A parsed label selector: all requirements must hold. ``NOTHING`` is what a null selector parses to."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -133,8 +132,7 @@ def label_set_matcher(labels: Mapping[str, str]) -> LabelMatcher:
     return LabelMatcher(_canonical(_equalities(labels)))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTermMatcher:
+class NodeTermMatcher(Struct, frozen=True):
     """A parsed node selector term; ``matches_nothing`` covers empty terms and terms that do not parse."""
 
     expressions: tuple[Requirement, ...] = ()
@@ -154,8 +152,7 @@ class NodeTermMatcher:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMatcher:
+class NodeMatcher(Struct, frozen=True):
     """A parsed node selector: one of the terms must hold."""
 
     terms: tuple[NodeTermMatcher, ...]

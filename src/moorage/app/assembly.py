@@ -2,7 +2,8 @@
 
 import socket
 import uuid
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -31,8 +32,7 @@ from moorage.engine.scheduler import Scheduler
 USER_AGENT = f"kube-scheduler/{KUBERNETES} moorage"
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(Struct):
     """Everything a daemon runs, put together but not started."""
 
     client: ApiClient

@@ -6,8 +6,9 @@ the API server are accepted here, too. A gate whose feature we lack is refused b
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from moorage.app.foreign_gates import ELSEWHERE, LOCKED_OFF, LOCKED_ON
 from moorage.errors import ConfigError, ConfigErrors, did_you_mean
@@ -74,8 +75,7 @@ PERMANENT: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GateChoice:
+class GateChoice(Struct, frozen=True):
     """The gates in force, and what is worth telling: gates that change nothing, and those nobody supports any more."""
 
     features: FeatureGates

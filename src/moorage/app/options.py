@@ -1,11 +1,11 @@
 """What the command line asks for, checked and typed: configuration, gates, and how to serve, log and measure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.app.flags.kinds import NamedCertificate
@@ -35,8 +35,7 @@ _ELECTION_FIELDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ServingOptions:
+class ServingOptions(Struct, frozen=True):
     """Where and with which certificates to serve."""
 
     address: str
@@ -51,8 +50,7 @@ class ServingOptions:
     share_address: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeaders:
+class RequestHeaders(Struct, frozen=True):
     """Which headers of which proxies name the user."""
 
     client_ca_file: str = ""
@@ -63,8 +61,7 @@ class RequestHeaders:
     extra_prefix: tuple[str, ...] = ("x-remote-extra-",)
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationOptions:
+class AuthenticationOptions(Struct, frozen=True):
     """How to find out who asks; times in seconds."""
 
     kubeconfig: str = ""
@@ -75,8 +72,7 @@ class AuthenticationOptions:
     headers: RequestHeaders = RequestHeaders()
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationOptions:
+class AuthorizationOptions(Struct, frozen=True):
     """How to find out who may ask; times in seconds."""
 
     kubeconfig: str = ""
@@ -85,8 +81,7 @@ class AuthorizationOptions:
     denied_ttl: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingOptions:
+class LoggingOptions(Struct, frozen=True):
     """How much is logged, and in which form."""
 
     format: str = "text"
@@ -94,8 +89,7 @@ class LoggingOptions:
     modules: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsOptions:
+class MetricsOptions(Struct, frozen=True):
     """Which metrics and label values to leave out."""
 
     disabled: frozenset[str] = frozenset()
@@ -103,8 +97,7 @@ class MetricsOptions:
     show_hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """All there is to know before anything is started."""
 
     flags: FlagValues

@@ -1,12 +1,12 @@
 """How long to wait before the next try."""
 
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+
+class Delays(Struct, frozen=True):
     """Waits that grow by a factor up to a longest one, each stretched at random by up to ``jitter`` times itself."""
 
     first: float

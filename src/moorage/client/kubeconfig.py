@@ -6,13 +6,13 @@ lightkube reads the files and picks the context. What its structs leave out is a
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 import structlog
+from msgspec import Struct, field
 
 from moorage.client.certificates import Tls
 from moorage.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
@@ -30,8 +30,7 @@ HOME_CONFIG: Final = "~/.kube/config"
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """Everything a client needs to talk to one API server; ``source`` says where it was found."""
 
     server: str

@@ -6,12 +6,12 @@ dropped and counted, and no binding waits for it.
 
 import asyncio
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, ObjectMeta, format_micro_time, format_time
@@ -82,8 +82,7 @@ class CoreEvent(msgspec.Struct, frozen=True, rename="camel"):
     count: int = 1
 
 
-@dataclass(slots=True)
-class Series:
+class Series(Struct):
     """An event that was written, and how often it came again."""
 
     event: WrittenEvent
@@ -92,8 +91,7 @@ class Series:
     written: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """Something to send: a new event, or the state of a series."""
 
     event: WrittenEvent | CoreEvent

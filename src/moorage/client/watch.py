@@ -13,10 +13,11 @@ that come out. What is known is never dropped: a new list is compared with it, a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
@@ -32,8 +33,7 @@ UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold nothing: the server is asked to leave them out, and tells of their end as a deletion."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(Struct, Generic[T], frozen=True):
     """A difference: ``before`` is ``None`` for an object that is new, ``after`` for one that is gone.
 
     ``is_final`` is False if an object was found missing in a list, so that ``before`` may not be how it was last.
@@ -44,8 +44,7 @@ class Change(Generic[T]):
     is_final: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What to ask the server next."""
 
     path: str

@@ -6,11 +6,11 @@ It lets a configuration be checked without importing a single plugin. Third-part
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from moorage.config import args
 from moorage.config.types import ExtensionPoint, Plugin, Plugins, PluginSet
@@ -20,8 +20,7 @@ from moorage.features import FeatureGates
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFacts:
+class PluginFacts(Struct, frozen=True):
     """What a configuration must know of a plugin: where it can be called and the struct of its arguments."""
 
     points: frozenset[str]
@@ -76,8 +75,7 @@ IN_TREE: Final[Catalogue] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Default:
+class _Default(Struct, frozen=True):
     name: str
     weight: int = 0
     gate: str = ""

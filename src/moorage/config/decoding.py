@@ -4,11 +4,11 @@ msgspec stops at the first error, so this walks structs, lists and optional valu
 to msgspec. A null means "not written", as in Go.
 """
 
-from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
+from msgspec import Struct, field
 
 from moorage.config.documents import field_path
 from moorage.config.durations import Duration
@@ -27,8 +27,7 @@ _IN_WORDS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Decoder:
+class Decoder(Struct):
     """Decodes and remembers what was wrong.
 
     `surplus` are fields that do not exist; what else the document says still stands. `mismatches` are values of the

@@ -1,9 +1,10 @@
 """Go's durations: "1h2m", "1.5s" and "300ms" as exact nanoseconds, printed the way Go prints them."""
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
+
+from msgspec import Struct
 
 _UNITS: Final = {
     "ns": 1,
@@ -20,8 +21,7 @@ _WHOLE: Final = re.compile(rf"[+-]?(?:{_TERM.pattern})+", re.ASCII)
 _LIMIT: Final = 2**63
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(Struct, frozen=True, order=True):
     """A length of time.
 
     >>> str(Duration.parse("600s")), Duration.parse("1.5s").seconds

@@ -1,9 +1,10 @@
 """MultiPoint expansion: from a merged profile to the ordered plugins of each extension point."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.config.types import ALL_PLUGINS, ExtensionPoint, Plugin, Plugins, Profile
 from moorage.errors import ConfigError, ConfigErrors
@@ -15,8 +16,7 @@ MAX_TOTAL_SCORE: Final = 2**63 - 1
 Implements = Callable[[str], Collection[str] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class EnabledPlugins:
+class EnabledPlugins(Struct, frozen=True):
     """Which plugins a profile runs: names per extension point in calling order, and the weights of scoring ones."""
 
     by_point: Mapping[ExtensionPoint, tuple[str, ...]]

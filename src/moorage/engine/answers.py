@@ -8,11 +8,11 @@ picks the winner.
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
 from operator import methodcaller
 from typing import Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.api.shape import MOST_SHAPES, Shape
@@ -39,8 +39,7 @@ _EPOCH: Final = methodcaller("epoch")
 Signature: TypeAlias = tuple[Hashable, ...]
 
 
-@dataclass(slots=True)
-class Share:
+class Share(Struct):
     """What one row-local score plugin adds to the totals: a column, or one number for all rows."""
 
     part: PluginAnswer

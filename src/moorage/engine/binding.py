@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.engine import timing
@@ -30,8 +30,7 @@ ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Binding:
+class Binding(Struct):
     """A pod on its way to its node; ``undo`` takes back what was assumed and reserved."""
 
     queued: QueuedPodInfo

@@ -1,11 +1,11 @@
 """Picking the node: standing totals, the plugins that rate afresh, and the tie-break."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.cache.cache import Cache
 from moorage.engine import timing
@@ -22,8 +22,7 @@ from moorage.framework.status import MAX_NODE_SCORE, IntArray
 LARGEST_ORDERED: Final = 1 << 62
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct):
     """The node that won; ``tied`` lists equals among which upstream would choose at random."""
 
     node: NodeInfo

@@ -1,6 +1,6 @@
 """Why a pod fits nowhere: who turned which nodes down, and the sentence users read."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Code, Status
@@ -9,8 +9,7 @@ NOT_EXAMINED = Status.unresolvable()
 """What is said of a node that no plugin was asked about."""
 
 
-@dataclass(slots=True)
-class Diagnosis:
+class Diagnosis(Struct):
     """What an attempt found out, whether or not it ended well."""
 
     node_count: int

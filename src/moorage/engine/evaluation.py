@@ -1,9 +1,9 @@
 """Judging and rating from nothing: every plugin asked afresh. Standing answers must agree with this to the row."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.engine.boundary import ask, failure, require_status
@@ -119,8 +119,7 @@ def check_range(plugin: str, scores: IntArray) -> None:
         raise PluginError(plugin, f"applying score defaultWeights on Score plugins: {problem}")
 
 
-@dataclass(slots=True)
-class PluginScores:
+class PluginScores(Struct):
     """What one plugin said of each node of a window."""
 
     plugin: str
@@ -129,8 +128,7 @@ class PluginScores:
     normalized: IntArray
 
 
-@dataclass(slots=True)
-class Ratings:
+class Ratings(Struct):
     """All scores of a window, and their weighted sums."""
 
     totals: IntArray

@@ -1,10 +1,10 @@
 """Finding the nodes a pod fits on: pre-filters, filters, promised nodes, and where the search ends."""
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import structlog
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.engine import timing
@@ -42,16 +42,14 @@ class Rotation:
         self.start = (self.start + looked_at) % node_count
 
 
-@dataclass(slots=True)
-class Extended:
+class Extended(Struct):
     """The feasible nodes as extenders left them, in their order; ``scored`` is the cluster as score plugins see it."""
 
     rows: RowArray
     scored: NodeTable | None = None
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """The nodes a pod fits on, over all rows, and how they were found."""
 
     pod: Pod

@@ -1,20 +1,19 @@
 """How an attempt to place a pod can end."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from moorage.engine.diagnosis import Diagnosis
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """The pod was given a node, and its binding cycle has begun."""
 
     node_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(Struct, frozen=True):
     """The pod was turned down; plugins' events can bring it back. ``nominated_node`` as in PostFilterResult."""
 
     diagnosis: Diagnosis
@@ -26,16 +25,14 @@ class Parked:
         return self.diagnosis.message
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Something went wrong, or there is nothing to choose from; the pod is tried again after a backoff."""
 
     message: str
     is_rejection: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """There was nothing to try: the pod is being deleted, or has its node already."""
 
 

@@ -1,8 +1,7 @@
 """Placing one pod, one profile's way: from finding nodes to permit. The scheduler decides what happens next."""
 
-from dataclasses import dataclass
-
 import structlog
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.config.types import Profile as ProfileConfig
@@ -29,8 +28,7 @@ LONGEST_WAIT = 15 * 60.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Rescue:
+class Rescue(Struct):
     """What the post-filters came up with: a message, and perhaps a nomination (``""`` clears the one there is)."""
 
     message: str

@@ -1,7 +1,8 @@
 """Running the pre-filters: who has nothing to do, which nodes are worth looking at, and who says no at once."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.engine.boundary import ask, failure
@@ -14,8 +15,7 @@ from moorage.framework.status import Code, Status
 Remembered = Mapping[str, PreFilterAnswer | PluginError]
 
 
-@dataclass(slots=True)
-class PreFiltered:
+class PreFiltered(Struct):
     """What the pre-filters said together: a rejection, or the names of the only nodes to look at."""
 
     rejection: Status | None = None

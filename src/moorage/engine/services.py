@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.cache.cache import Cache
@@ -54,8 +55,7 @@ def nothing_in_pre_bind(_uid: str, _reason: str) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """What all profiles of a scheduler share."""
 
     cache: Cache

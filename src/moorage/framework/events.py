@@ -1,9 +1,10 @@
 """What happens in a cluster, as far as a pod that could not be placed may hope for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 
@@ -76,8 +77,7 @@ class Resource(StrEnum):
 KINDS_OF_POD: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(Struct, frozen=True):
     """Something that happened to an object of some resource; ``label`` overrides the name it is counted under."""
 
     resource: str
@@ -121,8 +121,7 @@ HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
 """Asked with the pod that waits, and the object before and after the event (``None`` where there is none)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventRegistration:
+class EventRegistration(Struct, frozen=True):
     """An event that could cure a plugin's rejection, and the hint that tells whether it did; no hint means always."""
 
     event: ClusterEvent

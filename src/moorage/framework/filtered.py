@@ -1,13 +1,13 @@
 """What an extender made of the nodes it was asked about."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from moorage.api.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(Struct, frozen=True):
     """The nodes that are left, in the extender's order, and why others are not; a node may also vanish unexplained.
 
     ``stand_ins`` are the nodes as the extender sent them back, if it did not just name them.

@@ -10,11 +10,11 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
@@ -115,8 +115,7 @@ class _ByLess:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeNames:
+class NodeNames(Struct, frozen=True):
     """A pre-filter's answer that only these nodes are worth looking at."""
 
     names: frozenset[str]
@@ -186,8 +185,7 @@ class CountingPlugin(Plugin):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(Struct, frozen=True):
     """What a post-filter did about a pod that fits nowhere.
 
     ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the promised node.
@@ -258,8 +256,7 @@ class ReservePlugin(Plugin):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """A permit plugin's answer that the pod has to wait, at most this long (15 minutes are the limit)."""
 
     seconds: float

@@ -7,10 +7,10 @@ dropped when they take too much memory, and computed again when they are asked f
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
@@ -29,8 +29,7 @@ ClassKey = tuple[str, tuple[tuple[str, str], ...], bool]
 Question = tuple[Namespaces, LabelMatcher, bool]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class Standing(Struct, frozen=True, eq=False):
     """A selector in use, and its count per row."""
 
     namespaces: Namespaces

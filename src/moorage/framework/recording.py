@@ -1,12 +1,11 @@
 """Events for users: what happened to a pod, said once and aggregated where it is stored."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from moorage.api.meta import KubeObject
 
 
-@dataclass(frozen=True, slots=True)
-class EventNote:
+class EventNote(Struct, frozen=True):
     """Something worth telling the user; ``controller`` is the scheduler name it is reported under."""
 
     regarding: KubeObject

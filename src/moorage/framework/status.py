@@ -1,11 +1,12 @@
 """What plugins decide: a Status for one node or one pod, a Verdict for a window of nodes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -51,8 +52,7 @@ _REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRES
 _GRAVITY: Final = {Code.PENDING: 0, Code.UNSCHEDULABLE: 1, Code.UNSCHEDULABLE_AND_UNRESOLVABLE: 2, Code.ERROR: 3}
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What a plugin says of a pod or node; ``None`` stands for success wherever a Status may be returned.
 
     >>> Status.unschedulable("Insufficient cpu").message
@@ -115,8 +115,7 @@ def combined(statuses: Sequence[Status]) -> Status | None:
     return replace(gravest, reasons=tuple(reason for status in statuses for reason in status.reasons))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Which nodes of a window are turned down, and why: rejections as columns.
 
     Several rejections may name the same node; its reasons are then taken in their order here.

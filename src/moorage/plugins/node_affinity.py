@@ -1,11 +1,11 @@
 """NodeAffinity: nodes that a pod's selector and affinity, or the profile's, demand or prefer."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.affinity import NodeAffinity as Wishes
 from moorage.api.affinity import PreferredSchedulingTerm
@@ -44,8 +44,7 @@ NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforc
 CONFLICT: Final = Status.unresolvable("pod affinity terms conflict")
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(Struct, frozen=True):
     """What a pod demands of a node: all labels of its selector, and one term of its required affinity if it has any."""
 
     labels: LabelMatcher

@@ -1,10 +1,11 @@
 """VolumeRestrictions: keep apart pods that cannot share a disk named in line, or a ReadWriteOncePod claim."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.claims import READ_WRITE_ONCE_POD, uses_claim
 from moorage.api.pod import Pod
@@ -26,8 +27,7 @@ CLAIM_CONFLICT: Final = Status.unschedulable(
 )
 
 
-@dataclass(slots=True)
-class Restrictions:
+class Restrictions(Struct):
     """The pod's ReadWriteOncePod claims, and how often pods on nodes use them; the latter follows what-ifs."""
 
     claims: frozenset[str]

@@ -1,10 +1,10 @@
 """VolumeZone: keep pods in the zones and regions that the labels of their volumes name."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.claims import WAIT_FOR_FIRST_CONSUMER, class_of_claim, uses_claim
 from moorage.api.csi_migration import ZONE_DELIMITER
@@ -28,8 +28,7 @@ TOPOLOGY_LABELS: Final = (BETA_ZONE_LABEL, BETA_REGION_LABEL, ZONE_LABEL, REGION
 SUCCESSOR: Final = {BETA_ZONE_LABEL: ZONE_LABEL, BETA_REGION_LABEL: REGION_LABEL}
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """A label of a volume, and the values a node may have for it."""
 
     key: str

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.heap import KeyedHeap
@@ -16,8 +17,7 @@ _NANO: Final = 10**9
 _NEVER: Final = -math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """How long a pod waits, in seconds: ``initial`` doubled with every failure, up to ``maximum``; 0 turns it off.
 
     >>> [Backoff().duration(failures) for failures in range(1, 7)]

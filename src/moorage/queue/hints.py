@@ -1,10 +1,11 @@
 """Which events could cure which rejection, and whether one did."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from time import perf_counter
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
@@ -26,8 +27,7 @@ EXTENDER: Final = "Extender"
 _REJECTING: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileQueueing:
+class ProfileQueueing(Struct, frozen=True):
     """What the queue needs of a profile: who may hold pods back, and which events each plugin registered for."""
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
@@ -54,8 +54,7 @@ class Strategy(Enum):
     IMMEDIATELY = "at once"
 
 
-@dataclass(frozen=True, slots=True)
-class Interest:
+class Interest(Struct, frozen=True):
     """Who registered for an event: for each profile its plugins with their hints, in order of registration."""
 
     label: str

@@ -3,8 +3,9 @@
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from moorage.api import quantity
 from moorage.config.durations import Duration
@@ -23,8 +24,7 @@ class NamedCertificate(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FlagKind:
+class FlagKind(Struct, frozen=True):
     """A type of flag: ``read`` raises ValueError with its complaint, ``bare`` is what a flag without a value means."""
 
     name: str

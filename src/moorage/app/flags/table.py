@@ -1,9 +1,10 @@
 """Every flag: its name, type, default, group and what it does. Upstream's names, defaults and groups; our words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from moorage.app.flags import kinds
 from moorage.app.flags.kinds import FlagKind
@@ -27,8 +28,7 @@ _NO_SPLIT: Final = "logs are one stream without a buffer"
 _NO_CURVES: Final = "OpenSSL chooses the key exchange"
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """One flag. ``moot`` says why it changes nothing here: it is accepted, and that is logged."""
 
     name: str

@@ -1,10 +1,12 @@
 """Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 STABLE: Final = "STABLE"
 BETA: Final = "BETA"
@@ -19,8 +21,7 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(Struct, frozen=True):
     """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
 
     name: str

@@ -1,13 +1,13 @@
 """Who may come in: authentication and authorization, both delegated to the API server."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import msgspec
 import structlog
+from msgspec import Struct, field
 
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.app.serving.routing import Page
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Gatekeeper:
+class Gatekeeper(Struct):
     """Lets requests in or turns them away. Without reviewers, tokens are nobody's and nothing is allowed."""
 
     always_allow: Sequence[str]

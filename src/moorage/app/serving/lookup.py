@@ -1,11 +1,11 @@
 """What the cluster publishes for servers like ours: whose client certificates and which proxies to believe."""
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from moorage.app.options import AuthenticationOptions
 from moorage.app.serving.users import ProxyHeaders
@@ -15,8 +15,7 @@ from moorage.errors import InputError
 CONFIG_MAP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedClients:
+class TrustedClients(Struct, frozen=True):
     """The CA bundles of clients and of proxies, and how proxies name users."""
 
     client_ca: bytes = b""

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from msgspec import Struct, field
 
 from moorage.app.flags.parsing import FlagValues
 from moorage.app.logs import VERBOSITY
@@ -33,8 +33,7 @@ class Exposed(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PageSources:
+class PageSources(Struct, frozen=True):
     """Where the pages take what they show from."""
 
     health: HealthChecks

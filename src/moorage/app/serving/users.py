@@ -1,9 +1,11 @@
 """Who asks: users as Kubernetes knows them, from a client certificate, a proxy's headers, or nobody at all."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -12,8 +14,7 @@ AUTHENTICATED: Final = "system:authenticated"
 MASTERS: Final = "system:masters"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Somebody, and the groups they belong to."""
 
     name: str
@@ -29,8 +30,7 @@ class User:
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyHeaders:
+class ProxyHeaders(Struct, frozen=True):
     """In which headers proxies name users, and which proxies are believed: all with a certificate, unless named."""
 
     username: Sequence[str] = ("x-remote-user",)

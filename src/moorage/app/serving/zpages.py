@@ -3,10 +3,10 @@
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct
 
 from moorage.api.meta import format_time
 from moorage.app.flags.parsing import COMMAND, FlagValues
@@ -26,8 +26,7 @@ YAML: Final = "application/yaml"
 ACCEPTED: Final = f"only the following media types are accepted: {JSON}, {YAML}, text/plain"
 
 
-@dataclass(frozen=True, slots=True)
-class ZPage:
+class ZPage(Struct, frozen=True):
     """One page in both forms."""
 
     kind: str

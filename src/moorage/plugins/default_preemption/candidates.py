@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.config.args import DefaultPreemptionArgs
@@ -28,8 +28,7 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NOBODY: Final = np.iinfo(np.int64).max
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """What the dry runs came to: victims by node in the order of the search, or what speaks against each node."""
 
     examined: int

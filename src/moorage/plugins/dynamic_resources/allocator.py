@@ -6,9 +6,10 @@ is part of the contract.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.errors import MoorageError
 from moorage.plugins.dynamic_resources.allocated import AllocatedDevices
@@ -28,8 +29,7 @@ class Expired(MoorageError):
     """The search took too long."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class Chosen(Struct, frozen=True, eq=False):
     """A device picked for a request, and for a shared device what the share consumes, in billionths."""
 
     device: PooledDevice
@@ -37,8 +37,7 @@ class Chosen:
     consumed: dict[str, int] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class Solution(Struct, frozen=True, eq=False):
     """Devices for every claim, and which alternative of each request they serve."""
 
     chosen: tuple[tuple[Chosen, ...], ...]
@@ -53,8 +52,7 @@ class _End(Enum):
     TOO_MANY = 3  # a claim would get more devices than a result can hold: other devices will not help
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     """A device that was taken, with what has to be undone to give it back."""
 
     claim: int

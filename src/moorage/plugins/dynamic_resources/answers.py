@@ -6,11 +6,11 @@ Only what was touched since, mostly the devices of the last pod's node, is searc
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
 from moorage.framework.handle import Lister
@@ -31,8 +31,7 @@ ALLOCATED: Final = 0
 MOST_KEPT: Final = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Outcome(Struct, frozen=True, eq=False):
     """What came of a search: devices, a rejection, or a fault that names a claim by its place."""
 
     solution: Solution | None = None

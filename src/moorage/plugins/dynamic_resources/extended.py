@@ -6,10 +6,11 @@ keeps serving it; only where its allocatable amount is zero the devices do.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 from uuid import uuid4
+
+from msgspec import Struct
 
 from moorage.api.container import Container
 from moorage.api.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
@@ -38,8 +39,7 @@ def asks_for_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """The requests of a claim for extended resources, and which container they serve."""
 
     requests: tuple[DeviceRequest, ...]

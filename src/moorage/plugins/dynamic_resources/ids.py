@@ -1,7 +1,8 @@
 """Names of devices and pools, and the gates that decide which features of the API are honoured."""
 
-from dataclasses import dataclass
 from typing import NamedTuple, Self
+
+from msgspec import Struct
 
 from moorage.features import FeatureGates
 
@@ -27,8 +28,7 @@ class DeviceId(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFeatures:
+class DeviceFeatures(Struct, frozen=True):
     """Which optional parts of device allocation are on, read once from the gates."""
 
     admin_access: bool = True

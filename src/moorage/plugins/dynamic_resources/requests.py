@@ -1,8 +1,9 @@
 """What claims ask for, taken apart once per spec: requests, their alternatives, and the tests devices must pass."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.api.devices import (
     DeviceClass,
@@ -41,8 +42,7 @@ class Fault(MoorageError):
         return self.text if self.claim is None else f"claim {names[self.claim]}{self.text}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Alternative:
+class Alternative(Struct, frozen=True, eq=False):
     """A request, or one of the sub-requests it would be content with."""
 
     name: str
@@ -99,8 +99,7 @@ def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str,
     return True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class Request(Struct, frozen=True, eq=False):
     """A request of a claim and its alternatives; one that is not a list has exactly one."""
 
     name: str
@@ -109,8 +108,7 @@ class Request:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class Ask(Struct, frozen=True, eq=False):
     """What one claim asks for."""
 
     spec: ResourceClaimSpec

@@ -1,7 +1,8 @@
 """What DynamicResources remembers of a pod during an attempt."""
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.pod import ContainerExtendedResourceRequest
@@ -10,8 +11,7 @@ from moorage.framework.cycle import StateKey
 from moorage.plugins.dynamic_resources.answers import Answers
 
 
-@dataclass(slots=True)
-class Pattern:
+class Pattern(Struct):
     """What is to be allocated on nodes of one kind; they differ where a device plugin serves an extended resource.
 
     ``answers`` is ``None`` where nothing has to be allocated; ``is_idle`` where claims play no part at all.
@@ -24,8 +24,7 @@ class Pattern:
     is_idle: bool = False
 
 
-@dataclass(slots=True)
-class DeviceState:
+class DeviceState(Struct):
     """The claims of a pod: those it names, then the one for its extended resources if it has any."""
 
     claims: list[ResourceClaim] = field(default_factory=list)

@@ -1,8 +1,9 @@
 """Required terms: which nodes the incoming pod's own rule out, and which those of pods already there do."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.framework.affinity_terms import affinity_terms
@@ -62,8 +63,7 @@ class PairCounts:
         return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
 
 
-@dataclass(slots=True)
-class AffinityState:
+class AffinityState(Struct):
     """What the filter needs to know of the cluster: three counts, and the terms that say what they count."""
 
     affinity_terms: tuple[IncomingTerm, ...]

@@ -1,8 +1,9 @@
 """Which volumes of a pod a CSI driver has to attach, under names that tell whether two of them are the same."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from moorage.api.claims import ClaimUse, claim_use, class_of_claim, ownership_problem
 from moorage.api.csi_migration import (
@@ -35,8 +36,7 @@ class UnattachableError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """The claims and volumes that decide what a pod attaches."""
 
     claims: tuple[str, ...]

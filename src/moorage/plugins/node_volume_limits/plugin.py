@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.csi_migration import CSIName
 from moorage.api.pod import Pod
@@ -25,8 +25,7 @@ NOWHERE: Final = np.empty(0, dtype=np.int64)
 EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
-@dataclass(frozen=True, slots=True)
-class NewVolumes:
+class NewVolumes(Struct, frozen=True):
     """What the pod attaches, by driver, or why that cannot be told; the drivers it cannot do without come first."""
 
     volumes: Mapping[CSIName, str]
@@ -34,8 +33,7 @@ class NewVolumes:
     demanding: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BothWays:
+class BothWays(Struct, frozen=True):
     """What the pod attaches on nodes with a CSINode object, where in-tree disks count, and on nodes without."""
 
     with_csi_node: NewVolumes

@@ -1,11 +1,12 @@
 """Which spread constraints a pod has: its own, or default ones with a selector deduced for it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.affinity import TopologySpreadConstraint
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
@@ -31,8 +32,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(tuple[TopologySpreadConstraint, ...])
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """One constraint, ready to be counted."""
 
     topology_key: str

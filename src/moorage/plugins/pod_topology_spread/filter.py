@@ -1,10 +1,10 @@
 """Hard constraints: how uneven the domains may become."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
@@ -112,8 +112,7 @@ class Spread:
         return paths
 
 
-@dataclass(slots=True)
-class SpreadState:
+class SpreadState(Struct):
     """Every hard constraint of a pod with its counts."""
 
     inclusion: Inclusion

@@ -1,9 +1,9 @@
 """Soft constraints: the fewer pods of its kind in a node's domains, the better."""
 
-from dataclasses import dataclass
 from math import log
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes
@@ -22,8 +22,7 @@ from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(Struct, frozen=True):
     """One constraint: pods per row for the hostname key, per domain for any other, and what a pod weighs."""
 
     constraint: Constraint
@@ -57,8 +56,7 @@ class Preference:
         return counts.astype(np.float64) * self.weight + float(self.constraint.max_skew - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class PreferenceState:
+class PreferenceState(Struct, frozen=True):
     """Every soft constraint of a pod with its counts, and whether nodes must have all of their keys."""
 
     preferences: tuple[Preference, ...]

@@ -1,9 +1,9 @@
 """Carrying a decision out: volumes and claims are changed in memory at once, in the API later, then waited for."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.claims import (
@@ -33,8 +33,7 @@ class BindingError(Exception):
     """Volumes cannot be bound; the text is what users read."""
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(Struct):
     """Volumes and claims as they are to be written; once written, as the API returned them."""
 
     bindings: list[StaticBinding]

@@ -1,10 +1,10 @@
 """Whether the volumes that a pod's claims are bound to can be reached from a node."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.api.claims import reach_of_volume
 from moorage.api.csi_migration import Migration, migration_of_volume, plugins_migrated_on, translated
@@ -24,8 +24,7 @@ class TranslationError(Exception):
     """An in-tree volume that CSI serves on a node cannot be translated; the text is what users read."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundVolume:
+class BoundVolume(Struct, frozen=True):
     """Where a volume can be reached from, and, for an in-tree one, where CSI has taken it over."""
 
     reach: NodeMatcher | None

@@ -1,7 +1,8 @@
 """A pod's claims: those that are bound, those that are bound together with the pod, and those that cannot wait."""
 
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from moorage.api.claims import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -21,8 +22,7 @@ from moorage.plugins.volume_binding.assume import AssumeCache
 UNBOUND_IMMEDIATE: Final = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 
-@dataclass(slots=True)
-class PodClaims:
+class PodClaims(Struct):
     """The claims of a pod in the order of its volumes."""
 
     bound: list[PersistentVolumeClaim] = field(default_factory=list)

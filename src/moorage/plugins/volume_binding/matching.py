@@ -1,8 +1,9 @@
 """Which volumes that are there already a claim can be bound to, the smallest first."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from moorage.api.claims import (
     class_of_claim,
@@ -26,8 +27,7 @@ class MatchingError(Exception):
     """A claim cannot be matched with volumes at all; the text is what users read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The volumes a claim can be bound to: those set aside for it, then all others by size.
 
     ``problem`` is an error that comes up once a node depends on it.

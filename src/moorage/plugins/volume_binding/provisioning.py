@@ -1,8 +1,9 @@
 """Where a volume can be made for a claim: the class, its topologies, and how much storage is left."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from moorage.api.claims import NO_PROVISIONER, STORAGE, class_of_claim, requested_storage
 from moorage.api.quantity import value
@@ -30,16 +31,14 @@ class Refusal(Enum):
     UNKNOWN = "the class cannot be found"
 
 
-@dataclass(frozen=True, slots=True)
-class Provision:
+class Provision(Struct, frozen=True):
     """A claim for which a volume is to be made, and the storage pool it counts against, if any is watched."""
 
     claim: PersistentVolumeClaim
     pool: CSIStorageCapacity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Provisioning:
+class Provisioning(Struct, frozen=True):
     """How volumes for a claim are made. ``problem`` is an error that comes up once a node depends on it.
 
     ``topologies`` of ``None`` are no restriction, and so are ``pools`` of ``None``.

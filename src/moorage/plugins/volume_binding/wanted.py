@@ -1,10 +1,10 @@
 """What a pod wants of its node for its claims, and what each node has to offer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -15,16 +15,14 @@ from moorage.plugins.volume_binding.provisioning import Provision, Provisioning,
 LARGEST_TABLE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StaticBinding:
+class StaticBinding(Struct, frozen=True):
     """A volume that is to be bound to a claim."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What a node has for the claims that wait for it; ``problem`` is an error, if that cannot be told."""
 
     bindings: tuple[StaticBinding, ...] = ()
@@ -39,8 +37,7 @@ NO_SPACE: Final = Offer(has_space=False)
 NOTHING_NEEDED: Final = Offer()
 
 
-@dataclass(slots=True)
-class WantedVolumes:
+class WantedVolumes(Struct):
     """The volumes of a pod's bound claims, and the claims that wait for a node.
 
     Offers depend on a few labels of a node only (``keys``), so nodes that agree on them share one. ``selected`` are the

@@ -3,11 +3,11 @@
 import asyncio
 import socket
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from msgspec.structs import replace
 from tests.support.certificates import Authority
 from tests.support.serving import ON_LOOPBACK, served
 
