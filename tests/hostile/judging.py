@@ -1,6 +1,7 @@
 """What must hold of every answer, and of the store after any number of them."""
 
 import json
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -57,7 +58,10 @@ class Audit:
         found: list[str] = []
         for resource in [*self._resources]:
             if "list" in resource.verbs:
-                found += self._of(resource)
+                try:
+                    found += self._of(resource)
+                except urllib.error.HTTPError as error:
+                    found.append(f"{error.url} cannot be read: {error.read()[:500]!r}")
         return found
 
     def _of(self, resource: Resource) -> list[str]:
