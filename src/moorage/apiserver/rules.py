@@ -50,10 +50,12 @@ def rule_problems(resource: Resource, data: Data) -> Iterator[Cause]:
 
 
 def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
-    """Find what is wrong with a name, labels and annotations."""
+    """Find what is wrong with a name, labels, annotations and owners."""
     yield from _name_problems(resource, metadata.get("name", ""))
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
     yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")
+    for number, owner in enumerate(metadata.get("ownerReferences") or ()):
+        yield from _owner_problems(owner, f"metadata.ownerReferences[{number}]")
 
 
 def _name_problems(resource: Resource, name: str) -> Iterator[Cause]:
@@ -65,3 +67,11 @@ def _name_problems(resource: Resource, name: str) -> Iterator[Cause]:
     else:
         rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
         yield from each("metadata.name", name, rule(name))
+
+
+def _owner_problems(owner: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if not owner.get("apiVersion"):
+        yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
+    for field in ("kind", "name", "uid"):
+        if not owner.get(field):
+            yield invalid_value(f"{path}.{field}", "", "must not be empty")

@@ -3,9 +3,10 @@
 import json
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.app.flags.parsing import FlagValues
@@ -36,10 +37,7 @@ def _version(wanted: str) -> str:
 
 
 def _start(flags: "FlagValues") -> int:
-    from moorage.app.garbage import collect_rarely
-
-    collect_rarely()
-    _import_structlog()
+    start_lightly()
     from moorage.app.logs import configure_logs
     from moorage.app.options import complete_options, logging_options
 
@@ -51,17 +49,6 @@ def _start(flags: "FlagValues") -> int:
     from moorage.app.daemon import run_daemon
 
     return run_daemon(options)
-
-
-def _import_structlog() -> None:
-    """Import structlog without rich, which it would take along for coloured tracebacks that a daemon does not print."""
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    try:
-        import_module("structlog")
-    finally:
-        del sys.modules["rich"]
 
 
 def _write_config(options: "Options", path: str) -> None:

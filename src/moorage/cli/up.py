@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import Gates, PluginPaths, third_party
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.box.scheduling import Policy
@@ -52,6 +53,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     kubectl and every other client can use it. Pods do not run anything: fake kubelets say that they do. How long they
     take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
     """
+    start_lightly()
     from moorage.app.screen import Screen
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in

@@ -21,9 +21,9 @@ HEAVY = {
 }
 START = """
 import sys
-from moorage.cli import scheduler
 from moorage.cli.main import run
-scheduler._import_structlog()
+from moorage.cli.starting import start_lightly
+start_lightly()
 import moorage.app.daemon
 from moorage.app.flags.parsing import parse
 from moorage.app.options import complete_options
