@@ -248,12 +248,16 @@ def share_column(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, ro
     part = share.part
     level = part.constant
     if not share.normalizes:
-        check_range(share.plugin.name, part.raw if level is None else np.array([level]))
+        if part.low < MIN_NODE_SCORE or part.high > MAX_NODE_SCORE:
+            # Once seen on some row, perhaps not there any more.
+            check_range(share.plugin.name, part.raw)
         return part.raw if level is None else level
     if level is not None and share.plugin.normalizes_by_value and len(nodes):
-        one = np.array([level], dtype=np.int64)
-        window = nodes.take(np.zeros(1, dtype=np.int64))
-        return int(normalized_scores(share.plugin, cycle, pod, window, one)[0])
+        if part.levelled is None or part.levelled[0] != level:
+            one = np.array([level], dtype=np.int64)
+            window = nodes.take(np.zeros(1, dtype=np.int64))
+            part.levelled = level, int(normalized_scores(share.plugin, cycle, pod, window, one)[0])
+        return part.levelled[1]
     among = part.raw if rows is None else part.raw[rows]
     window = nodes if rows is None else nodes.take(rows)
     normalized = normalized_scores(share.plugin, cycle, pod, window, among.copy())

@@ -46,6 +46,8 @@ class PluginAnswer:
         self.rejects_any = False
         self.raw: IntArray = np.zeros(0, dtype=np.int64)
         self.low = self.high = 0
+        self.levelled: tuple[int, int] | None = None
+        """A raw score that all rows had, and what normalising made of it, for plugins that go by the values alone."""
         self.version = 0
         """Grows whenever a raw score changes: several answers may share this one."""
         self._columns = columns

@@ -135,7 +135,10 @@ class Growing:
 
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
-        if self._view is None or len(self._view) != rows:
-            self._view = self.array[:rows]
-            self._view.flags.writeable = False
-        return self._view
+        view = self._view
+        if view is None or len(view) != rows:
+            # A column that no later row has needed yet is shorter than the table; what it lacks is zero.
+            self.reserve(rows)
+            view = self._view = self.array[:rows]
+            view.flags.writeable = False
+        return view

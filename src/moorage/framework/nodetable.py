@@ -189,13 +189,8 @@ class NodeTable:
 
     def through(self, column: Growing) -> NDArray[Any]:
         """Read a column of the cluster through this window."""
-        whole = column.view(len(self._columns)) if len(column.array) >= len(self._columns) else self._grown(column)
+        whole = column.view(len(self._columns.infos))
         return whole if self._rows is None else whole[self._rows]
-
-    def _grown(self, column: Growing) -> NDArray[Any]:
-        # A column that no later row has needed yet is shorter than the table; what it lacks is zero.
-        column.reserve(len(self._columns))
-        return column.view(len(self._columns))
 
     def _categorical(self, whole: Categorical[Any]) -> Categorical[Any]:
         return whole if self._rows is None else Categorical(whole.codes[self._rows], whole.values)
