@@ -65,6 +65,8 @@ class SchedulingLoop:
         moments = [moment for moment in (self.scheduler.queue.next_wakeup(), until) if moment is not None]
         timeout = max(0.0, min(moments) - self.scheduler.services.clock.now()) if moments else None
         try:
-            await asyncio.wait_for(self._news.wait(), timeout)
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the news.
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
         except TimeoutError:
             return
