@@ -1,8 +1,12 @@
 """Two replicas of `moorage scheduler`, one of which leads; whoever ends is started again, as a Deployment would."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from moorage.api.pod import Pod
+from tests.live.cluster import bound
 from tests.live.scheduler import SchedulerProcess
 
 SHORT_LEASE: Final = (
@@ -18,35 +22,55 @@ class Replicas:
 
     def __init__(self, kubeconfig: Path, *flags: str) -> None:
         self.losses = 0
+        self._gone: list[SchedulerProcess] = []
         self._all = [SchedulerProcess(kubeconfig, *SHORT_LEASE, *flags, leader_elect=True) for _ in range(2)]
 
-    def start(self) -> None:
-        """Start both."""
+    @contextmanager
+    def running(self) -> Iterator["Replicas"]:
+        """Run both for as long as the block lasts; a block that fails shows their logs."""
         for replica in self._all:
             replica.start()
+        try:
+            yield self
+        except BaseException as error:
+            for replica in self._all:
+                error.add_note(f"a replica's log ends:\n{replica.log[-4000:]}")
+            error.add_note(f"{self.losses} leases were lost")
+            raise
+        finally:
+            for replica in self._all:
+                replica.clear()
 
-    def kill_leader(self) -> bool:
-        """Kill -9 who leads, or both if nobody does, and start again; tell whether somebody did."""
-        leading = [replica for replica in self._all if replica.is_running and "became leader" in replica.own_log]
+    def leading(self) -> list[SchedulerProcess]:
+        """Return who leads: one, or none."""
+        return [replica for replica in self._all if replica.is_running and "became leader" in replica.own_log]
+
+    def kill_leader(self, *, start_again: bool = True) -> bool:
+        """Kill -9 who leads, or both if nobody does; tell whether somebody did."""
+        leading = self.leading()
         for replica in leading or self._all:
             if replica.is_running:
                 replica.kill()
-            replica.start()
+            if start_again:
+                replica.start()
+            else:
+                self._gone.append(replica)
         return bool(leading)
 
     def keep_up(self) -> None:
         """Start those again that ended by themselves, for which there is one good reason."""
         for replica in self._all:
-            if not replica.is_running:
+            if not replica.is_running and replica not in self._gone:
                 assert "Leaderelection lost" in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
                 self.losses += 1
                 replica.start()
 
-    def log(self) -> str:
-        """Return the ends of both logs."""
-        return "\n".join(f"a replica's log ends:\n{replica.log[-4000:]}" for replica in self._all)
 
-    def clear(self) -> None:
-        """End both and remove their logs."""
-        for replica in self._all:
-            replica.clear()
+def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:
+    """Return a condition to wait for, while replicas that lose the lease are started again."""
+
+    def holds(pods: dict[str, Pod]) -> bool:
+        replicas.keep_up()
+        return bound(pods)
+
+    return holds

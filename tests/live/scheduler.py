@@ -76,7 +76,9 @@ class SchedulerProcess:
     @property
     def own_log(self) -> str:
         """What it wrote since it was started last."""
-        return self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
 
     async def logged(self, text: str, seconds: float = PATIENCE) -> None:
         """Wait until something is in the log."""

@@ -11,7 +11,8 @@ import yaml
 
 from tests.live.cluster import LiveCluster, bound
 from tests.live.proxy import CuttableProxy
-from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.live.replicas import Replicas, all_bound
+from tests.live.scheduler import scheduler
 from tests.support.control_plane import ControlPlane
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
@@ -100,19 +101,9 @@ def test_versions_that_are_gone_are_listed_again(plane: ControlPlane, live: Live
 def test_another_replica_takes_over_from_a_leader_that_was_killed(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await tight_cluster(cluster, 600)
-        replicas = [SchedulerProcess(plane.kubeconfig(), leader_elect=True) for _ in range(2)]
-        try:
-            for replica in replicas:
-                replica.start()
+        with Replicas(plane.kubeconfig()).running() as replicas:
             await until_bound(cluster, 1)
-            leader = next(replica for replica in replicas if "became leader" in replica.log)
-            leader.kill()
-            await cluster.wait_for("all pods are bound", bound)
-            (other,) = (replica for replica in replicas if replica is not leader)
-            assert "became leader" in other.log
-            assert other.stop() == 0
-        finally:
-            for replica in replicas:
-                replica.clear()
+            assert replicas.kill_leader(start_again=False)
+            await cluster.wait_for("all pods are bound", all_bound(replicas))
 
     live(story)
