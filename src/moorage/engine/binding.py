@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Final
 
 import structlog
@@ -15,6 +14,7 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcome import Failed, Parked
 from moorage.engine.placement import Placement, one_node_diagnosis
 from moorage.engine.services import Services
+from moorage.engine.undo import Undo
 from moorage.engine.waiting import HeldPod
 from moorage.errors import ExtenderError, MoorageError, PluginError
 from moorage.framework.cycle import CycleState
@@ -37,7 +37,7 @@ class Binding(Struct):
     pod: Pod
     cycle: CycleState
     placement: Placement
-    undo: ExitStack
+    undo: Undo
     node_name: str
     held: HeldPod | None = None
 
@@ -85,7 +85,6 @@ class Binder:
             self._services.wake()
         await self._services.freeze.over()
         if refusal is None:
-            binding.undo.pop_all()
             self._activate(binding.cycle)
         else:
             self._take_back(binding, refusal)
@@ -240,7 +239,7 @@ class Binder:
 
     def _take_back(self, binding: Binding, refusal: Status) -> None:
         """Undo the placement and send the pod back; what it frees may help others, but not itself."""
-        binding.undo.close()
+        binding.undo.unwind()
         pod, own_uid = binding.pod, binding.pod.uid
         outcome: Parked | Failed = Failed(refusal.message, is_rejection=refusal.is_rejection)
         if refusal.is_rejection and refusal.plugin and binding.held is not None:

@@ -67,8 +67,8 @@ def apply_filter(
 
 def run_pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
     """Ask one pre-score plugin; it may skip its scoring, and anything else but success is an error."""
-    status = require_status("PreScore", plugin, ask("PreScore", plugin, plugin.pre_score, cycle, pod, nodes))
-    if status is not None:
+    said = ask("PreScore", plugin, plugin.pre_score, cycle, pod, nodes)
+    if said is not None and (status := require_status("PreScore", plugin, said)) is not None:
         if status.code != Code.SKIP:
             raise failure("PreScore", plugin.name, status.message)
         cycle.skipped_scores.add(plugin.name)

@@ -44,7 +44,10 @@ def run_pre_filters(
     """Ask the pre-filters in order; those with a remembered answer are not asked again."""
     result = PreFiltered()
     for plugin in plugins:
-        answer = _answer(plugin, cycle, pod, nodes, remembered)
+        if remembered is None or plugin.name not in remembered:
+            answer = ask_pre_filter(plugin, cycle, pod, nodes)
+        else:
+            answer = _recalled(remembered[plugin.name])
         if answer is None:
             continue
         if isinstance(answer, NodeNames):
@@ -62,15 +65,10 @@ def run_pre_filters(
     return result
 
 
-def _answer(
-    plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, remembered: Remembered | None
-) -> PreFilterAnswer:
-    if remembered is not None and plugin.name in remembered:
-        known = remembered[plugin.name]
-        if isinstance(known, PluginError):
-            raise known
-        return known
-    return ask_pre_filter(plugin, cycle, pod, nodes)
+def _recalled(known: PreFilterAnswer | PluginError) -> PreFilterAnswer:
+    if isinstance(known, PluginError):
+        raise known
+    return known
 
 
 def ask_pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:

@@ -1,7 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 
 import structlog
 
@@ -11,7 +10,6 @@ from moorage.cache.objects import Objects
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding import Binder, Binding
-from moorage.engine.choice import Choice
 from moorage.engine.extenders import Extender, in_order
 from moorage.engine.failures import FailureHandler
 from moorage.engine.feasibility import Found, Rotation
@@ -20,6 +18,7 @@ from moorage.engine.observing import AttemptObserver, SilentObserver
 from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
 from moorage.engine.services import Background, Services
+from moorage.engine.undo import Undo
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT
@@ -162,7 +161,7 @@ class Scheduler:
         if len(self.cache) == 0:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = await self._find(placement, pod)
+        found = placement.find(pod) if not self.services.extenders else await self._find_extended(placement, pod)
         self.observer.found(queued, placement, found)
         if found.count == 0:
             with self.services.freeze:
@@ -170,43 +169,51 @@ class Scheduler:
             self.observer.rescued(queued, rescue)
             found.diagnosis.post_filter_message = rescue.message
             return Parked(found.diagnosis, rescue.nominated_node)
-        node = (await self._choose(placement, found)).node
+        if self.services.extenders:
+            node_name = await self._choose_extended(placement, found)
+        else:
+            node_name = placement.choose(found).node.name
 
-        with ExitStack() as undo:
-            assumed = pod.on_node(node.name)
-            self.cache.assume(assumed)
-            undo.callback(self.cache.forget, assumed)
-            self.queue.nominator.remove(pod)
+        assumed = pod.on_node(node_name)
+        self.cache.assume(assumed)
+        self.queue.nominator.remove(pod)
+        # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
+        undo = Undo((self.cache.forget, assumed), (placement.unreserve, found.cycle, assumed, node_name))
+        binding = Binding(queued, assumed, found.cycle, placement, undo, node_name)
+        try:
+            refusal = self._reserve_and_permit(binding)
+        except BaseException:
+            undo.unwind()
+            raise
+        if refusal is not None:
+            undo.unwind()
+            return Parked(one_node_diagnosis(node_name, refusal), "")
+        # From here the binder owns the undo stack, and unwinds it if the bind fails.
+        self.binder.start(binding)
+        return Placed(node_name)
 
-            # Registered before reserving: a plugin that fails half-way must still be undone.
-            undo.callback(placement.unreserve, found.cycle, assumed, node.name)
-            binding = Binding(queued, assumed, found.cycle, placement, undo, node.name)
-            for step in (placement.reserve, placement.permit):
-                answer = step(found.cycle, assumed, node.name)
-                if isinstance(answer, Status):
-                    return Parked(one_node_diagnosis(node.name, answer), "")
-                if isinstance(answer, dict):
-                    binding.held = self.services.waiting.hold(assumed, answer)
-            if found.cycle.pods_to_activate:
-                self.services.activate(found.cycle.pods_to_activate)
-                found.cycle.pods_to_activate = {}
+    def _reserve_and_permit(self, binding: Binding) -> Status | None:
+        placement, cycle, pod = binding.placement, binding.cycle, binding.pod
+        refusal = placement.reserve(cycle, pod, binding.node_name)
+        if refusal is not None:
+            return refusal
+        answer = placement.permit(cycle, pod, binding.node_name)
+        if isinstance(answer, Status):
+            return answer
+        if answer is not None:
+            binding.held = self.services.waiting.hold(pod, answer)
+        if cycle.pods_to_activate:
+            self.services.activate(cycle.pods_to_activate)
+            cycle.pods_to_activate = {}
+        return None
 
-            # From here the binder owns the undo stack, and unwinds it if the bind fails.
-            binding.undo = undo.pop_all()
-            self.binder.start(binding)
-        return Placed(node.name)
-
-    async def _find(self, placement: Placement, pod: Pod) -> Found:
-        if not self.services.extenders:
-            return placement.find(pod)
+    async def _find_extended(self, placement: Placement, pod: Pod) -> Found:
         with self.services.freeze:
             return await placement.find_extended(pod)
 
-    async def _choose(self, placement: Placement, found: Found) -> Choice:
-        if not self.services.extenders:
-            return placement.choose(found)
+    async def _choose_extended(self, placement: Placement, found: Found) -> str:
         with self.services.freeze:
-            return await placement.choose_extended(found)
+            return (await placement.choose_extended(found)).node.name
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

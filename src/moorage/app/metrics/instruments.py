@@ -98,7 +98,6 @@ class AttemptInstruments:
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
-        self._sampler.cycle_ends()
         took = perf_counter() - self._began
         self._algorithm.observe(took)
         log_slow(queued, took)

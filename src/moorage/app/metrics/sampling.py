@@ -1,6 +1,6 @@
 """Timing single plugins in one cycle out of ten, at no cost in the other nine.
 
-In a sampled cycle every plugin gets timed methods of its own, which are taken away when the cycle ends.
+In sampled cycles every plugin has timed methods of its own, which are taken away when the next run is not sampled.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +15,8 @@ from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status, Verdict
 
 SHARE: Final = 0.1
+RUN: Final = 10
+"""So many cycles in a row are timed, or not: to give all plugins other methods takes longer than a cycle."""
 ERROR: Final = Code.ERROR.label
 SUCCESS: Final = Code.SUCCESS.label
 
@@ -44,6 +46,7 @@ class PluginSampler:
         self._chance = chance
         self._timed: list[tuple[Plugin, str, Callable[..., Any]]] = []
         self._is_sampling = False
+        self._left_of_run = 0
         self._nested = 0
 
     def watch(self, profiles: Iterable[Profile]) -> None:
@@ -57,20 +60,18 @@ class PluginSampler:
 
     def cycle_begins(self) -> None:
         """Decide whether this cycle is one of those that are timed."""
-        if self._is_sampling:
-            # The pod before was dropped, so its cycle never ended.
-            self.cycle_ends()
-        if self._chance.random() < SHARE:
-            self._is_sampling = True
+        self._left_of_run -= 1
+        if self._left_of_run > 0:
+            return
+        self._left_of_run = RUN
+        is_sampling = self._chance.random() < SHARE
+        if is_sampling and not self._is_sampling:
             for plugin, name, timed in self._timed:
                 setattr(plugin, name, timed)
-
-    def cycle_ends(self) -> None:
-        """Give the plugins their own methods back."""
-        if self._is_sampling:
-            self._is_sampling = False
+        elif self._is_sampling and not is_sampling:
             for plugin, name, _ in self._timed:
                 delattr(plugin, name)
+        self._is_sampling = is_sampling
 
     def _timed_methods(self, plugin: Plugin) -> Iterator[tuple[Plugin, str, Callable[..., Any]]]:
         for name, point in CYCLE_METHODS.items():
