@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import structlog
 
 from moorage.api.gated import pod_adapter
 from moorage.api.kinds import Kind
@@ -35,6 +36,10 @@ from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import IN_TREE
 
 Connect = Callable[[], ApiClient]
+
+DRAIN_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +123,20 @@ class RunningScheduler:
                 self._is_running = True
                 await self._loop.run()
         finally:
+            await self._finish()
             for client in self._clients:
                 client.close()
             for extender in self._extenders:
                 extender.close()
+
+    async def _finish(self) -> None:
+        """Let bindings, status patches and events that are under way reach the server, unless that takes too long."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._background.drain()
+                await self._recorder.flush()
+        except TimeoutError:
+            log.info("ending with work under way", tasks=len(self._background))
 
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         apply = partial(self._apply, changes)

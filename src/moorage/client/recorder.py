@@ -21,7 +21,7 @@ from moorage.client.backoff import EVENT_DELAYS
 from moorage.client.dispatcher import TokenBucket
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.clock import Clock
-from moorage.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
 
 LONGEST_QUEUE: Final = 1000
@@ -212,6 +212,9 @@ class EventRecorder:
                     await asyncio.sleep(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
                     continue
                 log.warning("event given up", reason=job.event.reason, tries=tries, error=str(error))
+            except AlreadyExists:
+                # Its answer was lost, and it was sent again.
+                log.debug("event is there already", reason=job.event.reason)
             except ApiError as error:
                 log.warning("event refused", reason=job.event.reason, error=str(error))
             return
