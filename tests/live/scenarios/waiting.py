@@ -17,6 +17,8 @@ async def without_nodes_pods_are_told_so(scene: Scene) -> None:
 
 async def a_pod_that_fits_nowhere_is_reported_and_bound_when_a_node_appears(scene: Scene) -> None:
     await scene.node("small", resources={"cpu": "1"})
+    # An event keeps its first text, which would be that there are no nodes.
+    await scene.seen("small")
     await scene.pod("big", requests={"cpu": "2"})
     told = await scene.rejection("big", "0/1 nodes")
     assert told == (
