@@ -196,6 +196,8 @@ class Cache:
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
             self.pods.remove(known, info.row)
             self.pods.add(pod, info.row)
+        info.version += 1
+        self._columns.changes.note(info.row)
 
     def _displace(self, pod: Pod) -> None:
         del self._pods[pod.uid]

@@ -52,7 +52,7 @@ class PluginAnswer:
         """Grows whenever a raw score changes: several answers may share this one."""
         self._columns = columns
         self._statuses = statuses
-        self._log: ChangeLog = columns.changes if plugin.looks_at_pods else columns.node_changes
+        self._log = _log_for(plugin, columns)
         self._judged_to: int | None = None
         self._rated_to: int | None = None
 
@@ -138,3 +138,9 @@ class PluginAnswer:
         if rows is None or len(rows) > size:
             return None
         return list(dict.fromkeys(rows))
+
+
+def _log_for(plugin: Plugin, columns: NodeColumns) -> ChangeLog:
+    if not plugin.looks_at_pods:
+        return columns.node_changes
+    return columns.changes if plugin.looks_into_pods else columns.takings

@@ -79,6 +79,8 @@ class NodeColumns:
         self.infos: list[NodeInfo] = []
         self.row_of: dict[str, int] = {}
         self.changes = ChangeLog()
+        self.takings = ChangeLog()
+        """Those of the changes that alter what pods take of their node, or the node itself."""
         self.node_changes = ChangeLog()
         self.image_index = ImageIndex()
         self.allocatable: dict[str, Growing] = {}
@@ -117,6 +119,7 @@ class NodeColumns:
             self.write_node(moved)
         else:
             self.changes.note(row)
+            self.takings.note(row)
             self.node_changes.note(row)
         return row, last
 
@@ -157,6 +160,7 @@ class NodeColumns:
             if self.host_ports.is_bloated(len(self.infos)):
                 self.host_ports.fill(self.infos)
         self.changes.note(row)
+        self.takings.note(row)
 
     def _put_pods(self, info: NodeInfo) -> None:
         """Write the same where a column is too short, or a sum too large for it."""

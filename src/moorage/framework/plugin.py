@@ -39,6 +39,8 @@ class Plugin:
     """Whether answers depend on more than the row and the pod; then they are computed afresh in every cycle."""
     looks_at_pods: ClassVar[bool] = True
     """Whether answers depend on the pods on the node; if not, they stand while pods come and go there."""
+    looks_into_pods: ClassVar[bool] = True
+    """Whether answers depend on more of those pods than what they take of the node: labels, annotations, status."""
     signs_shape: bool = False
     """Whether :meth:`sign` goes by ``pod.spec`` (but for the node's name) and the epoch alone, not by labels or names;
     then it is asked once for all pods of a template."""

@@ -21,6 +21,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     """Turn down nodes where another pod holds a host port that this one wants."""
 
     signs_shape = True
+    looks_into_pods = False
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.host_ports

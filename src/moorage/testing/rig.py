@@ -127,7 +127,7 @@ class Rig:
     def cluster(self) -> Cluster:
         """Where to write to, if the test gave the rig such a thing."""
         if self._cluster is None:
-            raise NotImplementedError("this rig has no API to write to: set rig.cluster to one")
+            raise RuntimeError("this rig has no API to write to: set rig.cluster to one")
         return self._cluster
 
     @cluster.setter

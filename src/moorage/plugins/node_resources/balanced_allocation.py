@@ -36,6 +36,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Compare how evenly a node is used with the pod and without; 75 means that the pod makes no difference."""
 
     Args = NodeResourcesBalancedAllocationArgs
+    looks_into_pods = False
 
     def __init__(
         self, *, args: NodeResourcesBalancedAllocationArgs | None = None, handle: Handle | None = None

@@ -45,6 +45,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     """Turn down nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
+    looks_into_pods = False
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()

@@ -79,19 +79,19 @@ class StorageApi:
         self.store(replace(known, metadata=replace(known.metadata, annotations=dict(notes))))
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        raise NotImplementedError
+        raise AssertionError("not written by volume binding")
 
     async def create(self, thing: KubeObject) -> KubeObject:
-        raise NotImplementedError
+        raise AssertionError("not written by volume binding")
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        raise AssertionError("not written by volume binding")
 
     async def delete(self, thing: KubeObject) -> None:
-        raise NotImplementedError
+        raise AssertionError("not written by volume binding")
 
     def record(self, event: Any) -> None:
-        raise NotImplementedError
+        raise AssertionError("not written by volume binding")
 
 
 class StorageRig(Rig):
