@@ -23,6 +23,7 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.apiserver import cpu_seconds, node, pod, say
+from benchmarks.installed import compile_program
 from moorage.api.pod import Pod
 from moorage.apiserver.requests import Answer, Request
 from moorage.apiserver.server import ApiServer
@@ -108,7 +109,9 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=5)
-    uvloop.run(measure(parser.parse_args().times))
+    times = parser.parse_args().times
+    compile_program()
+    uvloop.run(measure(times))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 from tests.support.control_plane import free_ports
 
+from benchmarks.installed import compile_program
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
 
@@ -27,6 +28,7 @@ def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
 
 
 def _moorage(plane: Plane) -> Sequence[str | Path]:
+    compile_program()
     program = "from moorage.cli.main import main; main()"
     return [sys.executable, "-c", program, "scheduler", f"--kubeconfig={plane.kubeconfig()}"]
 
