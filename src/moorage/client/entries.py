@@ -68,6 +68,14 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
         return content | ({"config": own[0]} if own else {})
 
 
+class ContextEntry(msgspec.Struct, frozen=True):
+    """A context of a kubeconfig: which cluster, and as whom."""
+
+    cluster: str
+    user: str | None = None
+    namespace: str | None = None
+
+
 class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
     """A user of a kubeconfig."""
 

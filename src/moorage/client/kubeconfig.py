@@ -1,13 +1,13 @@
 """Which server to talk to and how: from a kubeconfig file, from the pod we run in, or from ``--master``.
 
-lightkube reads the files and picks the context. What its structs leave out is added here: ``tls-server-name``,
-``proxy-url``, impersonation, exec plugins of version v1, and several files in ``KUBECONFIG``.
+The files are read here and not by a client library: those bring all of their client along, and leave out much of what
+may be written, such as ``tls-server-name``, ``proxy-url``, impersonation, and several files in ``KUBECONFIG``.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,13 +16,10 @@ from msgspec import Struct, field
 
 from moorage.client.certificates import Tls
 from moorage.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
-from moorage.client.entries import ClusterEntry, UserEntry, impersonation, resolved
+from moorage.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
 from moorage.client.proxies import proxy_for
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError
-
-if TYPE_CHECKING:
-    from lightkube.config.kubeconfig import SingleConfig
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_CONFIG: Final = "~/.kube/config"
@@ -41,6 +38,15 @@ class Connection(Struct, frozen=True):
     credentials: Credentials = field(default_factory=FixedCredentials)
     headers: Sequence[tuple[str, str]] = ()
     namespace: str = "default"
+
+
+class _Chosen(Struct, frozen=True):
+    """What a context of a kubeconfig stands for."""
+
+    source: str
+    cluster: ClusterEntry
+    user: UserEntry
+    namespace: str | None
 
 
 def load_connection(
@@ -85,12 +91,11 @@ def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection
 
 def _from_files(files: Sequence[str], context: str, master: str, env: Mapping[str, str], clock: Clock) -> Connection:
     chosen = _choose(files, context)
-    source = f"{', '.join(files)}, context {chosen.context_name}"
-    cluster, user = _entry(ClusterEntry, chosen.cluster, source), _entry(UserEntry, chosen.user or {}, source)
+    cluster = chosen.cluster
     if master:
         # Another server has another name.
         cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
-    return _connection(cluster, user, source, env, clock, chosen.context.namespace or "default")
+    return _connection(cluster, chosen.user, chosen.source, env, clock, chosen.namespace or "default")
 
 
 def _connection(
@@ -120,37 +125,28 @@ def _connection(
     )
 
 
-def _choose(files: Sequence[str], context: str) -> "SingleConfig":
-    """Have lightkube pick the context; in several files, the first to name something wins."""
-    import lightkube.config.kubeconfig as loader
-    from lightkube.config.models import Context
-    from lightkube.core.exceptions import ConfigError as LoaderError
-
-    clusters: dict[str, Any] = {}
-    users: dict[str, Any] = {}
-    contexts: dict[str, Any] = {}
-    current = context
+def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
+    """Pick the context that is wanted, else the current one; in several files, the first to name something wins."""
+    found: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
     for name in files:
         content = _read(name)
-        _collect(clusters, content, "clusters", "cluster", name)
-        _collect(users, content, "users", "user", name)
-        _collect(contexts, content, "contexts", "context", name)
-        current = current or content.get("current-context") or ""
+        for singular, entries in found.items():
+            _collect(entries, content, f"{singular}s", singular, name)
+        wanted = wanted or content.get("current-context") or ""
+    where, contexts = ", ".join(files), found["context"]
+    hint = f"contexts are: {', '.join(contexts) or 'none'}"
+    if not wanted:
+        raise InputError(where, "there is no current-context", hint=hint)
+    if wanted not in contexts:
+        raise InputError(where, f"there is no context {wanted!r}", hint=hint)
+    source = f"{where}, context {wanted}"
+    context: ContextEntry = _entry(ContextEntry, contexts[wanted], source)
     try:
-        config = loader.KubeConfig(
-            clusters=clusters,
-            contexts={key: msgspec.convert(entry, Context) for key, entry in contexts.items()},
-            users=users,
-            current_context=current or None,
-            fname=files[0],
-        )
-        chosen = config.get()
-    except (LoaderError, msgspec.ValidationError) as error:
-        raise InputError(", ".join(files), str(error), hint=f"contexts are: {', '.join(contexts) or 'none'}") from error
+        cluster = found["cluster"][context.cluster]
+        user = found["user"][context.user] if context.user else {}
     except KeyError as error:
-        raise InputError(", ".join(files), f"the context names {error}, which the file does not have") from error
-    assert chosen is not None
-    return chosen
+        raise InputError(where, f"the context names {error}, which the file does not have") from error
+    return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
 
 
 def _read(name: str) -> dict[str, Any]:

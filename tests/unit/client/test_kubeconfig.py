@@ -208,8 +208,11 @@ def test_a_program_that_is_not_there_names_where_to_get_it(tmp_path: Path) -> No
 
 
 BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
-    "a context that is not there": ({"current-context": "prod"}, "Context 'prod' not found\n  hint: contexts are: dev"),
-    "no context at all": ({"current-context": ""}, "No current context"),
+    "a context that is not there": (
+        {"current-context": "prod"},
+        "there is no context 'prod'\n  hint: contexts are: dev",
+    ),
+    "no context at all": ({"current-context": ""}, "there is no current-context"),
     "a cluster that is not there": ({"clusters": []}, "the context names 'c'"),
     "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
     "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
