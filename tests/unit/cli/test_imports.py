@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 HEAVY = {
     "the other commands": ("typer", "click"),
     "pictures for terminals": ("rich", "pygments"),
-    "other HTTP clients and servers": ("aiohttp", "requests"),
+    "other HTTP clients and servers": ("aiohttp", "httpx", "requests"),
     "what only a scrape needs": ("prometheus_client",),
     "what only certificates need": ("cryptography",),
     "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
@@ -38,3 +41,19 @@ def test_the_scheduler_imports_nothing_heavy_that_it_may_not_need() -> None:
     unwanted = {name: why for why, names in HEAVY.items() for name in names if name in imported}
     assert not unwanted, f"imported at the start, but needed later if at all: {unwanted}"
     assert "moorage.app.daemon" in imported
+
+
+THREADS = """
+import os
+from moorage.cli.starting import start_lightly
+before = dict(os.environ)
+start_lightly()
+assert os.environ == before, "programs that we start would notice"
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads of libraries are counted as Linux tells them")
+def test_the_start_leaves_no_idle_threads_behind() -> None:
+    ran = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "1"
