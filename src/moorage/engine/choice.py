@@ -108,13 +108,13 @@ class Chooser:
 
     def _run_pre_scores(self, found: Found, window: NodeTable) -> None:
         assert found.answer is not None
-        for plugin in found.answer.fresh_pre_scores:
+        for plugin in found.answer.layout.fresh_pre_scores:
             run_pre_score(plugin, found.cycle, found.pod, window)
 
     def _sum_scores(self, found: Found, window: NodeTable, rows: IntArray | None) -> IntArray:
         answer, nodes = found.answer, self.cache.nodes
         assert answer is not None
-        scorers = [plugin for plugin in answer.fresh_scores if plugin.name not in found.cycle.skipped_scores]
+        scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in found.cycle.skipped_scores]
         if found.feasible is answer.feasible:
             standing = answer.standing_totals(found.pod, nodes)
         else:

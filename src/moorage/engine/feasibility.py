@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.engine import timing
-from moorage.engine.answers import Answer, Answers, judge_fresh
+from moorage.engine.answers import Answers, judge_fresh
 from moorage.engine.boundary import ask
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.diagnosis import NOT_EXAMINED, Diagnosis
@@ -17,6 +17,7 @@ from moorage.engine.judgement import FEASIBLE, IdArray
 from moorage.engine.prefilter import PreFiltered, run_pre_filters
 from moorage.engine.profile import Profile, derives_filter
 from moorage.engine.services import Services
+from moorage.engine.standing import Answer
 from moorage.engine.statuses import RowStatuses
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState

@@ -40,6 +40,8 @@ class PluginAnswer:
         self._pre_scores = plugin.name in profile.pre_scoring
         self.cycle = CycleState()
         self.pre_filter: PreFilterAnswer | PluginError = None
+        self.is_notable = False
+        """Whether the pre-filter said more than "go on" or "skip", which the state already holds."""
         self.skips_filter = False
         self.skips_score = False
         self.numbers: IdArray = np.zeros(0, dtype=np.int32)
@@ -65,12 +67,16 @@ class PluginAnswer:
             self.pre_filter = ask_pre_filter(self.plugin, self.cycle, pod, nodes)
         except PluginError as error:
             self.pre_filter = error
-        self.skips_filter = isinstance(self.pre_filter, Status) and self.pre_filter.code == Code.SKIP
+        said = self.pre_filter
+        self.skips_filter = isinstance(said, Status) and said.code == Code.SKIP
+        self.is_notable = said is not None and not self.skips_filter
         if self.skips_filter:
             self.cycle.skipped_filters.add(self.plugin.name)
 
     def judge(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the verdicts up to date."""
+        if self._judged_to == self._log.position:
+            return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
         rows = self._changed_since(self._judged_to, len(nodes))
@@ -99,6 +105,8 @@ class PluginAnswer:
 
     def rate(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the raw scores up to date."""
+        if self._rated_to == self._log.position:
+            return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
         rows = self._changed_since(self._rated_to, len(nodes))
@@ -132,8 +140,6 @@ class PluginAnswer:
         """Return the rows to look at again; ``None`` for all of them."""
         if position is None:
             return None
-        if position == self._log.position:
-            return []
         rows = self._log.since(position)
         if rows is None or len(rows) > size:
             return None

@@ -1,5 +1,6 @@
 """What plugins remember during one attempt to place one pod."""
 
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from moorage.api.pod import Pod
@@ -76,11 +77,16 @@ class CycleState:
         copy.pods_to_activate = self.pods_to_activate
         return copy
 
-    def take_in(self, other: "CycleState") -> None:
-        """Add what another state holds; its values are shared and must not be changed."""
-        self._values.update(other._values)
-        self.skipped_filters |= other.skipped_filters
-        self.skipped_scores |= other.skipped_scores
+    @classmethod
+    def merged(cls, states: "Iterable[CycleState]") -> "CycleState":
+        """Return a state with what others hold; their values are shared and must not be changed."""
+        merged = cls()
+        for state in states:
+            if state._values:
+                merged._values.update(state._values)
+            merged.skipped_filters |= state.skipped_filters
+            merged.skipped_scores |= state.skipped_scores
+        return merged
 
     def share(self) -> "CycleState":
         """Return a new attempt's state that starts with this one's values; they must not be changed."""
