@@ -57,10 +57,10 @@ def apply_filter(
     alive: BoolArray,
 ) -> None:
     """Let one more filter turn nodes down, among those still alive."""
-    verdict = ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes.among(alive))
-    for rejected, number in rejection_numbers(
-        checked_verdict(plugin, verdict, alive), plugin.name, alive.copy(), statuses
-    ):
+    verdict = checked_verdict(plugin, ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes.among(alive)), alive)
+    if not verdict.rejections:
+        return
+    for rejected, number in rejection_numbers(verdict, plugin.name, alive.copy(), statuses):
         numbers[rejected] = number
         alive &= ~rejected
 

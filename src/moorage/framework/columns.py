@@ -12,6 +12,7 @@ V = TypeVar("V", bound=Hashable)
 CodeArray = NDArray[np.int32]
 
 FIRST_CAPACITY: Final = 64
+NOT_SHOWN: Final = -1
 
 
 class Categorical(Generic[V]):
@@ -108,11 +109,13 @@ class Vocabulary(Generic[V]):
 class Growing:
     """An array with room at the end, read through a view of the rows in use that nobody can write to."""
 
-    __slots__ = ("_view", "array")
+    __slots__ = ("array", "rows", "shown")
 
     def __init__(self, dtype: Any, capacity: int = FIRST_CAPACITY) -> None:
         self.array: NDArray[Any] = np.zeros(capacity, dtype=dtype)
-        self._view: NDArray[Any] | None = None
+        self.shown: NDArray[Any] = self.array[:0]
+        """The view that was last asked for, and its length; none if it shows an array that was since replaced."""
+        self.rows = NOT_SHOWN
 
     def reserve(self, rows: int) -> None:
         """Make room for this many rows, keeping what is there."""
@@ -120,7 +123,7 @@ class Growing:
             grown = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
             grown[: len(self.array)] = self.array
             self.array = grown
-            self._view = None
+            self.rows = NOT_SHOWN
 
     def put(self, row: int, value: Any) -> None:
         """Write one row, making room for it if need be."""
@@ -135,10 +138,10 @@ class Growing:
 
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
-        view = self._view
-        if view is None or len(view) != rows:
+        if self.rows != rows:
             # A column that no later row has needed yet is shorter than the table; what it lacks is zero.
             self.reserve(rows)
-            view = self._view = self.array[:rows]
-            view.flags.writeable = False
-        return view
+            self.shown = self.array[:rows]
+            self.shown.flags.writeable = False
+            self.rows = rows
+        return self.shown

@@ -77,6 +77,8 @@ class NodeColumns:
 
     def __init__(self) -> None:
         self.infos: list[NodeInfo] = []
+        self.count = 0
+        """How many there are."""
         self.row_of: dict[str, int] = {}
         self.changes = ChangeLog()
         self.takings = ChangeLog()
@@ -95,12 +97,13 @@ class NodeColumns:
         self.images: dict[str, Growing] = {}
 
     def __len__(self) -> int:
-        return len(self.infos)
+        return self.count
 
     def add(self, info: NodeInfo) -> int:
         """Give a node a row at the end."""
         row = info.row = len(self.infos)
         self.infos.append(info)
+        self.count = row + 1
         self.row_of[info.name] = row
         self.write_node(info)
         return row
@@ -111,6 +114,7 @@ class NodeColumns:
         self.image_index.drop(info.name)
         del self.row_of[info.name]
         moved = self.infos.pop()
+        self.count = last
         info.row = NO_ROW
         if row != last:
             self.infos[row] = moved

@@ -67,7 +67,7 @@ class NodeTable:
         return cls(columns)
 
     def __len__(self) -> int:
-        return len(self._columns.infos if self._rows is None else self._rows)
+        return self._columns.count if self._rows is None else len(self._rows)
 
     def take(self, rows: RowArray) -> "NodeTable":
         """Return a window on some rows of this one, in that order."""
@@ -113,6 +113,11 @@ class NodeTable:
     def position(self) -> int:
         """How far the log of changed rows has come; remember it to ask :meth:`changed_since` later."""
         return self._columns.changes.position
+
+    @property
+    def nodes_version(self) -> int:
+        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        return self._columns.node_changes.position
 
     def changed_since(self, position: int) -> list[int] | None:
         """Return the rows of the cluster that changed since a position, or ``None`` if that is too long ago to tell.
@@ -189,7 +194,9 @@ class NodeTable:
 
     def through(self, column: Growing) -> NDArray[Any]:
         """Read a column of the cluster through this window."""
-        whole = column.view(len(self._columns.infos))
+        count = self._columns.count
+        # Asked for a dozen times a pod, so the usual case is not a call.
+        whole = column.shown if column.rows == count else column.view(count)
         return whole if self._rows is None else whole[self._rows]
 
     def _categorical(self, whole: Categorical[Any]) -> Categorical[Any]:

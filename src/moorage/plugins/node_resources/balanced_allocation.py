@@ -5,7 +5,6 @@ from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
 from moorage.api.requests import PODS, is_scalar
@@ -17,9 +16,11 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
 from moorage.plugins.dynamic_resources.stock import device_stock
+from moorage.plugins.node_resources.capacities import Capacities, Capacity, FloatArray, capacity_of
 from moorage.plugins.node_resources.strategies import FEW_NODES
 
-FloatArray = NDArray[np.float64]
+MANY_ROWS: Final = 64
+"""When so many rows changed it is cheaper to compute a column anew."""
 
 
 class Ask(NamedTuple):
@@ -43,6 +44,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     ) -> None:
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
+        self._capacities, self._now = Capacities(), EvennessNow()
         self._stock = device_stock(handle, self._resources) if handle is not None else None
         self.signs_shape = self._stock is None
 
@@ -97,31 +99,72 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         asks = self._asks(cycle, pod)
         if asks is None:
             return np.zeros(len(nodes), dtype=np.int64)
-        before: list[FloatArray] = []
-        after: list[FloatArray] = []
-        present: list[BoolArray | None] = []
-        for resource, amount in asks:
-            capacity, used, has_some = nodes.allocatable[resource], nodes.requested[resource], None
-            if self._stock is not None:
-                capacity, used = self._stock.on_nodes(nodes, resource, capacity, used)
-            if int(capacity.min()) <= 0:
-                has_some = capacity != 0
-                capacity = capacity + ~has_some
-            whole = capacity.astype(np.float64)
-            present.append(has_some)
-            before.append(_fractions(used, whole))
-            after.append(_fractions(used + amount, whole))
+        taken = [self._taken(nodes, resource) for resource, _ in asks]
+        present = [capacity.present for _, capacity in taken]
+        after = [_fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(taken, asks, strict=True)]
         gain = evenness_nodes(after, present)
-        gain -= evenness_nodes(before, present)
+        gain -= self._evenness_now(nodes, asks, taken)
         gain += 50
         gain //= 2
         gain += 50
         return gain
 
+    def _taken(self, nodes: NodeTable, resource: str) -> tuple[IntArray, Capacity]:
+        """Return what is taken of a resource, and what there is of it."""
+        used = nodes.requested[resource]
+        if self._stock is None:
+            return used, self._capacities.of(nodes, resource)
+        amounts, used = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], used)
+        return used, capacity_of(amounts)
 
-def _fractions(used: IntArray, whole: FloatArray) -> FloatArray:
-    part = used.astype(np.float64)
-    part /= whole
+    def _evenness_now(
+        self, nodes: NodeTable, asks: Sequence[Ask], taken: Sequence[tuple[IntArray, Capacity]]
+    ) -> IntArray:
+        """Return how evenly nodes are used without the pod: for the whole cluster a column that stands."""
+        if self._stock is None and nodes.shows_all:
+            return self._now.column(nodes, tuple([resource for resource, _ in asks]), taken)
+        return evenness_nodes([_fractions(*item) for item in taken], [capacity.present for _, capacity in taken])
+
+
+class EvennessNow:
+    """How evenly every node of the cluster is used, brought up to date by the rows that changed."""
+
+    def __init__(self) -> None:
+        self._nodes: NodeTable | None = None
+        self._of: tuple[tuple[str, ...], int] = ((), -1)
+        self._position = -1
+        self._column: IntArray = np.zeros(0, dtype=np.int64)
+
+    def column(
+        self, nodes: NodeTable, resources: tuple[str, ...], taken: Sequence[tuple[IntArray, Capacity]]
+    ) -> IntArray:
+        """Return the column for some resources, of which this much is taken."""
+        wanted, changed = (resources, nodes.nodes_version), None
+        if wanted == self._of and self._nodes is not None and nodes.is_window_of(self._nodes):
+            changed = nodes.changed_since(self._position)
+        if changed is None or len(changed) > MANY_ROWS:
+            present = [capacity.present for _, capacity in taken]
+            self._column = evenness_nodes([_fractions(*item) for item in taken], present)
+        else:
+            for row in set(changed):
+                self._column[row] = _evenness_of(nodes[row], resources)
+        self._nodes, self._of, self._position = nodes, wanted, nodes.position
+        return self._column
+
+
+def _evenness_of(node: NodeInfo, resources: Sequence[str]) -> int:
+    allocatable, requested = node.allocatable, node.requested
+    return evenness(
+        [
+            min(requested.get(resource, 0) / allocatable[resource], 1.0)
+            for resource in resources
+            if allocatable.get(resource, 0)
+        ]
+    )
+
+
+def _fractions(used: IntArray, capacity: Capacity) -> FloatArray:
+    part: FloatArray = used / capacity.floats
     return np.minimum(part, 1.0, out=part)
 
 

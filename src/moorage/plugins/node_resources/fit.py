@@ -22,6 +22,7 @@ from moorage.framework.plugin import (
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
+from moorage.plugins.node_resources.capacities import Capacities, capacity_of
 from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources.hints import FitHints
 from moorage.plugins.node_resources.strategies import FEW_NODES, RatingColumn, strategy_of
@@ -53,6 +54,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         # Pods are limited in number, not scored: upstream knows no allocatable for them here.
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
+        self._capacities = Capacities()
         self._stock = device_stock(handle, self._scored)
         self.signs_shape = self._stock is None
         self._classes = extended_classes(handle)
@@ -133,14 +135,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
             return super().score_nodes(cycle, pod, nodes)
         ratings = []
         for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
-            capacity, present = nodes.allocatable[resource], None
             taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
-            if self._stock is not None:
-                capacity, taken = self._stock.on_nodes(nodes, resource, capacity, taken)
-            if int(capacity.min()) <= 0:
-                present = capacity != 0
-                capacity = capacity + ~present
-            ratings.append(RatingColumn(weight, self._strategy.rate_nodes(taken + amount, capacity), present))
+            if self._stock is None:
+                capacity = self._capacities.of(nodes, resource)
+            else:
+                amounts, taken = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], taken)
+                capacity = capacity_of(amounts)
+            rated = self._strategy.rate_nodes(taken + amount, capacity)
+            ratings.append(RatingColumn(weight, rated, capacity.present))
         return self._strategy.mean_nodes(ratings, len(nodes))
 
     def events_to_register(self) -> Sequence[EventRegistration]:

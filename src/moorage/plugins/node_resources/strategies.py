@@ -16,11 +16,10 @@ from moorage.config.args import (
     UtilizationShapePoint,
 )
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
+from moorage.plugins.node_resources.capacities import Capacity, percentages
 
 FEW_NODES: Final = 8
 """So few nodes are scored faster one by one than as columns."""
-
-_EXACT_BELOW: Final = 1 << 46
 
 
 Rating: TypeAlias = tuple[int, int]
@@ -43,8 +42,8 @@ class Strategy(ABC):
         """Rate one resource of one node that has some of it."""
 
     @abstractmethod
-    def rate_nodes(self, used: IntArray, capacity: IntArray) -> IntArray:
-        """Rate one resource of many nodes; the capacities are positive."""
+    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        """Rate one resource of many nodes."""
 
     def mean(self, ratings: Sequence[Rating]) -> int:
         """Put the ratings of one node together; a node without any of the resources gets 0."""
@@ -61,7 +60,7 @@ class Strategy(ABC):
         somewhere: IntArray | None = None
         for weight, scores, present in ratings:
             if present is None:
-                total += weight * scores
+                total += scores if weight == 1 else weight * scores
                 everywhere += weight
             else:
                 total += weight * scores * present
@@ -79,8 +78,8 @@ class LeastAllocated(Strategy):
     def rate(self, used: int, capacity: int) -> int:
         return (capacity - used) * MAX_NODE_SCORE // capacity if used <= capacity else 0
 
-    def rate_nodes(self, used: IntArray, capacity: IntArray) -> IntArray:
-        free = capacity - used
+    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        free = capacity.amounts - used
         np.maximum(free, 0, out=free)
         free *= MAX_NODE_SCORE
         return percentages(free, capacity)
@@ -92,8 +91,8 @@ class MostAllocated(Strategy):
     def rate(self, used: int, capacity: int) -> int:
         return min(used, capacity) * MAX_NODE_SCORE // capacity
 
-    def rate_nodes(self, used: IntArray, capacity: IntArray) -> IntArray:
-        taken = np.minimum(used, capacity)
+    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        taken = np.minimum(used, capacity.amounts)
         taken *= MAX_NODE_SCORE
         return percentages(taken, capacity)
 
@@ -113,7 +112,7 @@ class RequestedToCapacityRatio(MostAllocated):
     def rate(self, used: int, capacity: int) -> int:
         return self._line[super().rate(used, capacity)]
 
-    def rate_nodes(self, used: IntArray, capacity: IntArray) -> IntArray:
+    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         return self._line_column[super().rate_nodes(used, capacity)]
 
     def mean(self, ratings: Sequence[Rating]) -> int:
@@ -129,15 +128,6 @@ class RequestedToCapacityRatio(MostAllocated):
             total += weight * scores * counts
             weights += weight * counts
         return round_half_away_nodes(total / np.maximum(weights, 1))
-
-
-def percentages(hundredfold: IntArray, capacity: IntArray) -> IntArray:
-    """Divide columns whose quotients lie between 0 and 100, cutting off as integer division does."""
-    # Dividing floats takes a third of the time. It is exact as long as capacities stay below 2**46: the quotient is at
-    # least 1/capacity away from the next integer, which is then more than half the gap between floats near 100.
-    if int(capacity.max(initial=0)) < _EXACT_BELOW:
-        return (hundredfold / capacity).astype(np.int64)
-    return hundredfold // capacity
 
 
 def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:

@@ -13,8 +13,9 @@ from moorage.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
+from moorage.plugins.node_resources.capacities import capacity_of, percentages
 from moorage.plugins.node_resources.fit import NodeResourcesFit
-from moorage.plugins.node_resources.strategies import broken_line, percentages, strategy_of
+from moorage.plugins.node_resources.strategies import broken_line, strategy_of
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 
@@ -127,7 +128,7 @@ def test_percentages_are_exact_for_any_capacity() -> None:
         parts = np.array([capacity * share // 100 for share in range(101)], dtype=np.int64)
         for shift in (-1, 0, 1):
             moved = np.clip(parts + shift, 0, capacity) * 100
-            assert percentages(moved, capacities).tolist() == [int(part) // capacity for part in moved]
+            assert percentages(moved, capacity_of(capacities)).tolist() == [int(part) // capacity for part in moved]
 
 
 def test_an_unknown_strategy_is_refused() -> None:
