@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from moorage.api.once import once
 from moorage.api.struct import KubeStruct
 
 
@@ -71,9 +72,9 @@ class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
         """Return ``metadata.annotations``."""
         return self.metadata.annotations
 
-    @property
+    @once
     def key(self) -> str:
-        """Return ``namespace/name``, or the name alone for cluster-wide kinds."""
+        """``namespace/name``, or the name alone for cluster-wide kinds."""
         return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
 
     @property

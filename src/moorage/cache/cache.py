@@ -24,7 +24,8 @@ class Cache:
     """Nodes and the pods on them, as columns and rows, kept by increments. One writer: the loop, between cycles."""
 
     def __init__(self) -> None:
-        self._columns = NodeColumns()
+        self.columns = NodeColumns()
+        """The writing side of the node table, for its change log."""
         self._tree = NodeTree()
         self._ghosts: dict[str, NodeInfo] = {}
         self._pods: dict[str, Pod] = {}
@@ -33,24 +34,19 @@ class Cache:
         self._places: RowArray | None = None
         self.structure = 0
         """Grows when nodes come or go, and rows may stand for other nodes than before."""
-        self.nodes = NodeTable(self._columns)
+        self.nodes = NodeTable(self.columns)
         self.pods = PodIndex()
         self.claims = ClaimIndex()
 
     def __len__(self) -> int:
-        return len(self._columns.infos)
-
-    @property
-    def columns(self) -> NodeColumns:
-        """The writing side of the node table, for its change log."""
-        return self._columns
+        return len(self.columns.infos)
 
     @property
     def order(self) -> RowArray:
         """The rows in visiting order; it follows nodes that come and go, not zone labels that change."""
         if self._order is None:
-            row_of = self._columns.row_of
-            self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self._columns))
+            row_of = self.columns.row_of
+            self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self.columns))
         return self._order
 
     @property
@@ -73,7 +69,7 @@ class Cache:
 
     def is_assumed(self, pod: Pod) -> bool:
         """Tell whether a pod was given a node that the API has not confirmed yet."""
-        return pod.uid in self._assumed
+        return pod.metadata.uid in self._assumed
 
     def pod(self, uid: str) -> Pod | None:
         """Return a pod on a node as it is known here."""
@@ -85,10 +81,11 @@ class Cache:
 
     def assume(self, pod: Pod) -> None:
         """Count a pod on the node it was just given, before the API knows."""
-        if pod.uid in self._pods:
-            raise CacheError(f"pod {pod.uid}({pod.key}) is in the cache, so can't be assumed")
+        uid = pod.metadata.uid
+        if uid in self._pods:
+            raise CacheError(f"pod {uid}({pod.key}) is in the cache, so can't be assumed")
         self._place(pod)
-        self._assumed.add(pod.uid)
+        self._assumed.add(uid)
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is none."""
@@ -103,14 +100,14 @@ class Cache:
 
     def add_pod(self, pod: Pod) -> None:
         """Take in a pod that the API shows on a node: news, or the confirmation of an assumption."""
-        known = self._pods.get(pod.uid)
-        if known is not None:
-            if pod.uid not in self._assumed:
-                raise CacheError(f"pod {pod.uid}({pod.key}) was already in added state")
-            self._assumed.discard(pod.uid)
-            self._replace(known, pod)
-        else:
+        uid = pod.metadata.uid
+        if uid not in self._pods:
             self._place(pod)
+            return
+        if uid not in self._assumed:
+            raise CacheError(f"pod {uid}({pod.key}) was already in added state")
+        self._assumed.discard(uid)
+        self._replace(self._pods[uid], pod)
 
     def update_pod(self, pod: Pod) -> None:
         """Take in a change of a pod on a node."""
@@ -130,13 +127,13 @@ class Cache:
 
     def add_node(self, node: Node) -> None:
         """Take in a node; pods that came before it are on it at once."""
-        if node.name in self._columns.row_of:
+        if node.name in self.columns.row_of:
             self.update_node(node)
             return
         info = self._ghosts.pop(node.name, None) or NodeInfo(None)
         info.node = node
-        row = self._columns.add(info)
-        self.pods.resize(len(self._columns))
+        row = self.columns.add(info)
+        self.pods.resize(len(self.columns))
         for pod in info.pods.values():
             self.pods.add(pod, row)
             self.claims.add(pod)
@@ -151,7 +148,7 @@ class Cache:
             self.add_node(node)
             return
         info.node = node
-        self._columns.write_node(info)
+        self.columns.write_node(info)
         self._tree.update(node)
 
     def remove_node(self, name: str) -> None:
@@ -162,10 +159,10 @@ class Cache:
         for pod in info.pods.values():
             self.pods.remove(pod, info.row)
             self.claims.remove(pod)
-        row, last = self._columns.remove(info)
+        row, last = self.columns.remove(info)
         if row != last:
-            self.pods.move(self._columns.infos[row].pods.values(), last, row)
-        self.pods.resize(len(self._columns))
+            self.pods.move(self.columns.infos[row].pods.values(), last, row)
+        self.pods.resize(len(self.columns))
         self._tree.remove(name)
         self._order = self._places = None
         self.structure += 1
@@ -174,30 +171,32 @@ class Cache:
             self._ghosts[name] = info
 
     def _place(self, pod: Pod) -> None:
-        self._pods[pod.uid] = pod
-        info = self.nodes.find(pod.node_name)
+        self._pods[pod.metadata.uid] = pod
+        info = self.nodes.find(pod.spec.node_name)
         if info is None:
             self._ghosts.setdefault(pod.node_name, NodeInfo(None)).add_pod(pod)
             return
         info.add_pod(pod)
-        self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
+        self.columns.write_pods(info, pod)
         self.pods.add(pod, info.row)
-        self.claims.add(pod)
+        if pod.spec.volumes:
+            self.claims.add(pod)
 
     def _replace(self, known: Pod, pod: Pod) -> None:
         """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
-        info = self.nodes.find(pod.node_name)
+        info = self.nodes.find(pod.spec.node_name)
         if info is None or not _weighs_the_same(known, pod):
             self._displace(known)
             self._place(pod)
             return
-        self._pods[pod.uid] = info.pods[pod.uid] = pod
-        if known.metadata.labels != pod.metadata.labels or known.is_terminating != pod.is_terminating:
+        was, now = known.metadata, pod.metadata
+        self._pods[now.uid] = info.pods[now.uid] = pod
+        if was.labels != now.labels or known.is_terminating != pod.is_terminating:
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
             self.pods.remove(known, info.row)
             self.pods.add(pod, info.row)
         info.version += 1
-        self._columns.changes.note(info.row)
+        self.columns.changes.note(info.row)
 
     def _displace(self, pod: Pod) -> None:
         del self._pods[pod.uid]
@@ -210,7 +209,7 @@ class Cache:
                 del self._ghosts[pod.node_name]
             return
         info.remove_pod(pod)
-        self._columns.write_pods(info, ports_changed=bool(pod.host_ports))
+        self.columns.write_pods(info, pod)
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)
 

@@ -95,11 +95,11 @@ class EventHandlers:
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
         self._pods.put(new)
-        if old.node_name:
+        if old.spec.node_name:
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
                 self._queue.move_all(event, old, new)
-        elif new.node_name:
+        elif new.spec.node_name:
             self._count(new)
             if self._is_ours(old):
                 # It was bound, most likely by ourselves: whoever bound it tells of what that set free.
@@ -158,7 +158,10 @@ class EventHandlers:
         return pod.scheduler_name in self._profiles
 
     def _count(self, pod: Pod) -> None:
-        self._try(self._cache.add_pod, pod)
+        try:
+            self._cache.add_pod(pod)
+        except CacheError as refusal:
+            _warn(pod, refusal)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -203,7 +206,11 @@ class EventHandlers:
         try:
             action(pod)
         except CacheError as refusal:
-            log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
+            _warn(pod, refusal)
+
+
+def _warn(pod: Pod, refusal: CacheError) -> None:
+    log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
 
 
 def _own_resource(kind: type[KubeObject]) -> str | None:

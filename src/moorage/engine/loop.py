@@ -49,7 +49,8 @@ class SchedulingLoop:
     async def step(self) -> bool:
         """Apply what arrived and try one pod; tell whether there was one to try."""
         self._news.clear()
-        self.apply_inbox()
+        if self._inbox:
+            self.apply_inbox()
         self.scheduler.queue.flush(self.scheduler.services.clock.now())
         return await self.scheduler.schedule_next() is not None
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from moorage.api.pod import Pod
 from moorage.framework.columns import Categorical, Growing, Vocabulary
 from moorage.framework.image_index import ImageIndex
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo
@@ -61,7 +62,7 @@ class ChangeLog:
         """Write down that a row changed."""
         self._rows.append(row)
         self.position += 1
-        if len(self._rows) > LONGEST_LOG:
+        if self.position - self._start > LONGEST_LOG:
             self._start += LONGEST_LOG // 2
             del self._rows[: LONGEST_LOG // 2]
 
@@ -144,35 +145,42 @@ class NodeColumns:
                 categorical.fill(self.infos)
         self._write_images(info)
         self.node_changes.note(row)
-        self.write_pods(info, ports_changed=True)
+        self._put_pods(info)
+        self._write_ports(info)
+        self.changes.note(row)
+        self.takings.note(row)
 
-    def write_pods(self, info: NodeInfo, *, ports_changed: bool) -> None:
-        """Bring a row in line with the pods on its node."""
+    def write_pods(self, info: NodeInfo, pod: Pod) -> None:
+        """Bring a row in line with the pods on its node, of which one has come or gone."""
         row, requested = info.row, info.requested
-        if not requested.keys() <= self.requested.keys():
-            self.requested |= {name: Growing(np.int64) for name in requested if name not in self.requested}
         try:
-            for name, column in self.requested.items():
-                column.array[row] = requested.get(name, 0)
+            for name in pod.requests_on_node:
+                self.requested[name].array[row] = requested[name]
             self.nonzero["cpu"].array[row] = info.nonzero_cpu
             self.nonzero["memory"].array[row] = info.nonzero_memory
             self.pod_count.array[row] = len(info.pods)
-        except (IndexError, OverflowError):
+        except (KeyError, IndexError, OverflowError):
             self._put_pods(info)
-        if ports_changed:
-            self.host_ports.write(row, info)
-            if self.host_ports.is_bloated(len(self.infos)):
-                self.host_ports.fill(self.infos)
+        if pod.host_ports:
+            self._write_ports(info)
         self.changes.note(row)
         self.takings.note(row)
 
     def _put_pods(self, info: NodeInfo) -> None:
-        """Write the same where a column is too short, or a sum too large for it."""
+        """Write all of a row, also where a column is missing or too short, or a sum too large for it."""
+        for name in info.requested:
+            if name not in self.requested:
+                self.requested[name] = Growing(np.int64)
         for name, column in self.requested.items():
             column.put(info.row, info.requested.get(name, 0))
         self.nonzero["cpu"].put(info.row, info.nonzero_cpu)
         self.nonzero["memory"].put(info.row, info.nonzero_memory)
         self.pod_count.put(info.row, len(info.pods))
+
+    def _write_ports(self, info: NodeInfo) -> None:
+        self.host_ports.write(info.row, info)
+        if self.host_ports.is_bloated(len(self.infos)):
+            self.host_ports.fill(self.infos)
 
     def label(self, key: str) -> Categorical[str | None]:
         """Return the column of a label, made when first asked for."""

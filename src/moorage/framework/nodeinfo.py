@@ -76,9 +76,10 @@ class NodeInfo:
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""
         self.version += 1
-        self.pods[pod.uid] = pod
+        self.pods[pod.metadata.uid] = pod
+        requested = self.requested
         for name, amount in pod.requests_on_node.items():
-            self.requested[name] = self.requested.get(name, 0) + amount
+            requested[name] = requested[name] + amount if name in requested else amount
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu += cpu
         self.nonzero_memory += memory

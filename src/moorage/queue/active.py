@@ -13,6 +13,7 @@ class ActiveQueue:
     def __init__(self, sort: SortGuard) -> None:
         self._sort_key = sort.key
         self._heap = KeyedHeap(sort.guarded)
+        self.entries = self._heap.entries
         self.get = self._heap.get
         self.remove = self._heap.remove
         self.pop = self._heap.pop

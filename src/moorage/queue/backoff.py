@@ -51,6 +51,7 @@ class BackoffQueue:
         # Only the second part of a key is the plugin's: penalties end in their order whatever it does.
         self._rejected = KeyedHeap(lambda key, info: (key[0], *(sort.guarded(part, info) for part in key[1:])))
         self._failed = KeyedHeap()
+        self.entries = (self._rejected.entries, self._failed.entries)
 
     def __len__(self) -> int:
         return len(self._rejected) + len(self._failed)

@@ -21,21 +21,22 @@ class KeyedHeap:
         self._is_guarded = False
         # [sort key, sequence number, pod]: a list, so that the pod can be replaced when its key did not change.
         self._heap: list[list[Any]] = []
-        self._live: dict[str, list[Any]] = {}
+        self.entries: dict[str, list[Any]] = {}
+        """What is in it, by name; a plain dict, since every pod that is bound is looked for here."""
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self.entries)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._live
+        return key in self.entries
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
-        return (entry[2] for entry in self._live.values())
+        return (entry[2] for entry in self.entries.values())
 
     def get(self, key: str) -> QueuedPodInfo | None:
         """Return the entry of a pod, by its name."""
-        entry = self._live.get(key)
+        entry = self.entries.get(key)
         return None if entry is None else entry[2]
 
     def put(self, info: QueuedPodInfo, sort_key: Any) -> None:
@@ -51,20 +52,20 @@ class KeyedHeap:
             self._put(info, self._guard(sort_key, info))
 
     def _put(self, info: QueuedPodInfo, sort_key: Any) -> None:
-        known = self._live.get(info.key)
+        known = self.entries.get(info.key)
         if known is not None and known[0] == sort_key:
             known[2] = info
             return
         self._sequence += 1
         entry = [sort_key, self._sequence, info]
-        self._live[info.key] = entry
+        self.entries[info.key] = entry
         heappush(self._heap, entry)
         if known is not None:
             self._compact()
 
     def remove(self, key: str) -> QueuedPodInfo | None:
         """Take a pod out by its name; return it, if it was there."""
-        entry = self._live.pop(key, None)
+        entry = self.entries.pop(key, None)
         if entry is None:
             return None
         try:
@@ -78,51 +79,48 @@ class KeyedHeap:
 
     def pop(self) -> QueuedPodInfo | None:
         """Take out the first pod."""
+        heap, entries = self._heap, self.entries
         try:
-            return self._pop()
+            while heap:
+                entry = heappop(heap)
+                info: QueuedPodInfo = entry[2]
+                if entries.get(info.key) is entry:
+                    del entries[info.key]
+                    return info
         except Exception:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()
-            return self._pop()
+            return self.pop()
+        return None
 
     def _guard_all(self) -> None:
         assert self._guard is not None
         self._is_guarded = True
-        for entry in self._live.values():
+        for entry in self.entries.values():
             entry[0] = self._guard(entry[0], entry[2])
         # What was forgotten is left out, and what a comparison broke off half-way is put in again.
-        self._heap = list(self._live.values())
+        self._heap = list(self.entries.values())
         heapify(self._heap)
-
-    def _pop(self) -> QueuedPodInfo | None:
-        heap, live = self._heap, self._live
-        while heap:
-            entry = heappop(heap)
-            info: QueuedPodInfo = entry[2]
-            if live.get(info.key) is entry:
-                del live[info.key]
-                return info
-        return None
 
     def first_key(self) -> Any:
         """Return the sort key of the first pod, or ``None`` when there is none."""
-        heap, live = self._heap, self._live
+        heap, entries = self._heap, self.entries
         while heap:
             entry = heap[0]
-            if live.get(entry[2].key) is entry:
+            if entries.get(entry[2].key) is entry:
                 return entry[0]
             heappop(heap)
         return None
 
     def _compact(self) -> None:
-        if len(self._heap) > 2 * len(self._live) + _SLACK:
-            self._heap = list(self._live.values())
+        if len(self._heap) > 2 * len(self.entries) + _SLACK:
+            self._heap = list(self.entries.values())
             heapify(self._heap)
 
     def check_invariants(self) -> None:
         """Verify that every pod is filed under its name and can be reached through the heap."""
         reachable = {id(entry) for entry in self._heap}
-        for key, entry in self._live.items():
+        for key, entry in self.entries.items():
             assert entry[2].key == key, f"{entry[2].key} is filed under {key}"
             assert id(entry) in reachable, f"{key} can no longer be popped"

@@ -22,17 +22,18 @@ class InFlight:
 
     def __init__(self) -> None:
         self._position = 0
-        self._pods: dict[str, int] = {}
+        self.pods: dict[str, int] = {}
+        """Where in the line each pod was popped, by uid."""
         self._events: deque[Happening] = deque()
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.pods)
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._pods
+        return uid in self.pods
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._pods)
+        return iter(self.pods)
 
     @property
     def events(self) -> tuple[Happening, ...]:
@@ -42,7 +43,7 @@ class InFlight:
     def start(self, uid: str) -> None:
         """Note that a pod was popped."""
         self._position += 1
-        self._pods[uid] = self._position
+        self.pods[uid] = self._position
 
     def record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         """Note that something happened; ``label`` is the event's, spelled out once."""
@@ -51,7 +52,7 @@ class InFlight:
 
     def events_since(self, uid: str) -> list[Happening] | None:
         """Return what happened since a pod was popped, oldest first; ``None`` if it is not in flight."""
-        started = self._pods.get(uid)
+        started = self.pods.get(uid)
         if started is None:
             return None
         since: list[Happening] = []
@@ -64,19 +65,19 @@ class InFlight:
 
     def done(self, uid: str) -> list[Happening] | None:
         """Take a pod out; return the events nobody can ask for any more, or ``None`` if it was not in flight."""
-        if self._pods.pop(uid, None) is None:
+        if self.pods.pop(uid, None) is None:
             return None
         dropped: list[Happening] = []
         events = self._events
         if events:
             # Positions grow, so the first pod in the dict is the one popped longest ago.
-            oldest = next(iter(self._pods.values()), self._position + 1)
+            oldest = next(iter(self.pods.values()), self._position + 1)
             while events and events[0].position < oldest:
                 dropped.append(events.popleft())
         return dropped
 
     def check_invariants(self) -> None:
         """Verify that positions grow and that no event is kept for nobody."""
-        positions = list(self._pods.values())
+        positions = list(self.pods.values())
         assert positions == sorted(positions), "pods in flight are out of order"
         assert not self._events or (positions and positions[0] < self._events[0].position), "events kept for nobody"

@@ -75,8 +75,8 @@ class Nominations:
     def remove(self, pod: Pod) -> None:
         """Take a promise back, if there was one."""
         uid = pod.metadata.uid
-        node = self._node_of.pop(uid, None)
-        if node is not None:
+        if uid in self._node_of:
+            node = self._node_of.pop(uid)
             promised = self._by_node[node]
             del promised[uid]
             if not promised:

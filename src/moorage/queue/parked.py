@@ -14,6 +14,7 @@ class ParkedPods:
         self._by_rejector: dict[tuple[str, str], dict[str, QueuedPodInfo]] = {}
         self._filed_under: dict[str, list[tuple[str, str]]] = {}
         self._gated: set[str] = set()
+        self.entries = self._by_age.entries
         self.get = self._by_age.get
 
     def __len__(self) -> int:

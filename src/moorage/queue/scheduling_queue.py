@@ -96,6 +96,7 @@ class SchedulingQueue:
         self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
         self._parked = ParkedPods()
         self._in_flight = InFlight()
+        self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
         self.nominator = Nominations(self._queued_pod, pods)
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
@@ -156,12 +157,13 @@ class SchedulingQueue:
             info.attempts += 1
             uid = info.pod.metadata.uid
             # Somebody added a pod again while it was being tried: that attempt goes on, this entry is dropped.
-            if uid in self._in_flight:
+            if uid in self._in_flight.pods:
                 continue
             self._in_flight.start(uid)
             self._observer.in_flight(POD_POPPED, +1)
             self._observer.popped(info.pod, info.attempts)
-            self._count_rejectors(info, -1)
+            if info.unschedulable_plugins or info.pending_plugins:
+                self._count_rejectors(info, -1)
             return info
 
     def done(self, uid: str) -> None:
@@ -233,7 +235,7 @@ class SchedulingQueue:
         ``pre_check`` narrows down which pods are looked at.
         """
         # Every pod that is bound comes by here, so nobody waiting must cost nothing.
-        if not self._parked and not self._in_flight:
+        if not self._parked.entries and not self._in_flight.pods:
             return
         interest = self._hints.interest_in(event)
         if not interest:
@@ -262,6 +264,8 @@ class SchedulingQueue:
         May be called at any time: pods are judged as of the last tick, so that a late call releases no more than a
         punctual one.
         """
+        if now < self._backoff_ticker.next and now < self._parked_ticker.next:
+            return
         if (tick := self._backoff_ticker.take(now)) is not None:
             for info in self._backoff.release(tick):
                 self._activate(info, BACKOFF_COMPLETE, now, from_backoff=True)
@@ -298,6 +302,11 @@ class SchedulingQueue:
         return None if info is None else info.pod
 
     def _drop(self, key: str) -> None:
+        for entries in self._entries:
+            if key in entries:
+                break
+        else:
+            return  # as nearly always: a pod that was bound has been popped before
         info = self._active.remove(key) or self._backoff.remove(key) or self._parked.remove(key)
         if info is not None:
             self._count_rejectors(info, -1)
@@ -359,7 +368,8 @@ class SchedulingQueue:
             return False
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = now
-        self._parked.remove(info.key)
+        if info.key in self._parked.entries:
+            self._parked.remove(info.key)
         self._active.put(info)
         self._observer.moved(info.pod, ACTIVE, label)
         return True

@@ -7,18 +7,19 @@ class Ticker:
     """The moments first, first + period, first + 2·period, …, and the next one that is due."""
 
     def __init__(self, first: float, period: float) -> None:
-        self._next = first
+        self.next = first
+        """The first tick that was not taken yet."""
         self._period = period
 
     def first_after(self, moment: float) -> float:
         """Return the first tick to come that lies after a moment."""
-        if self._next > moment:
-            return self._next
-        return self._next + (math.floor((moment - self._next) / self._period) + 1) * self._period
+        if self.next > moment:
+            return self.next
+        return self.next + (math.floor((moment - self.next) / self._period) + 1) * self._period
 
     def take(self, now: float) -> float | None:
         """Return the last tick that has come and was not taken yet; earlier ones that were missed are skipped."""
-        if now < self._next:
+        if now < self.next:
             return None
-        self._next = self.first_after(now)
-        return self._next - self._period
+        self.next = self.first_after(now)
+        return self.next - self._period
