@@ -156,8 +156,8 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         """What this pod has in common with all pods of an equal spec; finding it tells all the facts below."""
         from moorage.api.shape import find_shape
 
-        shape, facts = find_shape(self)
-        self.__dict__.update(facts)
+        shape = find_shape(self)
+        self.__dict__.update(shape.facts)
         return shape
 
     @once

@@ -60,14 +60,14 @@ def spec_requests(pod: "Pod") -> dict[str, int]:
     return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
 
 
-def scoring_requests(pod: "Pod") -> dict[str, int]:
+def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     """Add up what scores count for an incoming pod: containers that ask for no CPU or memory get a default.
 
     Pod-level requests are left out on purpose: upstream's scorer never looks at them.
     """
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
-        asked = countable(spec.containers[0].resources.requests)
+        asked = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
         return asked if CPU in asked and MEMORY in asked else _SCORING_DEFAULTS | asked
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 

@@ -24,40 +24,33 @@ _encoder = msgspec.json.Encoder()
 class Shape:
     """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key."""
 
-    __slots__ = ("holds_storage", *FACTS)
+    __slots__ = ("facts", "holds_storage", *FACTS)
 
     def __init__(self, pod: "Pod", host_ports: "tuple[HostPort, ...]") -> None:
         self.host_ports = host_ports
         self.holds_storage = not all(volume.is_plain for volume in pod.spec.volumes)
         self.requests = requests.spec_requests(pod)
-        self.scoring_requests = requests.scoring_requests(pod)
+        self.scoring_requests = requests.scoring_requests(pod, self.requests)
         self.requests_on_node = requests.placed_requests(pod, self.requests)
         self.nonzero_requests = requests.placed_nonzero_requests(pod, self.scoring_requests)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts as a pod keeps them."""
-        return {name: getattr(self, name) for name in FACTS}
+        self.facts: dict[str, Any] = {name: getattr(self, name) for name in FACTS}
+        """The facts as a pod keeps them."""
 
 
-_shapes: dict[bytes, tuple[Shape, dict[str, Any]]] = {}
+_shapes: dict[bytes, Shape] = {}
 
 
-def find_shape(pod: "Pod") -> tuple[Shape, dict[str, Any]]:
-    """Return the shape of a pod and its facts; where a kubelet has spoken of resources, the pod has one of its own."""
+def find_shape(pod: "Pod") -> Shape:
+    """Return the shape of a pod; where a kubelet has spoken of resources, the pod has one of its own."""
     if requests.has_kubelet_word(pod):
-        return _new(pod)
+        return Shape(pod, pod.host_ports)
     key = _encoder.encode(_without_identity(pod.spec))
     known = _shapes.get(key)
     if known is None:
         if len(_shapes) >= MOST_SHAPES:
             _shapes.clear()
-        known = _shapes[key] = _new(pod)
+        known = _shapes[key] = Shape(pod, pod.host_ports)
     return known
-
-
-def _new(pod: "Pod") -> tuple[Shape, dict[str, Any]]:
-    shape = Shape(pod, pod.host_ports)
-    return shape, shape.facts()
 
 
 def _without_identity(spec: "PodSpec") -> "PodSpec":

@@ -113,7 +113,7 @@ SCORES = {
 
 @pytest.mark.parametrize(("subject", "want"), SCORES.values(), ids=SCORES)
 def test_scoring_requests(subject: Pod, want: dict[str, int]) -> None:
-    assert scoring_requests(subject) == want
+    assert scoring_requests(subject, spec_requests(subject)) == want
 
 
 def status(
