@@ -105,7 +105,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         gain = evenness_nodes(after, present)
         gain -= self._evenness_now(nodes, asks, taken)
         gain += 50
-        gain //= 2
+        gain >>= 1
         gain += 50
         return gain
 
