@@ -48,7 +48,7 @@ def _legend(series: Sequence[str], with_goal: bool) -> list[str]:
         parts += [_bar(left, 36, 12, COLOURS[place]), _text(left + 18, 46, name)]
     if with_goal:
         left = LABELS + len(series) * 150
-        parts += [_line(left + 6, 34, 50), _text(left + 18, 46, "our goal")]
+        parts += [_line(left + 6, 34, 50), _text(left + 18, 46, "our goal, as a ratio")]
     return parts
 
 

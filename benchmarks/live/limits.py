@@ -11,9 +11,9 @@ def explanation(each: Comparison, cores: int) -> str:
         said.append(f"{each.problems} rounds left a cluster in which something was wrong: see below.")
     if not each.meets_cpu:
         said.append(
-            f"A pod costs {each.ours['cpu_ms_per_pod']:.2f} ms of CPU where {each.goal.cpu_ms} are wanted "
-            f"({each.ours['cpu_ms_per_pod_after_start']:.2f} ms after the first bind; kube-scheduler: "
-            f"{each.theirs['cpu_ms_per_pod']:.2f})."
+            f"{each.cpu_ratio:.1f} times less CPU than kube-scheduler where {each.goal.less_cpu:.1f} times is wanted: "
+            f"{each.ours['cpu_ms_per_pod']:.2f} ms a pod ({each.ours['cpu_ms_per_pod_after_start']:.2f} after the "
+            f"first bind), which would have to be {each.theirs['cpu_ms_per_pod'] / each.goal.less_cpu:.2f} here."
         )
     if not each.meets_speed:
         said += [

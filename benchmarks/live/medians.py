@@ -52,8 +52,8 @@ class Comparison:
 
     @property
     def meets_cpu(self) -> bool:
-        """Whether our CPU is at the goal."""
-        return self.goal is not None and self.ours["cpu_ms_per_pod"] <= self.goal.cpu_ms
+        """Whether we take as many times less CPU as the goal says."""
+        return self.goal is not None and self.cpu_ratio >= self.goal.less_cpu
 
     @property
     def meets_speed(self) -> bool:

@@ -62,7 +62,7 @@ def plots(content: Mapping[str, Any]) -> dict[str, str]:
     drains = [each for each in _drains(content) if each.ours and each.theirs]
     for nodes in sorted({each.nodes for each in drains}):
         here = [each for each in drains if each.nodes == nodes]
-        cpu = [_bars(each, "cpu_ms_per_pod", each.goal_here.cpu_ms if each.goal_here else None) for each in here]
+        cpu = [_bars(each, "cpu_ms_per_pod", _cpu_goal(each)) for each in here]
         speed = [_bars(each, "pods_per_second") for each in here]
         drawn[f"cpu-{nodes}"] = bar_chart(f"CPU ms per pod, {nodes:,} nodes (less is better)", SERIES, cpu, 2)
         drawn[f"speed-{nodes}"] = bar_chart(f"Pods per second, {nodes:,} nodes (more is better)", SERIES, speed)
@@ -94,19 +94,35 @@ def _goals(content: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         return
     yield f"## The goals, at {GOAL_NODES:,} nodes\n"
-    yield "A row is met when both goals are, or when our CPU is at its goal and no core is idle "
+    yield "Milliseconds depend on the machine, so goals are ratios: *less CPU* is kube-scheduler's CPU in this run"
+    yield "divided by ours, and the design's table says what it should be (0.6 ms where kube-scheduler takes 3.1:"
+    yield "5.2 times)."
+    yield "A row is met when both goals are, or when our CPU is at its goal and no core is idle"
     yield f"(less than {IDLE:.0%} of the machine, with less than {OTHERS:.0%} taken by other programs).\n"
     yield from _table(
-        ("workload", "CPU ms/pod", "goal", "kube-scheduler", "pods/s", "kube-scheduler", "times", "goal", "idle", ""),
+        (
+            "workload",
+            "CPU ms/pod",
+            "kube-scheduler",
+            "less CPU",
+            "goal",
+            "pods/s",
+            "kube-scheduler",
+            "faster",
+            "goal",
+            "idle",
+            "",
+        ),
         [
             (
                 each.title,
                 f"**{each.ours['cpu_ms_per_pod']:.2f}**",
-                f"≤ {each.goal.cpu_ms}" if each.goal else "",
                 f"{each.theirs['cpu_ms_per_pod']:.2f}",
+                f"**{each.cpu_ratio:.1f}×**",
+                f"≥ {each.goal.less_cpu:.1f}×" if each.goal else "",
                 f"**{each.ours['pods_per_second']:,.0f}**",
                 f"{each.theirs['pods_per_second']:,.0f}",
-                f"{each.speedup:.1f}×",
+                f"**{each.speedup:.1f}×**",
                 f"≥ {each.goal.speedup:g}×" if each.goal else "",
                 f"{each.ours['idle_share']:.0%}",
                 each.judgement,
@@ -208,6 +224,11 @@ def _rows(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _drains(content: Mapping[str, Any]) -> list[Comparison]:
     return [each for each in comparisons(content.get("drain", ())) if each.workload != START]
+
+
+def _cpu_goal(each: Comparison) -> float | None:
+    """Return what a pod may cost for the goal to be met in this run."""
+    return each.theirs["cpu_ms_per_pod"] / each.goal_here.less_cpu if each.goal_here else None
 
 
 def _bars(each: Comparison, figure: str, goal: float | None = None) -> Bars:
