@@ -40,11 +40,12 @@ class RestartRule(KubeStruct, frozen=True):
 
 
 class VolumeMount(KubeStruct, frozen=True):
-    """Where a volume is mounted; only what a node must support matters for scheduling."""
+    """A mount of a volume: only what a node must support matters.
 
-    name: str = ""
-    mount_path: str = ""
-    read_only: bool = False
+    Where it is mounted and under which name is left out: the token of a service account is mounted into every pod under
+    a name of its own, and would make a template of each.
+    """
+
     bind_mount_options: tuple[Any, ...] = ()
 
 

@@ -154,11 +154,9 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     @once
     def shape(self) -> "Shape":
         """What this pod has in common with all pods of an equal spec; finding it tells all the facts below."""
-        from moorage.api.shape import find_shape
+        from moorage.api.shape import take_shape
 
-        shape = find_shape(self)
-        self.__dict__.update(shape.facts)
-        return shape
+        return take_shape(self)
 
     @once
     def requests(self) -> dict[str, int]:

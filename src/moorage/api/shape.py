@@ -7,27 +7,36 @@ depends on nothing else is computed for the first and looked up for the rest.
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import force_setattr, replace
 
 from moorage.api import requests
+from moorage.api.meta import Condition
 from moorage.api.volume import Volume
 
 if TYPE_CHECKING:
-    from moorage.api.pod import HostPort, Pod, PodSpec
+    from moorage.api.pod import Pod, PodSpec, PodStatus
 
 MOST_SHAPES: Final = 16384
 FACTS: Final = ("host_ports", "nonzero_requests", "requests", "requests_on_node", "scoring_requests")
 """What a pod is told of its shape, under the names of its own properties."""
+_WORD: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
+"""Where in a status a kubelet speaks of resources."""
 
 _encoder = msgspec.json.Encoder()
 
 
 class Shape:
-    """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key."""
+    """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key.
 
-    __slots__ = ("facts", "holds_storage", *FACTS)
+    ``spec`` and ``word``, a kubelet's word on resources if there is one, are what all of them have in common.
+    """
 
-    def __init__(self, pod: "Pod", host_ports: "tuple[HostPort, ...]") -> None:
-        self.host_ports = host_ports
+    __slots__ = ("facts", "holds_storage", "spec", "word", *FACTS)
+
+    def __init__(self, pod: "Pod", spec: "PodSpec", word: "PodStatus | None") -> None:
+        self.spec = spec
+        self.word = word
+        self.host_ports = pod.host_ports
         self.holds_storage = not all(volume.is_plain for volume in pod.spec.volumes)
         self.requests = requests.spec_requests(pod)
         self.scoring_requests = requests.scoring_requests(pod, self.requests)
@@ -40,28 +49,50 @@ class Shape:
 _shapes: dict[bytes, Shape] = {}
 
 
-def find_shape(pod: "Pod") -> Shape:
-    """Return the shape of a pod; where a kubelet has spoken of resources, the pod has one of its own."""
-    if requests.has_kubelet_word(pod):
-        return Shape(pod, pod.host_ports)
-    key = _encoder.encode(_without_identity(pod.spec))
-    known = _shapes.get(key)
-    if known is None:
+def take_shape(pod: "Pod") -> Shape:
+    """Find the shape of a pod, and have the pod share what all pods of that shape have in common.
+
+    The facts are told to the pod, and the parts it is made of are exchanged for equal ones: of a hundred thousand pods
+    only the names are kept for each.
+    """
+    spec = _without_identity(pod.spec)
+    word = _kubelet_word(pod) if requests.has_kubelet_word(pod) else None
+    key = _encoder.encode(spec if word is None else (spec, word))
+    shape = _shapes.get(key)
+    if shape is None:
         if len(_shapes) >= MOST_SHAPES:
             _shapes.clear()
-        known = _shapes[key] = Shape(pod, pod.host_ports)
-    return known
+        shape = _shapes[key] = Shape(pod, spec, word)
+    pod.__dict__.update(shape.facts)
+    _share(pod, shape)
+    return shape
+
+
+def _share(pod: "Pod", shape: Shape) -> None:
+    spec, shared = pod.spec, shape.spec
+    if spec.node_name or spec.volumes:
+        shared = replace(shared, node_name=spec.node_name, volumes=spec.volumes)
+    force_setattr(pod, "spec", shared)
+    if shape.word is not None:
+        force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.word, name) for name in _WORD}))
+
+
+def _kubelet_word(pod: "Pod") -> "PodStatus":
+    """Return what a kubelet says of resources, and nothing else."""
+    status, pending = pod.status, requests.RESIZE_PENDING
+    resize = tuple(Condition(item.type, reason=item.reason) for item in status.conditions if item.type == pending)
+    return type(status)(conditions=resize, **{name: getattr(status, name) for name in _WORD})
 
 
 def _without_identity(spec: "PodSpec") -> "PodSpec":
     """Leave out the node, and names of volumes that mean nothing: every pod's service account token has its own."""
     if spec.node_name:
-        spec = msgspec.structs.replace(spec, node_name="")
+        spec = replace(spec, node_name="")
     if spec.volumes:
-        spec = msgspec.structs.replace(spec, volumes=tuple(map(_without_name, spec.volumes)))
+        spec = replace(spec, volumes=tuple(map(_without_name, spec.volumes)))
     return spec
 
 
 def _without_name(volume: Volume) -> Volume:
     # The claim of an ephemeral volume is named after it.
-    return volume if volume.ephemeral is not None else msgspec.structs.replace(volume, name="")
+    return volume if volume.ephemeral is not None else replace(volume, name="")

@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.codec import decode
+from moorage.api.container import ContainerStatus
+from moorage.api.meta import Condition
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.volume import Volume
 from moorage.testing import make_pod
@@ -20,14 +22,31 @@ def with_volumes(*volumes: dict[str, Any]) -> Pod:
     )
 
 
+def with_token(name: str) -> Pod:
+    """Return a pod as the API server stores it: with the token of its service account, mounted under that name."""
+    mount = {"name": name, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+    spec = {"containers": [{"volumeMounts": [mount]}], "volumes": [{"name": name, "projected": {}}]}
+    return decode(Pod, msgspec.json.encode({"metadata": {"name": "a"}, "spec": spec}))
+
+
+def running(name: str, cpu: str, **status: Any) -> Pod:
+    """Return a pod that asks for one CPU, and of which a kubelet says what it has set aside."""
+    told = PodStatus(container_statuses=(ContainerStatus("c", allocated_resources={"cpu": cpu}),), **status)
+    return replace(make_pod(name, requests={"cpu": "1"}, node="node-1"), status=told)
+
+
 SAME = {
     "another name, node and set of labels": (
         make_pod("a", requests={"cpu": "1"}, labels={"app": "a"}),
         make_pod("b", requests={"cpu": "1"}, labels={"app": "b"}, node="node-1"),
     ),
     "a service account token under another name": (
-        with_volumes({"name": "kube-api-access-abcde", "projected": {}}),
-        with_volumes({"name": "kube-api-access-vwxyz", "projected": {}}),
+        with_token("kube-api-access-abcde"),
+        with_token("kube-api-access-vwxyz"),
+    ),
+    "what a kubelet says of resources, and more of other things": (
+        running("a", cpu="2"),
+        running("b", cpu="2", start_time="2026-01-31T12:00:00Z", conditions=(Condition("Ready", "True"),)),
     ),
 }
 OTHER = {
@@ -38,7 +57,12 @@ OTHER = {
     ),
     "a kubelet that has spoken of resources": (
         make_pod(requests={"cpu": "1"}),
-        replace(make_pod(requests={"cpu": "1"}), status=PodStatus(allocated_resources={"cpu": "2"})),
+        running("a", cpu="2"),
+    ),
+    "kubelets that say different things": (running("a", cpu="2"), running("b", cpu="3")),
+    "a resize that cannot be": (
+        running("a", cpu="2", conditions=(Condition("PodResizePending", "True", "Deferred"),)),
+        running("b", cpu="2", conditions=(Condition("PodResizePending", "True", "Infeasible"),)),
     ),
 }
 
@@ -52,6 +76,16 @@ def test_pods_of_one_template_have_one_shape(one: Pod, other: Pod) -> None:
 @pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
 def test_pods_that_differ_in_what_counts_do_not(one: Pod, other: Pod) -> None:
     assert one.shape is not other.shape
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
+def test_a_pod_stays_what_it_was_and_shares_what_it_can(one: Pod, other: Pod) -> None:
+    for pod in (one, other):
+        alone = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+        assert pod.shape
+        assert pod == alone
+    assert one.spec.containers is other.spec.containers
+    assert one.status.container_statuses is other.status.container_statuses
 
 
 PLAIN = {

@@ -19,7 +19,7 @@ from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 
 RESTARTING = Container("c", restart_policy_rules=(RestartRule("Restart"), RestartRule("RestartAllContainers")))
-MOUNTING = Container("c", volume_mounts=(VolumeMount("v"), VolumeMount("w", bind_mount_options=("noexec",))))
+MOUNTING = Container("c", volume_mounts=(VolumeMount(), VolumeMount(bind_mount_options=("noexec",))))
 
 REQUIRED = {
     "an ordinary pod needs nothing": (make_pod(), set()),
