@@ -47,6 +47,22 @@ def judge_nodes(
     return numbers
 
 
+def judge_alone(
+    plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, statuses: Statuses
+) -> IdArray | None:
+    """Judge all nodes of a window by one filter; ``None`` if it has nothing against any."""
+    if plugin.name in cycle.skipped_filters:
+        return None
+    alive: BoolArray = np.ones(len(nodes), dtype=np.bool_)
+    verdict = checked_verdict(plugin, ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes), alive)
+    if not verdict.rejections:
+        return None
+    numbers: IdArray = np.zeros(len(nodes), dtype=np.int32)
+    for rejected, number in rejection_numbers(verdict, plugin.name, alive, statuses):
+        numbers[rejected] = number
+    return numbers if numbers.any() else None
+
+
 def apply_filter(
     plugin: FilterPlugin,
     cycle: CycleState,

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from moorage.api.pod import Pod
-from moorage.engine.evaluation import judge_node, judge_nodes, raw_score, raw_scores, run_pre_score
+from moorage.engine.evaluation import judge_alone, judge_node, raw_score, raw_scores, run_pre_score
 from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.prefilter import ask_pre_filter
 from moorage.engine.profile import Profile
@@ -81,8 +81,9 @@ class PluginAnswer:
         assert isinstance(plugin, FilterPlugin)
         rows = self._changed_since(self._judged_to, len(nodes))
         if rows is None:
-            self.numbers = judge_nodes((plugin,), self.cycle, pod, nodes, self._statuses)
-            self.rejects_any = bool(self.numbers.any())
+            numbers = judge_alone(plugin, self.cycle, pod, nodes, self._statuses)
+            self.rejects_any = numbers is not None
+            self.numbers = np.zeros(len(nodes), dtype=np.int32) if numbers is None else numbers
         elif len(rows) <= FEW_ROWS:
             for row in rows:
                 status = judge_node((plugin,), self.cycle, pod, nodes[row])
@@ -91,8 +92,9 @@ class PluginAnswer:
                 self.rejects_any = self.rejects_any or number != FEASIBLE
         else:
             window = nodes.take(np.array(rows))
-            self.numbers[rows] = judge_nodes((plugin,), self.cycle, pod, window, self._statuses)
-            self.rejects_any = self.rejects_any or bool(self.numbers[rows].any())
+            numbers = judge_alone(plugin, self.cycle, pod, window, self._statuses)
+            self.numbers[rows] = FEASIBLE if numbers is None else numbers
+            self.rejects_any = self.rejects_any or numbers is not None
         # Last: after a plugin's error the rows are asked about again.
         self._judged_to = self._log.position
 
@@ -114,7 +116,7 @@ class PluginAnswer:
             self.prepare_scores(pod, nodes)
         if rows is None and not self.skips_score:
             self.raw = np.array(raw_scores(plugin, self.cycle, pod, nodes))
-            self.low, self.high = int(self.raw.min()), int(self.raw.max())
+            self.low, self.high = int(np.minimum.reduce(self.raw)), int(np.maximum.reduce(self.raw))
             self.version += 1
         elif rows and not self.skips_score:
             self._rate_rows(plugin, pod, nodes, rows)

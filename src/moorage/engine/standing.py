@@ -111,11 +111,11 @@ class Answer:
 
     def _combine_all(self, size: int) -> None:
         self.numbers = np.zeros(size, dtype=np.int32)
-        for part in self._filters:
-            if part.rejects_any:
-                self.numbers = np.where(self.numbers == FEASIBLE, part.numbers, self.numbers)
+        rejecting = [part.numbers for part in self._filters if part.rejects_any]
+        for numbers in rejecting:
+            self.numbers = np.where(self.numbers == FEASIBLE, numbers, self.numbers)
         self.feasible = np.equal(self.numbers, FEASIBLE)
-        self.feasible_count = int(np.count_nonzero(self.feasible))
+        self.feasible_count = int(np.count_nonzero(self.feasible)) if rejecting else size
         self.feasible_version += 1
         self._totals_stale = True
 
@@ -174,7 +174,8 @@ class Answer:
                 share.column = share_column(share, self.cycle, pod, nodes, rows)
                 share.version = share.part.version
             self.totals = sum_of_shares(shares, len(nodes))
-            self.totals[~self.feasible] = INFEASIBLE_TOTAL
+            if rows is not None:
+                self.totals[~self.feasible] = INFEASIBLE_TOTAL
             self._totals_stale = False
             self._order.forget()
         else:
