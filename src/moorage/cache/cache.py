@@ -193,8 +193,7 @@ class Cache:
         self._pods[now.uid] = info.pods[now.uid] = pod
         if was.labels != now.labels or known.is_terminating != pod.is_terminating:
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
-            self.pods.remove(known, info.row)
-            self.pods.add(pod, info.row)
+            self.pods.relabel(known, pod, info.row)
         info.version += 1
         self.columns.changes.note(info.row)
 

@@ -49,9 +49,12 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PodTerms:
-    """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream."""
+    """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream.
+
+    Pods of one template have the same object, so it can stand for the terms in a key without being gone through.
+    """
 
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()

@@ -27,15 +27,20 @@ class CategoricalColumn:
         self._extract = extract
         self._codes = Growing(np.int32)
         self._values: Vocabulary[Any] = Vocabulary()
+        self._view: Categorical[Any] | None = None
 
     def write(self, row: int, info: NodeInfo) -> None:
         """Take a row's value from its node."""
         self._codes.reserve(row + 1)
-        self._codes.array[row] = self._values.code(self._extract(info))
+        code = self._values.code(self._extract(info))
+        if self._codes.array[row] != code:
+            self._codes.array[row] = code
+            self._view = None
 
     def fill(self, infos: list[NodeInfo]) -> None:
         """Number all values afresh, which also forgets those no node has any more."""
         self._values = Vocabulary()
+        self._view = None
         self._codes.reserve(len(infos))
         for row, info in enumerate(infos):
             self._codes.array[row] = self._values.code(self._extract(info))
@@ -45,8 +50,11 @@ class CategoricalColumn:
         return len(self._values) > 2 * rows + 64
 
     def view(self, rows: int) -> Categorical[Any]:
-        """Return the column as plugins read it."""
-        return Categorical(self._codes.view(rows), self._values)
+        """Return the column as plugins read it: the same object as long as every row has the value it had."""
+        view = self._view
+        if view is None or len(view.codes) != rows:
+            view = self._view = Categorical(self._codes.view(rows), self._values)
+        return view
 
 
 class ChangeLog:
@@ -95,6 +103,7 @@ class NodeColumns:
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
         self.labels: dict[str, CategoricalColumn] = {}
+        self._label_views: dict[str, Categorical[str | None]] = {}
         self.images: dict[str, Growing] = {}
 
     def __len__(self) -> int:
@@ -112,6 +121,7 @@ class NodeColumns:
     def remove(self, info: NodeInfo) -> tuple[int, int]:
         """Take a node's row away; return its row and the row that moved there (the same if it was the last)."""
         row, last = info.row, len(self.infos) - 1
+        self._label_views.clear()
         self.image_index.drop(info.name)
         del self.row_of[info.name]
         moved = self.infos.pop()
@@ -131,6 +141,7 @@ class NodeColumns:
     def write_node(self, info: NodeInfo) -> None:
         """Bring a row in line with its node object and its pods."""
         row = info.row
+        self._label_views.clear()
         for name in info.allocatable:
             if name not in self.allocatable:
                 self.allocatable[name] = Growing(np.int64)
@@ -184,11 +195,13 @@ class NodeColumns:
 
     def label(self, key: str) -> Categorical[str | None]:
         """Return the column of a label, made when first asked for."""
-        column = self.labels.get(key)
-        if column is None:
-            column = self.labels[key] = CategoricalColumn(lambda info: info.labels.get(key))
-            column.fill(self.infos)
-        return column.view(len(self.infos))
+        view = self._label_views.get(key)
+        if view is None:
+            if key not in self.labels:
+                self.labels[key] = CategoricalColumn(lambda info: info.labels.get(key))
+                self.labels[key].fill(self.infos)
+            view = self._label_views[key] = self.labels[key].view(len(self.infos))
+        return view
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image, a column made when first asked for."""

@@ -176,8 +176,13 @@ class NodeTable:
         return self._categorical(self._columns.features.view(len(self._columns)))
 
     def label(self, key: str) -> Categorical[str | None]:
-        """The value of a label on each node; ``None`` where it is missing."""
-        return self._categorical(self._columns.label(key))
+        """The value of a label on each node; ``None`` where it is missing.
+
+        Of the whole cluster it is the same object as long as no node has another value, so that what was worked out
+        from it can be kept.
+        """
+        whole = self._columns.label(key)
+        return whole if self._rows is None else self._categorical(whole)
 
     def holds_image(self, name: str) -> BoolArray:
         """Which nodes hold an image under exactly this name."""

@@ -2,34 +2,79 @@
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from moorage.api.selectors import LabelMatcher
 from moorage.framework.columns import Growing
 from moorage.framework.selector_index import Namespaces
+from moorage.framework.status import IntArray
+from moorage.framework.tallies import Steps
+
+
+class Standing:
+    """A selector in use, and how many of the pods it selects are on each row."""
+
+    __slots__ = ("column", "matcher", "namespaces", "steps", "terminating")
+
+    def __init__(self, namespaces: Namespaces, matcher: LabelMatcher, terminating: bool, rows: int) -> None:
+        self.namespaces = namespaces
+        self.matcher = matcher
+        self.terminating = terminating
+        self.column = Growing(np.int64, max(rows, 1))
+        self.steps = Steps()
+
+    def selects(self, pods: "PodClass") -> bool:
+        """Tell whether pods of a class are counted; only asked of classes in the right namespaces."""
+        return (self.terminating or not pods.terminating) and self.matcher.matches(pods.labels)
+
+    def bump(self, row: int, step: int) -> None:
+        """Count a pod more or less on a row."""
+        if row >= len(self.column.array):
+            self.column.reserve(row + 1)
+        self.column.array[row] += step
+        self.steps.note(row, step)
+
+    def add_to(self, totals: IntArray, weight: int) -> None:
+        """Add the count of each row, times a weight, to a column as long as the node table."""
+        counts = self.column.view(len(totals))
+        totals += counts if weight == 1 else weight * counts
 
 
 class PodClass:
     """Pods of one namespace and one set of labels: how many on each row, and the standing counts they are part of."""
 
-    __slots__ = ("columns", "labels", "namespace", "rows", "terminating")
+    __slots__ = ("labels", "namespace", "rows", "standing", "terminating")
 
     def __init__(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> None:
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
         self.rows: dict[int, int] = {}
-        self.columns: tuple[Growing, ...] = ()
+        self.standing: tuple[Standing, ...] = ()
 
     def bump(self, row: int, step: int) -> None:
         """Count a pod more or less on a row."""
+        self._step(row, step)
+        for standing in self.standing:
+            standing.bump(row, step)
+
+    def pass_on(self, row: int, heir: "PodClass") -> None:
+        """Count a pod in another class from now on; counts that both are part of do not change."""
+        self._step(row, -1)
+        heir._step(row, 1)
+        for standing in self.standing:
+            if standing not in heir.standing:
+                standing.bump(row, -1)
+        for standing in heir.standing:
+            if standing not in self.standing:
+                standing.bump(row, 1)
+
+    def _step(self, row: int, step: int) -> None:
         count = self.rows.get(row, 0) + step
         if count:
             self.rows[row] = count
         else:
             del self.rows[row]
-        for column in self.columns:
-            if row >= len(column.array):
-                column.reserve(row + 1)
-            column.array[row] += step
 
 
 class ClassIndex:

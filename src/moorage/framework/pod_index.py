@@ -9,14 +9,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
-from msgspec import Struct
-
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
 from moorage.framework.affinity_terms import affinity_terms
-from moorage.framework.columns import Growing
-from moorage.framework.pod_classes import ClassIndex, PodClass
+from moorage.framework.pod_classes import ClassIndex, PodClass, Standing
 from moorage.framework.selector_index import Namespaces, SelectorIndex
 from moorage.framework.status import IntArray
 from moorage.framework.term_index import TermIndex
@@ -27,19 +23,6 @@ MOST_STANDING: Final = 4096
 
 ClassKey = tuple[str, tuple[tuple[str, str], ...], bool]
 Question = tuple[Namespaces, LabelMatcher, bool]
-
-
-class Standing(Struct, frozen=True, eq=False):
-    """A selector in use, and its count per row."""
-
-    namespaces: Namespaces
-    matcher: LabelMatcher
-    terminating: bool
-    column: Growing
-
-    def counts(self, pods: PodClass) -> bool:
-        """Tell whether pods of a class are counted; only asked of classes in the right namespaces."""
-        return (self.terminating or not pods.terminating) and self.matcher.matches(pods.labels)
 
 
 class PodIndex:
@@ -63,6 +46,8 @@ class PodIndex:
         self._by_labels = ClassIndex()
         self._standing: OrderedDict[Question, Standing] = OrderedDict()
         self._by_selector: SelectorIndex[Standing] = SelectorIndex()
+        self.dropped = 0
+        """How many standing counts were given up: they are no longer true, whoever still holds one."""
 
     @property
     def rows(self) -> int:
@@ -75,11 +60,7 @@ class PodIndex:
 
     def add(self, pod: Pod, row: int) -> None:
         """Count a pod on a row."""
-        key = _class_key(pod)
-        pods = self._classes.get(key)
-        if pods is None:
-            pods = self._classes[key] = self._new_class(pod)
-        pods.bump(row, 1)
+        self._class_of(pod).bump(row, 1)
         if pod.spec.affinity is not None:
             terms = affinity_terms(pod)
             for term in terms.affinity:
@@ -92,11 +73,8 @@ class PodIndex:
     def remove(self, pod: Pod, row: int) -> None:
         """Stop counting a pod."""
         key = _class_key(pod)
-        pods = self._classes[key]
-        pods.bump(row, -1)
-        if not pods.rows:
-            del self._classes[key]
-            self._by_labels.remove(pods)
+        self._classes[key].bump(row, -1)
+        self._drop_if_empty(key)
         if pod.spec.affinity is not None:
             terms = affinity_terms(pod)
             for term in terms.affinity:
@@ -105,6 +83,12 @@ class PodIndex:
                 self.anti_affinity.remove(term, 1, row)
             for term, weight in terms.preferred:
                 self.preferred.remove(term, weight, row)
+
+    def relabel(self, known: Pod, pod: Pod, row: int) -> None:
+        """Count a pod as a version of it that differs in labels, or in being terminated, but not in its terms."""
+        key = _class_key(known)
+        self._classes[key].pass_on(row, self._class_of(pod))
+        self._drop_if_empty(key)
 
     def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
         """Follow a row that took the place of one that went, with the pods on it."""
@@ -117,48 +101,58 @@ class PodIndex:
 
         The answer is a read-only view that is true until the next pod comes or goes.
         """
+        return self.standing(namespaces, matcher, terminating=terminating).column.view(self._rows)
+
+    def standing(self, namespaces: Namespaces, matcher: LabelMatcher, *, terminating: bool) -> Standing:
+        """Return the same count with its latest changes; it stays true until :attr:`dropped` grows."""
         question = (namespaces, matcher, terminating)
         standing = self._standing.get(question)
         if standing is None:
             standing = self._stand(question)
         else:
             self._standing.move_to_end(question)
-        column = standing.column
-        column.reserve(self._rows)
-        return column.view(self._rows)
+        return standing
 
     def snapshot(self) -> dict[ClassKey, dict[int, int]]:
         """Return every class with its count per row, to compare two indexes."""
         return {key: dict(pods.rows) for key, pods in self._classes.items()}
 
-    def _new_class(self, pod: Pod) -> PodClass:
-        pods = PodClass(pod.namespace, pod.labels, pod.is_terminating)
-        self._by_labels.add(pods)
-        candidates = self._by_selector.find(pods.namespace, pods.labels)
-        if candidates:
-            pods.columns = tuple(standing.column for standing in candidates if standing.counts(pods))
+    def _class_of(self, pod: Pod) -> PodClass:
+        key = _class_key(pod)
+        pods = self._classes.get(key)
+        if pods is None:
+            pods = self._classes[key] = PodClass(pod.namespace, pod.labels, pod.is_terminating)
+            self._by_labels.add(pods)
+            candidates = self._by_selector.find(pods.namespace, pods.labels)
+            if candidates:
+                pods.standing = tuple([standing for standing in candidates if standing.selects(pods)])
         return pods
+
+    def _drop_if_empty(self, key: ClassKey) -> None:
+        if not self._classes[key].rows:
+            self._by_labels.remove(self._classes.pop(key))
 
     def _stand(self, question: Question) -> Standing:
         affordable = MOST_BYTES // (8 * self._rows + 1)
         while len(self._standing) >= max(FEWEST_STANDING, min(affordable, MOST_STANDING)):
             self._drop_oldest()
-        column = Growing(np.int64, max(self._rows, 1))
-        standing = self._standing[question] = Standing(*question, column)
+        standing = self._standing[question] = Standing(*question, self._rows)
         self._by_selector.add(standing, standing.namespaces, standing.matcher)
+        column = standing.column
         for pods in self._by_labels.find(standing.namespaces, standing.matcher):
-            if standing.counts(pods):
-                pods.columns = (*pods.columns, column)
+            if standing.selects(pods):
+                pods.standing = (*pods.standing, standing)
                 for row, count in pods.rows.items():
                     column.array[row] += count
         return standing
 
     def _drop_oldest(self) -> None:
         _, oldest = self._standing.popitem(last=False)
+        self.dropped += 1
         self._by_selector.remove(oldest, oldest.namespaces, oldest.matcher)
         for pods in self._by_labels.find(oldest.namespaces, oldest.matcher):
-            if oldest.counts(pods):
-                pods.columns = tuple(column for column in pods.columns if column is not oldest.column)
+            if oldest.selects(pods):
+                pods.standing = tuple([standing for standing in pods.standing if standing is not oldest])
 
 
 def _class_key(pod: Pod) -> ClassKey:

@@ -1,6 +1,6 @@
 """Affinity terms of the pods on nodes: equal terms are one group, counted per row."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -9,6 +9,7 @@ from moorage.framework.affinity_terms import AffinityTerm
 from moorage.framework.columns import Growing
 from moorage.framework.selector_index import Namespaces, SelectorIndex
 from moorage.framework.status import IntArray
+from moorage.framework.tallies import Steps
 
 # A group on more than one row in so many is kept as a column: its dictionary would take nearly as much memory.
 DENSE_SHARE: Final = 32
@@ -18,12 +19,13 @@ DENSE_FLOOR: Final = 32
 class TermGroup:
     """One distinct term with its weight, and how many pods have it on each row."""
 
-    __slots__ = ("_column", "rows", "term", "weight")
+    __slots__ = ("_column", "rows", "steps", "term", "weight")
 
     def __init__(self, term: AffinityTerm, weight: int) -> None:
         self.term = term
         self.weight = weight
         self.rows: dict[int, int] = {}
+        self.steps = Steps()
         self._column: Growing | None = None
 
     def bump(self, row: int, step: int) -> None:
@@ -36,6 +38,7 @@ class TermGroup:
         if self._column is not None:
             self._column.reserve(row + 1)
             self._column.array[row] += step
+        self.steps.note(row, step)
 
     def add_to(self, totals: IntArray, weight: int) -> None:
         """Add the count of each row, times a weight, to a column as long as the node table."""
@@ -63,6 +66,8 @@ class TermIndex:
     def __init__(self) -> None:
         self._groups: dict[tuple[AffinityTerm, int], TermGroup] = {}
         self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
+        self.version = 0
+        """Grows whenever a term appears, or the last pod that had it goes."""
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -76,6 +81,7 @@ class TermIndex:
         if group is None:
             group = self._groups[term, weight] = TermGroup(term, weight)
             self._by_selector.add(group, _namespaces(term), term.matcher)
+            self.version += 1
         group.bump(row, 1)
 
     def remove(self, term: AffinityTerm, weight: int, row: int) -> None:
@@ -85,6 +91,7 @@ class TermIndex:
         if not group.rows:
             del self._groups[term, weight]
             self._by_selector.remove(group, _namespaces(term), term.matcher)
+            self.version += 1
 
     def about(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> list[TermGroup]:
         """Return the terms that mean a pod with these labels, in a namespace with those."""
@@ -97,17 +104,6 @@ class TermIndex:
     def snapshot(self) -> dict[tuple[AffinityTerm, int], dict[int, int]]:
         """Return every term with its count per row, to compare two indexes."""
         return {key: dict(group.rows) for key, group in self._groups.items()}
-
-
-def total_by_key(groups: Iterable[tuple[TermGroup, int]], rows: int) -> dict[str, IntArray]:
-    """Add up weighted groups per topology key, so that a key costs one pass over the nodes whatever its terms."""
-    totals: dict[str, IntArray] = {}
-    for group, weight in groups:
-        total = totals.get(group.term.topology_key)
-        if total is None:
-            total = totals[group.term.topology_key] = np.zeros(rows, dtype=np.int64)
-        group.add_to(total, weight)
-    return totals
 
 
 def _namespaces(term: AffinityTerm) -> Namespaces:

@@ -21,7 +21,8 @@ from moorage.framework import pod_index
 from moorage.framework.affinity_terms import affinity_terms
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.selector_index import Namespaces
-from moorage.framework.term_index import total_by_key
+from moorage.framework.status import IntArray
+from moorage.framework.term_index import TermGroup
 from moorage.testing import make_node, make_pod
 
 DEFAULT = frozenset({"default"})
@@ -190,6 +191,12 @@ def test_a_term_means(
     assert affinity_terms(pod).anti_affinity[0].matches(namespace, labels, namespace_labels) == want
 
 
+def per_row(group: TermGroup, rows: int, weight: int = 1) -> IntArray:
+    totals = np.zeros(rows, dtype=np.int64)
+    group.add_to(totals, weight)
+    return totals
+
+
 def test_equal_terms_of_different_pods_are_one_group() -> None:
     index = PodIndex()
     index.resize(100)
@@ -206,13 +213,13 @@ def test_equal_terms_of_different_pods_are_one_group() -> None:
     assert {group.weight for group in index.preferred.about("default", {"app": "web"}, {})} == {5, 7, -3}
 
     (group,) = index.affinity.about("default", {"app": "web"}, {})
-    assert total_by_key([(group, 1)], 100)["zone"].tolist() == [1] * 100
+    assert per_row(group, 100).tolist() == [1] * 100
     for row in range(50):
         index.remove(pods[row], row)
-    assert total_by_key([(group, 4)], 100)["zone"].tolist() == [0] * 50 + [4] * 50
+    assert per_row(group, 100, weight=4).tolist() == [0] * 50 + [4] * 50
     for row in range(50, 98):
         index.remove(pods[row], row)
-    assert np.flatnonzero(total_by_key([(group, 1)], 100)["zone"]).tolist() == [98, 99]
+    assert np.flatnonzero(per_row(group, 100)).tolist() == [98, 99]
 
 
 def test_a_list_with_a_selector_that_cannot_be_read_counts_as_empty() -> None:

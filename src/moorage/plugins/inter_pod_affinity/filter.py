@@ -11,13 +11,17 @@ from moorage.framework.domains import DomainCounts, nodes_lacking
 from moorage.framework.masks import any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.pod_index import PodIndex
-from moorage.framework.status import BoolArray, IntArray, Status, Verdict
-from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, conjunction, match_all
+from moorage.framework.status import BoolArray, Status, Verdict
+from moorage.framework.tallies import COUNTED, DomainTally
+from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
 EXISTING_BROKEN: Final = Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+
+Tallies = dict[str, DomainTally]
+"""A tally for each topology key that somebody has a say about."""
 
 
 class PairCounts:
@@ -29,9 +33,9 @@ class PairCounts:
         self.by_key = by_key
 
     @classmethod
-    def sum_of(cls, per_node: Mapping[str, IntArray], nodes: NodeTable) -> "PairCounts":
-        """Add up a number of each node by key and domain."""
-        return cls({key: DomainCounts.sum_of(nodes.label(key), counts) for key, counts in per_node.items()})
+    def of(cls, tallies: Tallies) -> "PairCounts":
+        """Take over what tallies say now."""
+        return cls({key: tally.snapshot() for key, tally in tallies.items()})
 
     @property
     def is_empty(self) -> bool:
@@ -63,8 +67,8 @@ class PairCounts:
         return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
 
 
-class AffinityState(Struct):
-    """What the filter needs to know of the cluster: three counts, and the terms that say what they count."""
+class WhatIf(Struct):
+    """What is counted when pods are put on nodes or taken off: three counts, and the terms that say what they count."""
 
     affinity_terms: tuple[IncomingTerm, ...]
     anti_terms: tuple[IncomingTerm, ...]
@@ -74,9 +78,9 @@ class AffinityState(Struct):
     anti: PairCounts
     existing_anti: PairCounts
 
-    def clone(self) -> "AffinityState":
-        """Return a copy for a what-if."""
-        return AffinityState(
+    def clone(self) -> "WhatIf":
+        """Return a copy to be changed further."""
+        return WhatIf(
             self.affinity_terms,
             self.anti_terms,
             self.namespace_labels,
@@ -122,17 +126,12 @@ class AffinityState(Struct):
 
     def judge_nodes(self, nodes: NodeTable) -> Verdict:
         """Judge every node of a window; each gets the first reason that applies."""
-        rejections: list[tuple[BoolArray, Status]] = []
-        decided: BoolArray | None = None
-        for found, status in (
-            (self._unmet_affinity(nodes) if self.affinity_terms else None, AFFINITY_UNMET),
-            (self.anti.found_at(nodes), ANTI_AFFINITY_BROKEN),
-            (self.existing_anti.found_at(nodes), EXISTING_BROKEN),
-        ):
-            if found is not None:
-                rejections.append((but_not(found, decided), status))
-                decided = any_of((decided, found))
-        return Verdict(len(nodes), tuple(rejections))
+        return _verdict(
+            len(nodes),
+            self._unmet_affinity(nodes) if self.affinity_terms else None,
+            self.anti.found_at(nodes),
+            self.existing_anti.found_at(nodes),
+        )
 
     def _unmet_affinity(self, nodes: NodeTable) -> BoolArray | None:
         columns = {key: nodes.label(key) for key in self.affinity.by_key}
@@ -141,19 +140,115 @@ class AffinityState(Struct):
         return any_of(~counts.positive_at(columns[key]) for key, counts in self.affinity.by_key.items())
 
 
-def count_affinity(terms: tuple[IncomingTerm, ...], pods: PodIndex, nodes: NodeTable) -> PairCounts:
-    """Count the pods that all terms mean, by each of the terms' keys."""
-    if not terms:
-        return PairCounts({})
-    namespaces, matcher = conjunction(terms)
-    counts = pods.counts(namespaces, matcher, terminating=True)
-    return PairCounts.sum_of({term.topology_key: counts for term in terms}, nodes)
+class RequiredRules:
+    """What required terms say of the cluster as it is: tallies that follow it, and the verdict over all of its rows."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        affinity_terms: tuple[IncomingTerm, ...],
+        anti_terms: tuple[IncomingTerm, ...],
+        namespace_labels: Mapping[str, str],
+        tallies: tuple[Tallies, Tallies, Tallies],
+    ) -> None:
+        self._affinity_terms = affinity_terms
+        self._anti_terms = anti_terms
+        self._namespace_labels = namespace_labels
+        self._matches_itself = match_all(affinity_terms, pod)
+        self._affinity, self._anti, self._existing = tallies
+        self._tallies = [(key, tally) for kind in tallies for key, tally in kind.items()]
+        self._nodes: NodeTable | None = None
+        self._judged: tuple[list[int], Verdict] | None = None
+
+    def refresh(self, nodes: NodeTable) -> None:
+        """Follow the cluster."""
+        self._nodes = nodes
+        for key, tally in self._tallies:
+            tally.refresh(nodes.label(key))
+
+    @property
+    def say_nothing(self) -> bool:
+        """Whether there are no terms, and no pod that has one against this."""
+        return not (self._affinity_terms or self._anti_terms) and not _any_counted(self._existing)
+
+    def are_over(self, nodes: NodeTable) -> bool:
+        """Tell whether a window is the cluster that the tallies follow, row by row."""
+        return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
+
+    def verdict(self, size: int) -> Verdict:
+        """Judge all rows; the verdict stands until other rows are concerned."""
+        versions = [tally.version for _, tally in self._tallies]
+        if self._judged is None or self._judged[0] != versions:
+            self._judged = versions, self._judge(size)
+        return self._judged[1]
+
+    def what_if(self) -> WhatIf:
+        """Return the same as counts that can be changed."""
+        return WhatIf(
+            self._affinity_terms,
+            self._anti_terms,
+            self._namespace_labels,
+            self._matches_itself,
+            PairCounts.of(self._affinity),
+            PairCounts.of(self._anti),
+            PairCounts.of(self._existing),
+        )
+
+    def _judge(self, size: int) -> Verdict:
+        if self._matches_itself and not _any_counted(self._affinity):
+            unmet = any_of(tally.rows_nowhere() for tally in self._affinity.values())
+        else:
+            unmet = any_of(~tally.positive_rows() for tally in self._affinity.values())
+        return _verdict(size, unmet, _found(self._anti), _found(self._existing))
 
 
-def count_anti_affinity(terms: tuple[IncomingTerm, ...], pods: PodIndex, nodes: NodeTable) -> PairCounts:
-    """Count the pods that any of the terms means, by that term's key."""
-    per_node: dict[str, IntArray] = {}
-    for key, namespaces, matcher in terms:
-        counts = pods.counts(namespaces, matcher, terminating=True)
-        per_node[key] = per_node[key] + counts if key in per_node else counts
-    return PairCounts.sum_of(per_node, nodes)
+class AffinityState:
+    """What the filter knows during one cycle: the standing rules, or a what-if of its own once something changed."""
+
+    __slots__ = ("_rules", "_what_if")
+
+    def __init__(self, rules: RequiredRules, what_if: WhatIf | None = None) -> None:
+        self._rules = rules
+        self._what_if = what_if
+
+    @property
+    def what_if(self) -> WhatIf:
+        """The counts of this cycle, for single nodes and for changes."""
+        if self._what_if is None:
+            self._what_if = self._rules.what_if()
+        return self._what_if
+
+    def clone(self) -> "AffinityState":
+        """Return a copy for a what-if."""
+        return AffinityState(self._rules, self.what_if.clone())
+
+    def judge_nodes(self, nodes: NodeTable) -> Verdict:
+        """Judge every node of a window; each gets the first reason that applies."""
+        if self._what_if is None and self._rules.are_over(nodes):
+            return self._rules.verdict(len(nodes))
+        return self.what_if.judge_nodes(nodes)
+
+
+def _any_counted(tallies: Tallies) -> bool:
+    return any(map(COUNTED, tallies.values()))
+
+
+def _found(tallies: Tallies) -> BoolArray | None:
+    return any_of([tally.positive_rows() for tally in tallies.values() if tally.counted])
+
+
+def _verdict(
+    size: int, unmet: BoolArray | None, unwanted_here: BoolArray | None, avoided_here: BoolArray | None
+) -> Verdict:
+    """Put the three reasons together, so that each node has the first that applies."""
+    rejections: list[tuple[BoolArray, Status]] = []
+    decided: BoolArray | None = None
+    for found, status in (
+        (unmet, AFFINITY_UNMET),
+        (unwanted_here, ANTI_AFFINITY_BROKEN),
+        (avoided_here, EXISTING_BROKEN),
+    ):
+        if found is not None:
+            rejections.append((but_not(found, decided), status))
+            decided = any_of((decided, found))
+    return Verdict(size, tuple(rejections))

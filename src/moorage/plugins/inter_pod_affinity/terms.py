@@ -34,6 +34,11 @@ class NamespaceExpansion:
         self._known: dict[AffinityTerm, IncomingTerm] = {}
         self._version = -1
 
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a namespace changes."""
+        return self._namespaces.version
+
     def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
         """Expand the terms of a list."""
         return tuple([self.expand_one(term) for term in terms])

@@ -1,0 +1,169 @@
+"""Pods counted by topology domain, kept true by the pods that come and go instead of counted anew in every cycle.
+
+What is counted per row (by a selector, or by an affinity term) writes down its latest steps. A tally sums such counts
+up by domain; when it is asked again, it follows the steps since the last time, or counts anew if they are too many.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final, Protocol
+
+import numpy as np
+
+from moorage.framework.columns import CodeArray
+from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
+from moorage.framework.status import BoolArray, IntArray
+
+MOST_STEPS: Final = 128
+"""Following more steps than this takes longer than counting the pods of a few thousand rows."""
+FEW_DOMAINS: Final = 4
+
+
+class Steps:
+    """The latest pods that came to a row, or left one."""
+
+    __slots__ = ("_first", "_latest", "position")
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._latest: list[int] = []
+        self.position = 0
+        """How many steps there ever were; remember it to ask :meth:`since` later."""
+
+    def note(self, row: int, step: int) -> None:
+        """Write down that a pod came (1) or left (-1)."""
+        if len(self._latest) == MOST_STEPS:
+            self._latest.clear()
+            self._first = self.position
+        self._latest.append(row if step > 0 else ~row)
+        self.position += 1
+
+    def since(self, position: int) -> list[int] | None:
+        """Return the steps since a position, ``~row`` where a pod left; ``None`` if that is too long ago to tell."""
+        return None if position < self._first else self._latest[position - self._first :]
+
+
+class RowCounts(Protocol):
+    """Pods counted per row."""
+
+    @property
+    def steps(self) -> Steps:
+        """The latest changes."""
+        ...
+
+    def add_to(self, totals: IntArray, weight: int) -> None:
+        """Add the count of each row, times a weight, to a column as long as the node table."""
+        ...
+
+
+Sources = tuple[tuple[RowCounts, int], ...]
+
+
+class DomainTally:
+    """Some counts, each with a weight, summed up by the domains of one topology key."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._positions: list[int] = []
+        self._column: Labels | None = None
+        self._codes: CodeArray
+        self._nowhere: int | None
+        self._lone: BoolArray
+        self._table: IntArray
+        self._at_rows: IntArray | None = None
+        self._positive: BoolArray | None = None
+        self._stale: dict[int, int] = {}
+        self.counted = 0
+        """How many pods are counted in some domain, whatever they weigh."""
+        self.version = 0
+        """Grows whenever other rows have a sum above 0, or rows other domains."""
+
+    def refresh(self, column: Labels) -> None:
+        """Bring the sums up to date, over the values that the nodes have of the key."""
+        if column is not self._column:
+            self._count_anew(column)
+            return
+        for place, (source, weight) in enumerate(self._sources):
+            known = self._positions[place]
+            if source.steps.position != known:
+                steps = source.steps.since(known)
+                if steps is None:
+                    self._count_anew(column)
+                    return
+                self._follow(steps, weight)
+                self._positions[place] = source.steps.position
+
+    def at_rows(self) -> IntArray:
+        """Return the sum of each row's domain: a column that changes with the next refresh, and for reading only."""
+        if self._at_rows is None or len(self._stale) > FEW_DOMAINS:
+            self._at_rows = self._table.take(self._codes)
+        else:
+            for code, row in self._stale.items():
+                # Mostly a domain is a host, and so a row.
+                rows = row if self._lone[code] else np.equal(self._codes, code)
+                self._at_rows[rows] = self._table[code]
+        self._stale.clear()
+        return self._at_rows
+
+    def positive_rows(self) -> BoolArray:
+        """Return the rows whose domain has a sum above 0."""
+        if self._positive is None:
+            self._positive = np.greater(self.at_rows(), 0)
+            self._positive.flags.writeable = False
+        return self._positive
+
+    def rows_nowhere(self) -> BoolArray | None:
+        """Return the rows that are in no domain; ``None`` if there are none."""
+        assert self._column is not None
+        return nodes_lacking(self._column)
+
+    def snapshot(self) -> DomainCounts:
+        """Return the sums as they are now, to be changed in what-ifs."""
+        assert self._column is not None
+        return DomainCounts(self._table.copy(), self._column.values, int(self._table.sum()))
+
+    def __getitem__(self, value: str | None) -> int:
+        assert self._column is not None
+        code = self._column.values.find(value)
+        return 0 if code is None else int(self._table[code])
+
+    def _count_anew(self, column: Labels) -> None:
+        self._column, self._codes = column, column.codes
+        self._nowhere = column.values.find(None)
+        self._lone = np.equal(np.bincount(column.codes, minlength=len(column.values)), 1)
+        self._positions = [source.steps.position for source, _ in self._sources]
+        self._table = self._summed([weight for _, weight in self._sources])
+        self.counted = int(self._summed([1] * len(self._sources)).sum())
+        self._at_rows = self._positive = None
+        self._stale.clear()
+        self.version += 1
+
+    def _summed(self, weights: Sequence[int]) -> IntArray:
+        assert self._column is not None
+        per_row = np.zeros(len(self._codes), dtype=np.int64)
+        for (source, _), weight in zip(self._sources, weights, strict=True):
+            source.add_to(per_row, weight)
+        # The sums are computed as floats, which are exact far beyond any number of pods.
+        table = np.bincount(self._codes, weights=per_row, minlength=len(self._column.values)).astype(np.int64)
+        if self._nowhere is not None:
+            table[self._nowhere] = 0
+        return table
+
+    def _follow(self, steps: list[int], weight: int) -> None:
+        for step in steps:
+            row, by = (step, 1) if step >= 0 else (~step, -1)
+            # A row beyond the end was there for a while only, and so were its pods.
+            code = int(self._codes[row]) if row < len(self._codes) else self._nowhere
+            if code is None or code == self._nowhere:
+                continue
+            before = int(self._table[code])
+            after = before + by * weight
+            self._table[code] = after
+            self.counted += by
+            self._stale[code] = row
+            if (before > 0) != (after > 0):
+                self._positive = None
+                self.version += 1
+
+
+COUNTED: Final = attrgetter("counted")
