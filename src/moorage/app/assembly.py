@@ -11,7 +11,7 @@ from moorage.api.pod import Pod
 from moorage.app.deliveries import Deliveries
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.metrics.measuring import MeasuredBackground, MeasuredTransport
+from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
 from moorage.app.options import Options
 from moorage.app.version import KUBERNETES
 from moorage.cache.objects import Objects
@@ -114,7 +114,8 @@ def _client(connection: Connection, user_agent: str, registry: CellRegistry) -> 
         proxy=connection.proxy,
         source=connection.source,
     )
-    return ApiClient(connection, user_agent=user_agent, transport=MeasuredTransport(pool, registry))
+    meter = RequestMeter(pool.host_header, registry)
+    return ApiClient(connection, user_agent=user_agent, transport=pool, on_exchange=meter.note)
 
 
 class KnownObjects:

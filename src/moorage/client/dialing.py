@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -18,13 +19,23 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 108
 
 
 class Dialer:
-    """Makes connections to ``server``, a URL without a path."""
+    """Makes connections to ``server``, a URL without a path; they wait for requests on the ``shelf``."""
 
-    def __init__(self, server: str, *, tls: Tls | None = None, server_name: str = "", proxy: str = "") -> None:
+    def __init__(
+        self,
+        server: str,
+        *,
+        shelf: list[Wire],
+        tls: Tls | None = None,
+        server_name: str = "",
+        proxy: str = "",
+    ) -> None:
         address = urlsplit(server)
+        self.server = server
         self.host = address.hostname or ""
         self.port = port_of(address)
         self.tls = tls
+        self._shelf = shelf
         self._server_name = server_name
         self._proxy = urlsplit(proxy) if proxy else None
 
@@ -40,13 +51,18 @@ class Dialer:
             self.tls.refresh()
         if self._proxy is None:
             loop = asyncio.get_running_loop()
-            made = await loop.create_connection(lambda: Wire(loop), self.host, self.port, **self._encryption())
+            made = await loop.create_connection(
+                lambda: self._new_wire(loop), self.host, self.port, **self._encryption()
+            )
             return made[1]
         if self._proxy.scheme.startswith("socks5"):
             return await self._through_socks(self._proxy)
         if self.tls is None:
             return await self._forwarded(self._proxy)
         return await self._tunnelled(self._proxy, self.tls.context)
+
+    def _new_wire(self, loop: asyncio.AbstractEventLoop) -> Wire:
+        return Wire(loop, self.server, self._shelf)
 
     def _encryption(self) -> dict[str, Any]:
         if self.tls is None:
@@ -65,22 +81,22 @@ class Dialer:
             socket = await socks.connect(self.host, self.port, timeout=CONNECT_SECONDS)
         except ProxyError as error:
             raise OSError(f"the proxy {named(proxy)} refused: {error}") from error
-        _, wire = await loop.create_connection(lambda: Wire(loop), sock=socket, **self._encryption())
+        _, wire = await loop.create_connection(partial(self._new_wire, loop), sock=socket, **self._encryption())
         return wire
 
     async def _forwarded(self, proxy: SplitResult) -> Wire:
         """Connect to a proxy that takes requests for other servers: those without TLS go this way, as in Go."""
         loop = asyncio.get_running_loop()
         server, login = f"http://{self.host_header}", authorization(proxy)
-        _, wire = await self._to_proxy(proxy, lambda: ForwardedWire(loop, server, login))
+        _, wire = await self._to_proxy(proxy, lambda: ForwardedWire(loop, server, self._shelf, login))
         return wire
 
     async def _tunnelled(self, proxy: SplitResult, context: ssl.SSLContext) -> Wire:
         """Have a proxy connect us, then talk TLS to the server through it."""
         loop = asyncio.get_running_loop()
-        transport, wire = await self._to_proxy(proxy, lambda: Wire(loop))
+        transport, wire = await self._to_proxy(proxy, lambda: Wire(loop, named(proxy), []))
         request = f"CONNECT {self.host_header} HTTP/1.1\r\nHost: {self.host_header}\r\n{authorization(proxy)}\r\n"
-        inner = Wire(loop)
+        inner = self._new_wire(loop)
         try:
             await connected(proxy, wire.listen(request.encode(), CONNECT_SECONDS))
             encrypted = await loop.start_tls(transport, inner, context, server_hostname=self._server_name or self.host)
@@ -105,14 +121,14 @@ class Dialer:
 class ForwardedWire(Wire):
     """A connection to a proxy that forwards: every request names the server it is for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, login: str) -> None:
-        super().__init__(loop)
-        self._server = server.encode()
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, shelf: list[Wire], login: str) -> None:
+        super().__init__(loop, server, shelf)
+        self._prefix = server.encode()
         self._login = login.encode()
 
-    def ask(self, request: bytes) -> asyncio.Future[Answer]:
+    def ask(self, request: bytes, seconds: float) -> asyncio.Future[Answer]:
         """Send a request; the future is done when the answer is complete."""
-        return super().ask(self._addressed(request))
+        return super().ask(self._addressed(request), seconds)
 
     def listen(self, request: bytes, patience: float) -> Stream:
         """Send a request whose answer is read as it arrives."""
@@ -121,7 +137,7 @@ class ForwardedWire(Wire):
     def _addressed(self, request: bytes) -> bytes:
         line, _, rest = request.partition(b"\r\n")
         method, _, target = line.partition(b" ")
-        return b"".join((method, b" ", self._server, target, b"\r\n", self._login, rest))
+        return b"".join((method, b" ", self._prefix, target, b"\r\n", self._login, rest))
 
 
 async def connected(proxy: SplitResult, answer: Stream) -> None:

@@ -6,7 +6,7 @@ compression, parsed addresses and a timer for each request. Instead of timers, o
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
@@ -17,8 +17,6 @@ from moorage.errors import InputError, Unreachable
 
 ANSWER_SECONDS: Final = 65.0
 """An API server gives up on a request after a minute; silence for longer means that nobody is there."""
-IDLE_SECONDS: Final = 50.0
-"""An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
 SWEEP_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 300.0
 """How often certificates in files are compared with those in use, as client-go does."""
@@ -32,8 +30,8 @@ class Transport(Protocol):
         """What stands in ``Host``."""
         ...
 
-    async def send(self, request: bytes, seconds: float) -> Answer:
-        """Send a request and return the answer; :class:`Unreachable` if none comes in time."""
+    def send(self, request: bytes, seconds: float) -> Awaitable[Answer]:
+        """Send a request; what is returned waits for the answer: :class:`Unreachable` if none comes in time."""
         ...
 
     def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
@@ -59,8 +57,8 @@ class HttpPool:
     ) -> None:
         self.server = server
         self.source = source or server
-        self._dialer = Dialer(server, tls=tls, server_name=server_name, proxy=proxy)
         self._idle: list[Wire] = []
+        self._dialer = Dialer(server, shelf=self._idle, tls=tls, server_name=server_name, proxy=proxy)
         self._all: set[Wire] = set()
         self._outdated: set[Wire] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -74,29 +72,24 @@ class HttpPool:
         """What stands in ``Host``."""
         return self._dialer.host_header
 
-    async def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Answer:
-        """Send a request and return the answer; :class:`Unreachable` if none comes."""
-        wire = await self._wire()
-        wire.deadline = self._time() + seconds
-        try:
-            answer = await wire.ask(request)
-        except Unreachable as error:
-            raise Unreachable(f"no answer from {self.server}: {error}") from error
-        except asyncio.CancelledError:
-            # The answer may still come; the next request must not take it for its own.
-            wire.close()
-            raise
-        self._put_back(wire)
-        return answer
+    def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Awaitable[Answer]:
+        """Send a request; what is returned waits for the answer, :class:`Unreachable` if none comes.
+
+        With a connection at hand it is sent at once, and no coroutine stands between the answer and who waits for it.
+        """
+        if self._idle:
+            return self._idle.pop().ask(request, seconds)
+        return self._send_on_new(request, seconds)
+
+    async def _send_on_new(self, request: bytes, seconds: float) -> Answer:
+        return await (await self._dial()).ask(request, seconds)
 
     @asynccontextmanager
     async def stream(self, request: bytes, patience: float) -> AsyncIterator[Stream]:
         """Send a request and give the block its answer as it arrives."""
-        wire = await self._wire()
+        wire = self._idle.pop() if self._idle else await self._dial()
         try:
             yield wire.listen(request, patience)
-        except Unreachable as error:
-            raise Unreachable(f"no answer from {self.server}: {error}") from error
         finally:
             # Not worth keeping: a watch ends once in minutes, and may end in the middle of an answer.
             wire.close()
@@ -107,17 +100,11 @@ class HttpPool:
         for wire in self._all:
             wire.give_up("the client was closed")
         self._all.clear()
-        self._idle.clear()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
 
-    async def _wire(self) -> Wire:
-        while self._idle:
-            wire = self._idle.pop()
-            if wire.is_open:
-                return wire
-            self._all.discard(wire)
+    async def _dial(self) -> Wire:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 wire = await self._dialer.dial()
@@ -131,14 +118,6 @@ class HttpPool:
         self._all.add(wire)
         self._sweep_later()
         return wire
-
-    def _put_back(self, wire: Wire) -> None:
-        if wire.is_open:
-            wire.deadline = self._time() + IDLE_SECONDS
-            self._idle.append(wire)
-        else:
-            wire.close()
-            self._all.discard(wire)
 
     @staticmethod
     def _time() -> float:
@@ -155,7 +134,6 @@ class HttpPool:
         for wire in [wire for wire in self._all if wire.deadline <= now or not wire.is_open]:
             wire.give_up("it took too long")
             self._all.discard(wire)
-        self._idle = [wire for wire in self._idle if wire.is_open]
         if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:
             self._refreshed = now
             self._tls.refresh()
@@ -174,5 +152,4 @@ class HttpPool:
         for wire in self._outdated.intersection(self._idle):
             wire.close()
             self._all.discard(wire)
-        self._idle = [wire for wire in self._idle if wire.is_open]
         self._outdated &= self._all

@@ -5,9 +5,10 @@ that are made once.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, cast
+from time import perf_counter
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -16,9 +17,9 @@ from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.client.answers import api_error
+from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
 from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
-from moorage.client.wire import Answer
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ServerError, Unreachable
 
@@ -27,6 +28,10 @@ T = TypeVar("T", bound=KubeObject)
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+Exchange: TypeAlias = tuple[str, int, float, int, int]
+"""A request that came to an end: method, status (0 if there was no answer), seconds, bytes sent, bytes received."""
+OnExchange: TypeAlias = Callable[[Exchange], None]
 
 WATCH_SILENCE: Final = 150.0
 """A watch is told something once a minute, if only a bookmark."""
@@ -42,8 +47,10 @@ class ApiClient:
         user_agent: str = "moorage",
         clock: Clock | None = None,
         transport: Transport | None = None,
+        on_exchange: OnExchange = lambda _exchange: None,
     ) -> None:
         self.connection = connection
+        self._on_exchange = on_exchange
         self._transport = transport or HttpPool(
             connection.server,
             tls=connection.tls,
@@ -55,7 +62,7 @@ class ApiClient:
         fixed = {"Host": self._transport.host_header, "User-Agent": user_agent, "Accept": JSON}
         self._fixed = "".join(f"{name}: {text}\r\n" for name, text in (*fixed.items(), *connection.headers))
         self._authorization = ""
-        self._headers = b""
+        self._headers = ""
         self._renewing: asyncio.Future[None] | None = None
         self._expires_at = 0.0
 
@@ -79,38 +86,39 @@ class ApiClient:
         seconds: float = ANSWER_SECONDS,
     ) -> bytes:
         """Send a request and return the body of the answer; an answer that is no success is raised."""
-        if self._expires_at <= self._clock.now():
-            await self._renew()
-        answer = await self._send(method, path, body, content_type, seconds)
-        if answer.status == 401 and await self._has_other_credentials():
-            answer = await self._send(method, path, body, content_type, seconds)
-        if answer.status >= 300:
-            raise api_error(answer.status, answer.body, answer.retry_after, self.connection.source)
-        return answer.body
+        may_read_again, may_log_in_again = method == "GET" and not body, True
+        while True:
+            if self._expires_at != NEVER and self._expires_at <= self._clock.now():
+                await self._renew()
+            began = perf_counter()
+            try:
+                answer = await self._transport.send(self._written(method, path, body, content_type), seconds)
+            except Unreachable as error:
+                self._on_exchange((method, 0, perf_counter() - began, len(body), 0))
+                if not (may_read_again and error.was_sent):
+                    raise
+                # Reading again does no harm, and the connection may just have been closed for being old.
+                may_read_again = False
+                continue
+            self._on_exchange((method, answer.status, perf_counter() - began, len(body), len(answer.body)))
+            if answer.status < 300:
+                return answer.body
+            if answer.status != 401 or not may_log_in_again or not await self._has_other_credentials():
+                raise api_error(answer.status, answer.body, answer.retry_after, self.connection.source)
+            may_log_in_again = False
 
-    async def _send(self, method: str, path: str, body: bytes, content_type: str, seconds: float) -> Answer:
-        if body or method != "GET":
-            about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-            request = b"".join((self._begin(method, path), about_body.encode(), body))
-            return await self._transport.send(request, seconds)
-        request = self._begin(method, path) + b"\r\n"
-        try:
-            return await self._transport.send(request, seconds)
-        except Unreachable as error:
-            if not error.was_sent:
-                raise
-        # Reading again does no harm, and the connection may just have been closed for being old.
-        return await self._transport.send(request, seconds)
-
-    def _begin(self, method: str, path: str) -> bytes:
-        return f"{method} {path} HTTP/1.1\r\n".encode() + self._headers
+    def _written(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
+        if not body and method == "GET":
+            return f"GET {path} HTTP/1.1\r\n{self._headers}".encode()
+        about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}"
+        return f"{method} {path} HTTP/1.1\r\n{about_body}\r\n{self._headers}".encode() + body
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
         """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
-        async with self._transport.stream(self._begin("GET", path) + b"\r\n", WATCH_SILENCE) as answer:
+        async with self._transport.stream(self._written("GET", path), WATCH_SILENCE) as answer:
             status = await answer.begun()
             if status >= 300:
                 if status == 401:
@@ -128,7 +136,7 @@ class ApiClient:
     async def _renew_now(self) -> None:
         self._authorization = await self.connection.credentials.renew()
         own = f"Authorization: {self._authorization}\r\n" if self._authorization else ""
-        self._headers = (self._fixed + own).encode()
+        self._headers = f"{self._fixed}{own}\r\n"
         self._expires_at = self.connection.credentials.expires_at
 
     def _renewed(self, _: asyncio.Future[None]) -> None:

@@ -10,7 +10,8 @@ from tests.support.tcp import Serve, serving
 from moorage.client import pool as pools
 from moorage.client.kubeconfig import Connection
 from moorage.client.pool import HttpPool
-from moorage.client.rest import ApiClient
+from moorage.client.rest import ApiClient, Exchange
+from moorage.client.wire import Answer
 from moorage.errors import ServerError, Unreachable
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -50,7 +51,7 @@ def test_a_connection_is_used_again() -> None:
 
     async def use(pool: HttpPool) -> None:
         for _ in range(5):
-            assert await pool.send(REQUEST) == (200, b"hello", None)
+            assert await pool.send(REQUEST) == Answer(200, b"hello")
 
     with_server(serve, use)
     assert connections == 1
@@ -143,6 +144,28 @@ def test_reading_is_tried_again_on_a_new_connection() -> None:
 
     with_server(serve, use)
     assert served == 2
+
+
+def test_whoever_measures_hears_of_every_request_even_without_an_answer() -> None:
+    told: list[Exchange] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"{}", "201 Created"))
+        await reader.readexactly(len(b"body"))
+        await read_request(reader)  # and hang up
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool, on_exchange=told.append)
+        assert await client.request("POST", "/", b"body") == b"{}"
+        with pytest.raises(Unreachable):
+            await client.request("POST", "/", b"body")
+
+    with_server(serve, use)
+    assert [(method, status, sent, got) for method, status, _, sent, got in told] == [
+        ("POST", 201, 4, 2),
+        ("POST", 0, 4, 0),
+    ]
 
 
 def test_an_answer_in_chunks_is_put_together() -> None:

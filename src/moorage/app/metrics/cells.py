@@ -47,7 +47,7 @@ class NumberCell:
 class HistogramCell:
     """A histogram's buckets and sum. Observing only appends to a list, which is counted now and then, all at once."""
 
-    __slots__ = ("_bounds", "_counts", "_total", "_values", "observe")
+    __slots__ = ("_bounds", "_counts", "_total", "_values", "observe", "observe_all")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
@@ -56,6 +56,8 @@ class HistogramCell:
         self._values: list[float] = []
         self.observe: Callable[[float], None] = self._values.append
         """Takes one observation."""
+        self.observe_all: Callable[[Iterable[float]], None] = self._values.extend
+        """Takes several."""
 
     def fold(self) -> None:
         """Count what was observed since the last time."""
@@ -190,6 +192,7 @@ class CellRegistry:
     def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
         self.options = options or MetricsOptions()
         self._metrics = {spec.name: CellMetric(spec, self._allowed(spec)) for spec in specs}
+        self._sources: list[Callable[[], None]] = []
 
     def __getitem__(self, name: str) -> CellMetric:
         return self._metrics[name]
@@ -202,12 +205,17 @@ class CellRegistry:
         """Put a value into a histogram."""
         self._metrics[metric].histogram(*labels).observe(value)
 
+    def fed_by(self, source: Callable[[], None]) -> None:
+        """Have somebody who only notes what happens told to count it, before anything is read."""
+        self._sources.append(source)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all metrics."""
         return tuple(self._metrics)
 
     def collect(self) -> "Iterator[Metric]":
         """Yield what is exposed, sorted by name."""
+        self._feed()
         for name in sorted(self._metrics):
             metric = self._metrics[name]
             is_shown = name not in self.options.disabled and (not metric.spec.is_hidden or self.options.show_hidden)
@@ -216,13 +224,19 @@ class CellRegistry:
 
     def fold(self) -> None:
         """Count all observations made since the last time; whoever runs for long does so every few seconds."""
+        self._feed()
         for metric in self._metrics.values():
             metric.fold()
 
     def reset(self) -> None:
         """Begin again at zero, as DELETE /metrics asks."""
+        self._feed()
         for metric in self._metrics.values():
             metric.reset()
+
+    def _feed(self) -> None:
+        for source in self._sources:
+            source()
 
     def _allowed(self, spec: MetricSpec) -> dict[int, frozenset[str]]:
         allowed = self.options.allowed_labels or {}

@@ -1,80 +1,48 @@
-"""Layers that measure what passes through them: requests to the API server, and evictions in the background."""
+"""Measuring requests to the API server, and evictions in the background."""
 
+from collections import defaultdict
 from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
 from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
-from moorage.client.pool import Transport
-from moorage.client.wire import Answer, Incoming
+from moorage.app.metrics.cells import CellRegistry
+from moorage.client.rest import Exchange
 from moorage.engine.background import TaskBackground
-from moorage.errors import Unreachable
 
 EVICTION: Final = "preemption for "
 NO_ANSWER: Final = "<error>"
-END_OF_HEAD: Final = b"\r\n\r\n"
 
 
-class Cells(NamedTuple):
-    """What is counted of requests of one method that end one way."""
+class RequestMeter:
+    """Counts and times the requests of a client; watches, which last, are not timed.
 
-    total: NumberCell
-    seconds: HistogramCell
-    sent: HistogramCell
-    received: HistogramCell
+    Every pod costs two requests, so they are only noted, and counted when somebody asks or a few seconds have passed.
+    """
 
-
-class MeasuredTransport:
-    """Counts and times the requests of a client; watches, which last, are not timed."""
-
-    def __init__(self, inner: Transport, registry: CellRegistry) -> None:
-        self._inner = inner
+    def __init__(self, host: str, registry: CellRegistry) -> None:
+        self._host = host
         self._total = registry["rest_client_requests_total"]
         self._seconds = registry["rest_client_request_duration_seconds"]
         self._sent = registry["rest_client_request_size_bytes"]
         self._received = registry["rest_client_response_size_bytes"]
-        self._cells: dict[tuple[bytes, int], Cells] = {}
+        self._noted: list[Exchange] = []
+        self.note = self._noted.append
+        """Takes one request that came to an end."""
+        registry.fed_by(self._count)
 
-    @property
-    def host_header(self) -> str:
-        """What stands in ``Host``."""
-        return self._inner.host_header
-
-    async def send(self, request: bytes, seconds: float) -> Answer:
-        """Send a request and count its answer."""
-        began, method = perf_counter(), request[: request.index(b" ")]
-        try:
-            answer = await self._inner.send(request, seconds)
-        except Unreachable:
-            self._count(method, 0, began)
-            raise
-        cells = self._count(method, answer.status, began)
-        cells.sent.observe(len(request) - request.index(END_OF_HEAD) - 4)
-        cells.received.observe(len(answer.body))
-        return answer
-
-    def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
-        """Open a stream."""
-        return self._inner.stream(request, patience)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._inner.close()
-
-    def _count(self, method: bytes, status: int, began: float) -> "Cells":
-        cells = self._cells.get((method, status))
-        if cells is None:
-            host, verb = self._inner.host_header, method.decode()
-            cells = self._cells[method, status] = Cells(
-                self._total.number(str(status or NO_ANSWER), verb, host),
-                self._seconds.histogram(verb, host),
-                self._sent.histogram(verb, host),
-                self._received.histogram(verb, host),
-            )
-        cells.total.value += 1
-        cells.seconds.observe(perf_counter() - began)
-        return cells
+    def _count(self) -> None:
+        """Count what was noted since the last time."""
+        by_kind: defaultdict[tuple[str, int], list[Exchange]] = defaultdict(list)
+        for exchange in self._noted:
+            by_kind[exchange[:2]].append(exchange)
+        self._noted.clear()
+        for (method, status), exchanges in by_kind.items():
+            labels = (method, self._host)
+            self._total.number(str(status or NO_ANSWER), *labels).inc(len(exchanges))
+            self._seconds.histogram(*labels).observe_all(seconds for _, _, seconds, _, _ in exchanges)
+            if status:
+                self._sent.histogram(*labels).observe_all(sent for _, _, _, sent, _ in exchanges)
+                self._received.histogram(*labels).observe_all(received for _, _, _, _, received in exchanges)
 
 
 class MeasuredBackground(TaskBackground):

@@ -1,49 +1,19 @@
-"""Layers that measure what passes through them."""
+"""Measuring requests and evictions."""
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 from tests.support.exposing import exposing
 
 from moorage.app.metrics.cells import CellRegistry
-from moorage.app.metrics.measuring import MeasuredBackground, MeasuredTransport
-from moorage.client.wire import Answer, Incoming
-from moorage.errors import Unreachable
-
-
-class Scripted:
-    """A transport that answers with what it was given."""
-
-    host_header = "api:6443"
-
-    def __init__(self, *answers: Answer | Unreachable) -> None:
-        self._answers = list(answers)
-
-    async def send(self, request: bytes, seconds: float) -> Answer:
-        answer = self._answers.pop(0)
-        if isinstance(answer, Unreachable):
-            raise answer
-        return answer
-
-    def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
-        raise AssertionError("nothing is streamed here")
-
-    def close(self) -> None:
-        pass
-
-
-def answer(status: int) -> Answer:
-    return Answer(status, b"", None)
+from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
 
 
 def test_requests_are_counted_by_code_method_and_host() -> None:
     cells = CellRegistry()
-    transport = MeasuredTransport(Scripted(answer(201), answer(409), Unreachable("gone")), cells)
-    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n\r\n{}", 1.0))
-    asyncio.run(transport.send(b"POST /a HTTP/1.1\r\n\r\n{}", 1.0))
-    with pytest.raises(Unreachable):
-        asyncio.run(transport.send(b"GET /a HTTP/1.1\r\n", 1.0))
+    meter = RequestMeter("api:6443", cells)
+    for exchange in (("POST", 201, 0.1, 2, 9), ("POST", 409, 0.1, 2, 9), ("GET", 0, 0.1, 0, 0)):
+        meter.note(exchange)
     found = exposing(cells)
     counted = {
         code: found.get_sample_value("rest_client_requests_total", {"code": code, "method": method, "host": "api:6443"})
