@@ -19,7 +19,7 @@ from moorage.engine.waiting import HeldPod
 from moorage.errors import ExtenderError, MoorageError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, Resource
-from moorage.framework.plugin import BindPlugin, PreBindPlugin
+from moorage.framework.plugin import PreBindPlugin
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Code, Status
 from moorage.queue.entry import QueuedPodInfo
@@ -81,38 +81,43 @@ class Binder:
             refusal = Status.error(str(error))
         finally:
             self.in_flight -= 1
-            self._services.waiting.release(binding.pod.uid)
+            if binding.held is not None:
+                self._services.waiting.release(binding.pod.uid)
             self._services.wake()
-        await self._services.freeze.over()
-        if refusal is None:
-            self._activate(binding.cycle)
-        else:
+        if self._services.freeze.thawed is not None:
+            await self._services.freeze.over()
+        if refusal is not None:
             self._take_back(binding, refusal)
+        elif binding.cycle.pods_to_activate:
+            self._services.activate(binding.cycle.pods_to_activate)
+            binding.cycle.pods_to_activate = {}
 
     async def _bind(self, binding: Binding) -> Status | None:
         """Go through the steps; return the status of the one that failed."""
-        stopwatch, began = binding.placement.stopwatch, timing.read()
         pre_binds = self._pre_flight(binding)
-        stopwatch.took(timing.PRE_BIND_PRE_FLIGHT, began)
         if (pre_binds or binding.held is not None) and self._is_news(binding):
             await self._announce(binding)
         if binding.held is not None and (status := await self._wait_on_permit(binding.held)) is not None:
             if status.is_rejection:
                 return status
             raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
-        await self._services.freeze.over()
-        self._queue.done(binding.pod.uid)
+        if self._services.freeze.thawed is not None:
+            await self._services.freeze.over()
+        self._queue.done(binding.pod.metadata.uid)
         if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
             return status
-        if not await self._is_bound_by_extender(binding):
-            began = timing.read()
-            status = await self._call_bind_plugins(binding)
-            stopwatch.took(timing.BIND, began, Code.SUCCESS if status is None else status.code)
-            if status is not None:
+        if not (self._services.extenders and await self._is_bound_by_extender(binding)):
+            began, stopwatch = timing.read(), binding.placement.stopwatch
+            if (status := await self._call_bind_plugins(binding)) is not None:
+                stopwatch.took(timing.BIND, began, status.code)
                 return status
+            stopwatch[timing.BIND](timing.read() - began)
         self._tell_bound(binding)
         self._observer.bound(binding.queued, binding.node_name)
-        await self._post_bind(binding)
+        if binding.placement.profile.post_bind:
+            await self._post_bind(binding)
+        else:
+            binding.placement.stopwatch[timing.POST_BIND](0.0)
         return None
 
     async def _wait_on_permit(self, held: HeldPod) -> Status | None:
@@ -123,23 +128,32 @@ class Binder:
 
     def _pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
-        wanted: list[PreBindPlugin | None] = []
-        for plugin in binding.placement.profile.pre_bind:
-            said = ask(
-                "PreBindPreFlight", plugin, plugin.pre_bind_pre_flight, binding.cycle, binding.pod, binding.node_name
-            )
-            status = None if said is None else require_status("PreBindPreFlight", plugin, said)
-            if status is None:
+        placement, wanted = binding.placement, list[PreBindPlugin | None]()
+        resting = placement.profile.resting & binding.cycle.skipped_filters
+        if placement.profile.pre_binding <= resting:
+            placement.stopwatch[timing.PRE_BIND_PRE_FLIGHT](0.0)
+            return wanted
+        began = timing.read()
+        for plugin in placement.profile.pre_bind:
+            if plugin.name not in resting and self._has_work(plugin, binding):
                 wanted.append(plugin)
-            elif status.code == Code.SKIP:
-                if not plugin.allows_parallel:
-                    wanted.append(None)
-            elif status.code == Code.ERROR:
-                raise failure("PreBindPreFlight", plugin.name, status.message)
-            else:
-                problem = f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is unsupported.'
-                raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
+            elif not plugin.allows_parallel:
+                wanted.append(None)
+        placement.stopwatch[timing.PRE_BIND_PRE_FLIGHT](timing.read() - began)
         return wanted if any(wanted) else []
+
+    @staticmethod
+    def _has_work(plugin: PreBindPlugin, binding: Binding) -> bool:
+        said = ask(
+            "PreBindPreFlight", plugin, plugin.pre_bind_pre_flight, binding.cycle, binding.pod, binding.node_name
+        )
+        status = require_status("PreBindPreFlight", plugin, said)
+        if status is None or status.code == Code.SKIP:
+            return status is None
+        if status.code == Code.ERROR:
+            raise failure("PreBindPreFlight", plugin.name, status.message)
+        problem = f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is unsupported.'
+        raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
 
     def _is_news(self, binding: Binding) -> bool:
         return self._announces and binding.queued.pod.nominated_node_name != binding.node_name
@@ -201,22 +215,17 @@ class Binder:
 
     async def _call_bind_plugins(self, binding: Binding) -> Status | None:
         for plugin in binding.placement.profile.bind:
-            status = await self._call_bind(binding, plugin)
-            if status is None or status.code != Code.SKIP:
-                return status
+            try:
+                said = await plugin.bind(binding.cycle, binding.pod, binding.node_name)
+            except Exception as error:  # the boundary for plugins that wait
+                raise failure("Bind", plugin.name, error) from error
+            if said is None or (status := require_status("Bind", plugin, said)) is None:
+                return None
+            if status.code == Code.ERROR:
+                raise failure("Bind", plugin.name, status.message)
+            if status.code != Code.SKIP:
+                return status.by(plugin.name)
         return Status.error("no bind plugin took the pod")
-
-    async def _call_bind(self, binding: Binding, plugin: BindPlugin) -> Status | None:
-        try:
-            said = await plugin.bind(binding.cycle, binding.pod, binding.node_name)
-        except Exception as error:  # the boundary for plugins that wait
-            raise failure("Bind", plugin.name, error) from error
-        if said is None:
-            return None
-        status = require_status("Bind", plugin, said)
-        if status is not None and status.code == Code.ERROR:
-            raise failure("Bind", plugin.name, status.message)
-        return None if status is None else status.by(plugin.name)
 
     async def _post_bind(self, binding: Binding) -> None:
         began = timing.read()
@@ -225,17 +234,12 @@ class Binder:
                 await plugin.post_bind(binding.cycle, binding.pod, binding.node_name)
             except Exception as error:  # the pod is bound: a plugin that fails now changes nothing
                 log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
-        binding.placement.stopwatch.took(timing.POST_BIND, began)
+        binding.placement.stopwatch[timing.POST_BIND](timing.read() - began)
 
     def _tell_bound(self, binding: Binding) -> None:
         pod = binding.pod
         note = f"Successfully assigned {pod.key} to {binding.node_name}"
         self._services.cluster.record(EventNote(pod, "Scheduled", "Binding", note, pod.scheduler_name))
-
-    def _activate(self, cycle: CycleState) -> None:
-        if cycle.pods_to_activate:
-            self._services.activate(cycle.pods_to_activate)
-            cycle.pods_to_activate = {}
 
     def _take_back(self, binding: Binding, refusal: Status) -> None:
         """Undo the placement and send the pod back; what it frees may help others, but not itself."""

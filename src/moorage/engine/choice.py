@@ -36,7 +36,7 @@ class Chooser:
         self.profile = profile
         self.cache = cache
         self.cross_check: CrossCheck | None = None
-        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
+        self.stopwatch = timing.Stopwatch()
         self._heap = HeapOrder()
         self._highest = MAX_NODE_SCORE * sum(profile.weights.values())
         self._ranks_of_all: tuple[Hashable, IntArray] = (None, np.zeros(0, dtype=np.int64))
@@ -100,10 +100,10 @@ class Chooser:
         rows = None if found.count == len(nodes) else np.flatnonzero(found.feasible)
         window = nodes if rows is None else nodes.take(rows)
         self._run_pre_scores(found, window)
-        self.stopwatch.took(timing.PRE_SCORE, began)
-        began = timing.read()
+        prepared = timing.read()
+        self.stopwatch[timing.PRE_SCORE](prepared - began)
         totals = self._sum_scores(found, window, rows)
-        self.stopwatch.took(timing.SCORE, began)
+        self.stopwatch[timing.SCORE](timing.read() - prepared)
         return totals
 
     def _run_pre_scores(self, found: Found, window: NodeTable) -> None:

@@ -73,10 +73,12 @@ class Search:
         self.cache = services.cache
         self.rotation = rotation
         self.percentage = percentage
+        # Otherwise every node is looked at.
+        self._is_limited = percentage is not None or not profile.score
         self.answers = Answers(profile, services.cache)
         self._services = services
         self.cross_check: CrossCheck | None = None
-        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
+        self.stopwatch = timing.Stopwatch()
 
     def find(self, pod: Pod, *, try_promised: bool = True) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -93,11 +95,11 @@ class Search:
         if pre.rejection is not None:
             self.stopwatch.took(timing.PRE_FILTER, began, pre.rejection.code)
             return self._rejected(pod)
-        self.stopwatch.took(timing.PRE_FILTER, began)
-        began = timing.read()
+        prepared = timing.read()
+        self.stopwatch[timing.PRE_FILTER](prepared - began)
         diagnosis = Diagnosis(len(nodes))
         diagnosis.unschedulable_plugins |= pre.narrowing
-        promise = self._try_promised_node(cycle, pod) if try_promised else {}
+        promise = self._try_promised_node(cycle, pod) if try_promised and pod.status.nominated_node_name else {}
         if isinstance(promise, NodeInfo):
             return self._only(pod, cycle, promise, diagnosis)
         numbers, feasible, count = judge_fresh(answer, cycle, pod, nodes)
@@ -105,7 +107,7 @@ class Search:
             self.cross_check.verdicts(pod, nodes, numbers, answer.statuses)
         found = Found(pod, cycle, answer, feasible, count, self.rotation.start, diagnosis)
         self._settle(found, numbers, pre, promise)
-        self.stopwatch.took(timing.FILTER, began)
+        self.stopwatch[timing.FILTER](timing.read() - prepared)
         return found
 
     def _settle(self, found: Found, numbers: IdArray, pre: PreFiltered, promise: dict[int, Status]) -> None:
@@ -126,7 +128,8 @@ class Search:
             absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(named)}]")
         if refused or examined is not None:
             found.count = int(np.count_nonzero(found.feasible))
-        examined = self._limit(found, examined)
+        if self._is_limited:
+            examined = self._limit(found, examined)
         if examined is not None:
             for row in promise:
                 if not examined[row]:

@@ -5,7 +5,7 @@ from typing import Protocol
 from moorage.engine.feasibility import Found
 from moorage.engine.outcome import Failed, Outcome, Parked
 from moorage.engine.placement import Placement, Rescue
-from moorage.engine.timing import NO_STOPWATCH, Stopwatch
+from moorage.engine.timing import Stopwatch
 from moorage.framework.status import Code
 from moorage.queue.entry import QueuedPodInfo
 
@@ -47,7 +47,7 @@ class SilentObserver:
 
     def stopwatch(self, profile: str) -> Stopwatch:
         """Measure nothing."""
-        return NO_STOPWATCH
+        return Stopwatch()
 
     def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
         """Take no notice."""

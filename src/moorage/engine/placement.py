@@ -1,5 +1,7 @@
 """Placing one pod, one profile's way: from finding nodes to permit. The scheduler decides what happens next."""
 
+from typing import Final
+
 import structlog
 from msgspec import Struct
 
@@ -24,6 +26,7 @@ from moorage.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 LONGEST_WAIT = 15 * 60.0
+NOBODY: Final[frozenset[str]] = frozenset()
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +41,10 @@ class Rescue(Struct):
 
 
 class Placement:
-    """One profile at work."""
+    """One profile at work.
+
+    ``find`` returns the nodes a pod fits on, whatever extenders say of them; ``choose`` picks one of those.
+    """
 
     def __init__(
         self,
@@ -50,11 +56,13 @@ class Placement:
         cross_check: bool | float = False,
     ) -> None:
         handle = EngineHandle(services)
-        self.stopwatch: timing.Stopwatch = timing.NO_STOPWATCH
+        self.stopwatch = timing.Stopwatch()
         self.profile = Profile(config, registry, handle)
         self.search = Search(self.profile, services, rotation, percentage)
         self.chooser = Chooser(self.profile, services.cache)
         self.extending = Extending(services.extenders, services.cache)
+        self.find = self.search.find
+        self.choose = self.chooser.choose
         handle.attach(self.search)
         if cross_check:
             self.search.cross_check = self.chooser.cross_check = CrossCheck(
@@ -64,10 +72,6 @@ class Placement:
     def time_with(self, stopwatch: timing.Stopwatch) -> None:
         """Have all extension points timed from now on."""
         self.stopwatch = self.search.stopwatch = self.chooser.stopwatch = stopwatch
-
-    def find(self, pod: Pod) -> Found:
-        """Find the nodes the pod fits on, whatever extenders say of them."""
-        return self.search.find(pod)
 
     async def find_extended(self, pod: Pod) -> Found:
         """Find the nodes the pod fits on and extenders agree with."""
@@ -94,10 +98,6 @@ class Placement:
             return self.chooser.choose(found)
         added = await self.extending.rate(found)
         return self.chooser.choose(found) if added is None else self.chooser.choose_with(found, added)
-
-    def choose(self, found: Found) -> Choice:
-        """Pick one of them."""
-        return self.chooser.choose(found)
 
     async def rescue(self, found: Found) -> Rescue:
         """Ask the post-filters to do something for a pod that fits nowhere."""
@@ -133,13 +133,19 @@ class Placement:
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
+        resting = NOBODY if self.profile.asks_all else self.profile.resting & cycle.skipped_filters
+        if self.profile.reserving <= resting:
+            self.stopwatch[timing.RESERVE](0.0)
+            return None
         began = timing.read()
         for plugin in self.profile.reserve:
+            if plugin.name in resting:
+                continue
             said = ask("Reserve", plugin, plugin.reserve, cycle, pod, node_name)
             if said is not None and (status := require_status("Reserve", plugin, said)) is not None:
                 self.stopwatch.took(timing.RESERVE, began, status.code)
                 return self._refusal("Reserve", plugin.name, status)
-        self.stopwatch.took(timing.RESERVE, began)
+        self.stopwatch[timing.RESERVE](timing.read() - began)
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
@@ -154,6 +160,9 @@ class Placement:
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
         """Ask whether the pod may be bound: a refusal, the plugins to wait for and how long, or ``None``."""
+        if not self.profile.permit:
+            self.stopwatch[timing.PERMIT](0.0)
+            return None
         began = timing.read()
         waits: dict[str, float] = {}
         for plugin in self.profile.permit:

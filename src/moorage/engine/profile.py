@@ -59,6 +59,13 @@ class Profile:
         self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
         self.bind: tuple[BindPlugin, ...] = at("bind")
         self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.reserving = frozenset(plugin.name for plugin in self.reserve)
+        self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
+        # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.
+        resting = (plugin.name for plugin in self.pre_filter if plugin.rests_when_skipped)
+        self.resting = self.reserving.intersection(resting)
+        self.asks_all = False
+        """Whether plugins at rest are asked to reserve nevertheless: set while single plugins are timed."""
         self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
         self.pre_filtering = frozenset(plugin.name for plugin in self.pre_filter)
         self.pre_scoring = frozenset(plugin.name for plugin in self.pre_score)

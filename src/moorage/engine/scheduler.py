@@ -144,21 +144,21 @@ class Scheduler:
         if pod.is_terminating or self.cache.is_assumed(pod):
             return self._drop(queued)
         try:
-            outcome = await self.schedule_one(queued)
+            outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:
             outcome = Failed(str(error))
         self.observer.ended(queued, outcome)
-        if isinstance(outcome, Parked | Failed):
+        if not isinstance(outcome, Placed):
             self.failures.handle(queued, outcome)
         return outcome
 
-    async def schedule_one(self, queued: QueuedPodInfo) -> Outcome:
+    async def schedule_one(self, queued: QueuedPodInfo) -> Placed | Parked | Failed:
         """Find a node for one pod and hand it to the binder.
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, placement = queued.pod, self.placements[queued.scheduler_name]
-        if len(self.cache) == 0:
+        pod, placement = queued.pod, self.placements[queued.pod.scheduler_name]
+        if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
         found = placement.find(pod) if not self.services.extenders else await self._find_extended(placement, pod)

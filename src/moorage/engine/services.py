@@ -34,20 +34,21 @@ class Freeze:
     """The frozen world: while a cycle waits (for an extender, or in a post-filter), nothing else may change it."""
 
     def __init__(self) -> None:
-        self._thawed: asyncio.Event | None = None
+        self.thawed: asyncio.Event | None = None
+        """What tells that the cycle that waits is over; ``None`` while none does."""
 
     def __enter__(self) -> None:
-        self._thawed = asyncio.Event()
+        self.thawed = asyncio.Event()
 
     def __exit__(self, *_: object) -> None:
-        assert self._thawed is not None
-        self._thawed.set()
-        self._thawed = None
+        assert self.thawed is not None
+        self.thawed.set()
+        self.thawed = None
 
     async def over(self) -> None:
-        """Wait until no cycle is under way; costs nothing when none is."""
-        while self._thawed is not None:
-            await self._thawed.wait()
+        """Wait until no cycle is under way."""
+        while self.thawed is not None:
+            await self.thawed.wait()
 
 
 def nothing_in_pre_bind(_uid: str, _reason: str) -> bool:

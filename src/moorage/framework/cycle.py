@@ -90,8 +90,9 @@ class CycleState:
 
     def share(self) -> "CycleState":
         """Return a new attempt's state that starts with this one's values; they must not be changed."""
-        copy = CycleState()
-        copy._values = dict(self._values)
-        copy.skipped_filters = set(self.skipped_filters)
-        copy.skipped_scores = set(self.skipped_scores)
+        copy = CycleState.__new__(CycleState)
+        copy._values = {**self._values}
+        copy.skipped_filters = {*self.skipped_filters}
+        copy.skipped_scores = {*self.skipped_scores}
+        copy.pods_to_activate = {}
         return copy

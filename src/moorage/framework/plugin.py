@@ -129,6 +129,10 @@ PreFilterAnswer = Status | NodeNames | None
 class PreFilterPlugin(Plugin):
     """Looks at the pod, and if need be at the whole cluster, before nodes are judged."""
 
+    rests_when_skipped: ClassVar[bool] = False
+    """Whether a pod whose ``pre_filter`` was answered with ``Status.skip()`` is of no concern to this plugin's
+    ``reserve`` and ``pre_bind`` either; then those are not called."""
+
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         """Prepare what ``filter`` needs in ``cycle``; ``nodes`` is every node.

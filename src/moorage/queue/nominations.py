@@ -41,7 +41,7 @@ class Nominations:
 
     def nodes_with_nominations(self) -> Collection[str]:
         """Return the nodes that are promised to some pod."""
-        return self._by_node.keys()
+        return self._by_node
 
     def node_of(self, pod: Pod) -> str:
         """Return the node a pod was promised, or an empty text."""

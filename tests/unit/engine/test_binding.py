@@ -14,7 +14,15 @@ from moorage.engine.binding import parallel_groups
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
 from moorage.framework.handle import Handle
-from moorage.framework.plugin import PermitPlugin, Plugin, PostBindPlugin, PreBindPlugin, ReservePlugin, Wait
+from moorage.framework.plugin import (
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Wait,
+)
 from moorage.framework.status import Status
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
@@ -75,6 +83,30 @@ class Slow(PreBindPlugin):
 
 class AlsoSlow(Slow):
     pass
+
+
+class Prepares(PreFilterPlugin, ReservePlugin, PreBindPlugin):
+    """Has something to do for the first pod only, but does not say that its other methods follow from that."""
+
+    def pre_filter(self, _cycle: object, pod: Pod, _nodes: object) -> Status | None:
+        return None if pod.name == "p0" else Status.skip()
+
+    def reserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"reserve {pod.name}")
+
+    def unreserve(self, *_: Any) -> None:
+        return None
+
+    def pre_bind_pre_flight(self, _cycle: object, pod: Pod, _node: str) -> Status:
+        STORY.append(f"pre-flight {pod.name}")
+        return Status.skip()
+
+    async def pre_bind(self, *_: Any) -> None:
+        return None
+
+
+class Rests(Prepares):
+    rests_when_skipped = True
 
 
 class FailsPreBind(PreBindPlugin):
@@ -182,6 +214,18 @@ def test_a_failed_bind_is_undone_and_tried_again() -> None:
     assert STORY == ["reserve p0", "unreserve p0", "reserve p0"]
     assert pod(world).node_name == "a"
     assert simulation.scheduler.cache.assumed_count == 0
+
+
+SKIPPED = {
+    "one that says so is not asked again": (Rests, ["p0"], ["p0"]),
+    "any other is": (Prepares, ["p0", "p1"], ["p0", "p1"]),
+}
+
+
+@pytest.mark.parametrize(("plugin", "reserved", "flew"), SKIPPED.values(), ids=SKIPPED)
+def test_a_plugin_that_skipped_a_pod(plugin: type[Plugin], reserved: list[str], flew: list[str]) -> None:
+    simulate(plugin, pods=2)
+    assert sorted(STORY) == [f"pre-flight {name}" for name in flew] + [f"reserve {name}" for name in reserved]
 
 
 GROUPS = {

@@ -17,7 +17,7 @@ from moorage.clock import Clock
 from moorage.engine.feasibility import Found
 from moorage.engine.outcome import Failed, Outcome, Parked, Placed
 from moorage.engine.placement import Placement, Rescue
-from moorage.engine.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE
+from moorage.engine.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, Stopwatch, Take
 from moorage.errors import MoorageError
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code
@@ -44,21 +44,17 @@ class Instruments:
         self.informers = InformerInstruments(registry)
 
 
-class PointStopwatch:
+class PointStopwatch(Stopwatch):
     """Times the extension points of one profile."""
 
     def __init__(self, registry: CellRegistry, profile: str) -> None:
+        super().__init__()
         self._metric = registry["scheduler_framework_extension_point_duration_seconds"]
         self._profile = profile
-        self._observe: dict[tuple[str, Code], Callable[[float], None]] = {}
 
-    def took(self, point: str, since: float, code: Code = Code.SUCCESS) -> None:
-        """Count how long a point took."""
-        seconds = perf_counter() - since
-        observe = self._observe.get((point, code))
-        if observe is None:
-            observe = self._observe[point, code] = self._metric.histogram(point, code.label, self._profile).observe
-        observe(seconds)
+    def cell(self, point: str, code: Code) -> Take:
+        """Return the histogram of a point that ended with a code."""
+        return self._metric.histogram(point, code.label, self._profile).observe
 
 
 class AttemptInstruments:

@@ -44,6 +44,7 @@ class PluginSampler:
     def __init__(self, registry: CellRegistry, chance: Random) -> None:
         self._metric = registry["scheduler_plugin_execution_duration_seconds"]
         self._chance = chance
+        self._profiles: list[Profile] = []
         self._timed: list[tuple[Plugin, str, Callable[..., Any]]] = []
         self._is_sampling = False
         self._left_of_run = 0
@@ -52,6 +53,7 @@ class PluginSampler:
     def watch(self, profiles: Iterable[Profile]) -> None:
         """Sample the plugins of these profiles from now on."""
         for profile in profiles:
+            self._profiles.append(profile)
             for plugin in profile.plugins.values():
                 self._timed += self._timed_methods(plugin)
                 for name, point in BINDING_METHODS.items():
@@ -71,6 +73,9 @@ class PluginSampler:
         elif self._is_sampling and not is_sampling:
             for plugin, name, _ in self._timed:
                 delattr(plugin, name)
+        if self._is_sampling != is_sampling:
+            for profile in self._profiles:
+                profile.asks_all = is_sampling
         self._is_sampling = is_sampling
 
     def _timed_methods(self, plugin: Plugin) -> Iterator[tuple[Plugin, str, Callable[..., Any]]]:

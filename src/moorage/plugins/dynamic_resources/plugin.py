@@ -58,6 +58,7 @@ class DynamicResources(
 
     looks_at_pods = False
     signs_shape = True
+    rests_when_skipped = True
     normalizes_by_value = True
 
     Args = DynamicResourcesArgs

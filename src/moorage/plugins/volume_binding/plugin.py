@@ -63,6 +63,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     Args = VolumeBindingArgs
     looks_at_pods = False
     signs_shape = True
+    rests_when_skipped = True
     allows_parallel = True
 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:
