@@ -62,6 +62,12 @@ class DomainCounts:
         self._changes[value] = self._changes.get(value, 0) + by
         self.total += by
 
+    def plus(self, code: int, by: int) -> "DomainCounts":
+        """Return the counts with more, or less, in one domain, by its code; these stay as they are."""
+        table = self._table.copy()
+        table[code] += by
+        return DomainCounts(table, self._values, self.total + by)
+
     def table(self, values: Vocabulary[str | None]) -> IntArray:
         """Return the number for each value of a vocabulary, to be gathered by code."""
         if values is not self._values:

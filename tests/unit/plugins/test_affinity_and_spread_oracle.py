@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.plugins.placement_oracle import (
     World,
     expected_affinity,
@@ -227,3 +228,42 @@ def test_affinity_after_a_what_if_equals_affinity_in_that_world(rig: Rig, pod: P
     for other in come:
         rig.cache.add_pod(other)
     assert after == expected_affinity(World(rig), pod)
+
+
+def change_something(rig: Rig, data: st.DataObject, step: int) -> None:
+    """Let a pod come, go or become another, or a node come, go or change."""
+    known = [other for _, other in World(rig).pods()]
+    names = list(rig.nodes.names)
+    match data.draw(st.sampled_from(["come", "come", "go", "relabel", "node comes", "node goes", "node changes"])):
+        case "come":
+            rig.cache.add_pod(data.draw(pods(f"new{step}", node=data.draw(st.sampled_from(names)))))
+        case "go" if known:
+            rig.cache.remove_pod(data.draw(st.sampled_from(known)))
+        case "relabel" if known:
+            other = data.draw(st.sampled_from(known))
+            rig.cache.update_pod(replace(other, metadata=replace(other.metadata, labels=data.draw(LABELS))))
+        case "node comes":
+            rig.cache.add_node(data.draw(nodes(100 + step)))
+        case "node goes" if len(names) > 1:
+            rig.cache.remove_node(data.draw(st.sampled_from(names)))
+        case "node changes":
+            fresh, name = data.draw(nodes(0)), data.draw(st.sampled_from(names))
+            rig.cache.update_node(replace(fresh, metadata=replace(fresh.metadata, name=name)))
+        case _:
+            pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(rig=rigs(), kinds=st.lists(spread_pods(), min_size=1, max_size=2), data=st.data())
+def test_spread_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
+    plugin = PodTopologySpread(handle=rig)
+    for step in range(data.draw(st.integers(1, 6))):
+        pod = data.draw(st.sampled_from(kinds))
+        assert judged(plugin, rig, pod) == expected_spread(World(rig), pod)
+        everything = list(range(len(rig.nodes)))
+        assert rated(plugin, rig, pod, everything) == expected_spread_scores(World(rig), pod, everything)
+        cycle = CycleState()
+        if plugin.pre_score(cycle, pod, rig.nodes) is None:
+            raw = plugin.score_nodes(cycle, pod, rig.nodes)
+            assert raw.tolist() == [plugin.score(cycle, pod, node) for node in rig.nodes]
+        change_something(rig, data, step)

@@ -19,10 +19,12 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import SKIP, IntArray, Status, Verdict
-from moorage.plugins.pod_topology_spread.constraints import ConstraintSource
-from moorage.plugins.pod_topology_spread.filter import SpreadState, count_spread
+from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from moorage.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
 from moorage.plugins.pod_topology_spread.hints import SpreadHints
-from moorage.plugins.pod_topology_spread.score import PreferenceCount, PreferenceState
+from moorage.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.plugins.pod_topology_spread.memory import Memory
+from moorage.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
 
 FILTER_STATE: Final = StateKey[SpreadState](
     "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
@@ -42,6 +44,8 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         self._handle = handle
         self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
         self._hints = SpreadHints(self._source)
+        self._hard = Memory(SpreadCounts)
+        self._soft = Memory(self._new_preferences)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return self._hints.events()
@@ -54,7 +58,8 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             return Status.error(reason, cause=error)
         if not constraints:
             return SKIP
-        cycle[FILTER_STATE] = count_spread(constraints, pod, self._handle.pods, nodes)
+        counts = self._hard.find(constraints, pod, len(nodes))
+        cycle[FILTER_STATE] = counts.state(self._handle.pods, nodes)
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
@@ -79,9 +84,13 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             return Status.error(reason, cause=error)
         if not constraints:
             return SKIP
-        counting = PreferenceCount(pod, self._handle.pods, self._handle.nodes, nodes)
-        cycle[SCORE_STATE] = counting.count(constraints, needs_all_keys=self._source.needs_all_keys(pod))
+        everywhere = self._handle.nodes
+        counts = self._soft.find(constraints, pod, len(everywhere))
+        cycle[SCORE_STATE] = counts.state(self._handle.pods, everywhere, nodes)
         return None
+
+    def _new_preferences(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> PreferenceCounts:
+        return PreferenceCounts(constraints, pod, inclusion, needs_all_keys=self._source.needs_all_keys(pod))
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         return cycle[SCORE_STATE].rate(node, pod.namespace)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from moorage.api.affinity import TopologySpreadConstraint
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.api.pod import Pod
-from moorage.api.selectors import LabelMatcher, label_matcher
+from moorage.api.selectors import EVERYTHING, LabelMatcher, label_matcher
+from moorage.api.shape import Shape
 from moorage.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from moorage.framework.handle import Handle
 from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
@@ -62,6 +63,9 @@ class _Defaults(NamedTuple):
     soft: Constraints
 
 
+_NO_DEFAULTS: Final = _Defaults(EVERYTHING, NO_CONSTRAINTS, NO_CONSTRAINTS)
+
+
 class ConstraintSource:
     """Knows the constraints of every pod, as one profile is configured."""
 
@@ -75,6 +79,7 @@ class ConstraintSource:
         self._known: dict[LabelMatcher, _Defaults] = {}
         narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
         self._narrowing = _labels_to_match if narrows else _no_labels
+        self._by_shape: dict[tuple[Shape, str], Constraints] = {}
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the constraints that keep the pod off nodes."""
@@ -93,12 +98,22 @@ class ConstraintSource:
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:
+        known = self._by_shape.get((pod.shape, action))
+        if known is not None:
+            return known
         written = pod.spec.topology_spread_constraints
-        return _parse(_encoder.encode(written), action, self._narrowing(written, pod.labels))
+        constraints = _parse(_encoder.encode(written), action, self._narrowing(written, pod.labels))
+        if not any(constraint.match_label_keys for constraint in written):
+            if len(self._by_shape) >= MOST_KNOWN:
+                self._by_shape.clear()
+            self._by_shape[pod.shape, action] = constraints
+        return constraints
 
     def _defaults(self, pod: Pod) -> _Defaults:
         assert self._selectors is not None
         selector = self._selectors.of(pod)
+        if selector is EVERYTHING:
+            return _NO_DEFAULTS
         known = self._known.get(selector)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
@@ -107,8 +122,6 @@ class ConstraintSource:
         return known
 
     def _with_selector(self, selector: LabelMatcher) -> _Defaults:
-        if selector.is_everything:
-            return _Defaults(selector, NO_CONSTRAINTS, NO_CONSTRAINTS)
         return _Defaults(
             selector,
             tuple(replace(constraint, matcher=selector) for constraint in self._default_hard),

@@ -5,22 +5,26 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
-from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
+from moorage.framework.columns import Vocabulary
+from moorage.framework.domains import nodes_lacking
 from moorage.framework.masks import all_of, any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable
+from moorage.framework.nodetable import Mark, NodeTable
 from moorage.framework.pod_index import PodIndex
-from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.plugins.pod_topology_spread.tally import MORE_THAN_ANY, MatchingPods, Tally
 
 TOO_UNEVEN: Final = Status.unschedulable("node(s) didn't match pod topology spread constraints")
 LABEL_MISSING: Final = Status.unresolvable(
     "node(s) didn't match pod topology spread constraints (missing required label)"
 )
-MORE_THAN_ANY: Final = 2**31 - 1
+
+Codes = NDArray[np.int32] | NDArray[np.int64]
 
 
 class CriticalPaths:
@@ -49,21 +53,15 @@ class CriticalPaths:
 class Spread:
     """One constraint and the pods in each of its domains."""
 
-    __slots__ = ("_domains", "_eligible", "_lowest", "_paths", "_values", "constraint", "counts", "own")
+    __slots__ = ("_domains", "_lowest", "_paths", "constraint", "counts", "own", "tally")
 
-    def __init__(
-        self, constraint: Constraint, pod: Pod, column: Labels, pods: IntArray, where: BoolArray | None
-    ) -> None:
+    def __init__(self, constraint: Constraint, own: bool, tally: Tally) -> None:
         self.constraint = constraint
-        self.own = int(constraint.matcher.matches(pod.labels))
-        codes = column.codes if where is None else column.codes[where]
-        eligible = np.bincount(codes, minlength=len(column.values)) > 0
-        self.counts = DomainCounts.sum_of(column, pods if where is None else pods * where)
-        self._values = column.values
-        self._eligible = eligible
-        self._domains = int(np.count_nonzero(eligible))
-        table = self.counts.table(column.values)
-        self._lowest = int(table.min(where=eligible, initial=MORE_THAN_ANY))
+        self.own = own
+        self.tally = tally
+        self.counts = tally.counts
+        self._domains = tally.domains
+        self._lowest = tally.lowest()
         self._paths: CriticalPaths | None = None
 
     @property
@@ -77,8 +75,10 @@ class Spread:
         """Follow a pod that came to a domain or left it."""
         if self._paths is None:
             self._paths = self._two_emptiest()
-        code = self._values.find(value)
-        if (code is None or not self._eligible[code]) and not self.counts.is_changed(value):
+            # The tally goes on with its own counts.
+            self.counts = self.counts.clone()
+        code = self.tally.values.find(value)
+        if (code is None or not self.tally.eligible[code]) and not self.counts.is_changed(value):
             self._domains += 1
         self.counts.change(value, by)
         self._paths.update(value, self.counts[value])
@@ -87,27 +87,28 @@ class Spread:
         """Tell whether the pod would make a domain too full."""
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
-    def too_many_at(self, column: Labels) -> BoolArray | None:
+    def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
         """Find the nodes whose domain the pod would make too full; ``None`` if there are none."""
         limit = self.constraint.max_skew - self.own + self.minimum
-        full: BoolArray = np.greater(self.counts.table(column.values), limit)
-        return full.take(column.codes) if full.any() else None
+        full: BoolArray = np.greater(self.counts.table(values), limit)
+        return full[codes] if np.count_nonzero(full) else None
 
     def clone(self) -> "Spread":
         """Return a copy for a what-if."""
         copy = Spread.__new__(Spread)
-        copy.constraint, copy.own, copy.counts = self.constraint, self.own, self.counts.clone()
-        copy._values, copy._eligible = self._values, self._eligible
+        copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
+        copy.counts = self.counts.clone()
         copy._domains, copy._lowest = self._domains, self._lowest
         copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
         return copy
 
     def _two_emptiest(self) -> CriticalPaths:
-        ranked = np.where(self._eligible, self.counts.table(self._values), MORE_THAN_ANY)
+        eligible, values = self.tally.eligible, self.tally.values
+        ranked = np.where(eligible, self.counts.table(values), MORE_THAN_ANY)
         paths = CriticalPaths(("", MORE_THAN_ANY), ("", MORE_THAN_ANY))
         for code in np.argsort(ranked, kind="stable")[:2]:
-            value = self._values[int(code)]
-            if value is not None and self._eligible[code]:
+            value = values[int(code)]
+            if value is not None and eligible[code]:
                 paths.update(value, int(ranked[code]))
         return paths
 
@@ -117,10 +118,11 @@ class SpreadState(Struct):
 
     inclusion: Inclusion
     spreads: Sequence[Spread]
+    counted: NodeTable
 
     def clone(self) -> "SpreadState":
         """Return a copy for a what-if."""
-        return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads])
+        return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
 
     def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it.
@@ -150,33 +152,52 @@ class SpreadState(Struct):
         """Judge every node of a window; each gets the reason of the first constraint it breaks."""
         rejections: list[tuple[BoolArray, Status]] = []
         decided: BoolArray | None = None
+        is_whole = nodes.shows_all_of(self.counted)
         for spread in self.spreads:
-            column = nodes.label(spread.constraint.topology_key)
-            for found, status in (
-                (nodes_lacking(column), LABEL_MISSING),
-                (spread.too_many_at(column), TOO_UNEVEN),
-            ):
+            if is_whole:
+                tally = spread.tally
+                lacking, uneven = tally.lacking, spread.too_many_at(tally.codes, tally.values)
+            else:
+                column = nodes.label(spread.constraint.topology_key)
+                lacking, uneven = nodes_lacking(column), spread.too_many_at(column.codes, column.values)
+            for found, status in ((lacking, LABEL_MISSING), (uneven, TOO_UNEVEN)):
                 if found is not None:
                     rejections.append((but_not(found, decided), status))
                     decided = any_of((decided, found))
         return Verdict(len(nodes), tuple(rejections))
 
 
-def count_spread(constraints: Constraints, pod: Pod, pods: PodIndex, nodes: NodeTable) -> SpreadState:
-    """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
-    columns = [nodes.label(constraint.topology_key) for constraint in constraints]
-    lacking = any_of(nodes_lacking(column) for column in columns)
-    labelled = None if lacking is None else ~lacking
-    inclusion = Inclusion(pod)
-    spreads = []
-    for constraint, column in zip(constraints, columns, strict=True):
-        where = all_of((labelled, inclusion.included(constraint, nodes)))
-        spreads.append(Spread(constraint, pod, column, matching_pods(constraint, pod, pods), where))
-    return SpreadState(inclusion, spreads)
+class SpreadCounts:
+    """The hard constraints of pods that ask the same, with counts that are brought up to date for each of them."""
 
+    def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> None:
+        self.constraints = constraints
+        self._owns = [constraint.matcher.matches(pod.labels) for constraint in constraints]
+        self._namespace = pod.namespace
+        self._inclusion = inclusion
+        self._tallies: list[Tally] = []
+        self._mark: Mark | None = None
 
-def matching_pods(constraint: Constraint, pod: Pod, pods: PodIndex) -> IntArray:
-    """Count per row the pods a constraint is about: not terminating ones, and none for an empty selector."""
-    if constraint.matcher.is_everything:
-        return np.zeros(pods.rows, dtype=np.int64)
-    return pods.counts(frozenset((pod.namespace,)), constraint.matcher, terminating=False)
+    def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
+        """Return the state of one cycle."""
+        changed, mark = nodes.pods_changed_since(self._mark)
+        if changed is None:
+            self._tallies = self._count(pods, nodes)
+        elif changed:
+            for tally in self._tallies:
+                tally.follow(changed, pods)
+        # Last: after an error all is counted again.
+        self._mark = mark
+        spreads = [Spread(*parts) for parts in zip(self.constraints, self._owns, self._tallies, strict=True)]
+        return SpreadState(self._inclusion, spreads, nodes)
+
+    def _count(self, pods: PodIndex, nodes: NodeTable) -> list[Tally]:
+        """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
+        columns = [nodes.label(constraint.topology_key) for constraint in self.constraints]
+        lacking = any_of(nodes_lacking(column) for column in columns)
+        labelled = None if lacking is None else ~lacking
+        tallies = []
+        for constraint, column in zip(self.constraints, columns, strict=True):
+            where = all_of((labelled, self._inclusion.included(constraint, nodes)))
+            tallies.append(Tally(MatchingPods(constraint, self._namespace), pods, column, where))
+        return tallies

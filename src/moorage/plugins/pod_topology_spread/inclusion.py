@@ -1,12 +1,14 @@
 """Which nodes count for a constraint: its policies may leave out nodes the pod cannot run on anyway."""
 
+from collections.abc import Hashable
+
 from moorage.api.pod import Pod
 from moorage.framework.masks import all_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray
 from moorage.plugins.node_affinity import demands_of, wishes_of
-from moorage.plugins.pod_topology_spread.constraints import Constraint
+from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.taint_toleration import repels
 
 
@@ -17,6 +19,12 @@ class Inclusion:
         self._pod = pod
         is_choosy = bool(pod.spec.node_selector) or wishes_of(pod).required is not None
         self._demands = demands_of(pod) if is_choosy else None
+
+    def sign(self, constraints: Constraints) -> Hashable:
+        """Return what decides which nodes count for these constraints: pods that sign the same include the same."""
+        honors_affinity = any(constraint.honors_affinity for constraint in constraints)
+        honors_taints = any(constraint.honors_taints for constraint in constraints)
+        return self._demands if honors_affinity else None, self._pod.spec.tolerations if honors_taints else ()
 
     def includes(self, constraint: Constraint, node: NodeInfo) -> bool:
         """Tell whether a node counts."""

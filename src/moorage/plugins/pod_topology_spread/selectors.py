@@ -5,23 +5,23 @@ from typing import Final, NamedTuple
 from moorage.api.cluster import ReplicaSet, ReplicationController, Service, StatefulSet
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
-from moorage.api.selectors import LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+from moorage.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label_matcher, label_set_matcher
 from moorage.errors import SelectorError
 from moorage.framework.handle import Handle
 
 MOST_KNOWN: Final = 16384
 
-Key = tuple[str, tuple[tuple[str, str], ...], str, str]
+Labels = tuple[tuple[str, str], ...]
+Key = tuple[str, Labels, str, str]
 
 
 class _Known(NamedTuple):
-    services_version: int
-    owner: KubeObject | None
+    owner: KubeObject
     selector: LabelMatcher
 
 
 class DefaultSelectors:
-    """Deduces selectors, and remembers them for pods of the same labels and owner.
+    """Deduces selectors, and remembers them for pods of the same labels and owner, until a service changes.
 
     A replica set changes whenever one of its pods does, so an owner is compared by its selector, not by its version.
     """
@@ -31,29 +31,38 @@ class DefaultSelectors:
         self._controllers = handle.lister(ReplicationController)
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
-        self._known: dict[Key, _Known] = {}
+        self._services_version = -1
+        self._unowned: dict[tuple[str, Labels], LabelMatcher] = {}
+        self._owned: dict[Key, _Known] = {}
 
     def of(self, pod: Pod) -> LabelMatcher:
         """Return the selector for a pod; ``EVERYTHING`` means that nothing selects it."""
-        owner = self._owner(pod)
-        key = (
-            pod.namespace,
-            tuple(pod.labels.items()),
-            type(owner).__name__ if owner else "",
-            owner.name if owner else "",
-        )
-        known = self._known.get(key)
-        version = self._services.version
-        if known is not None and known.services_version == version and _same_selector(known.owner, owner):
-            return known.selector
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        selector = self._deduce(pod, owner)
-        self._known[key] = _Known(version, owner, selector)
+        if self._services.version != self._services_version:
+            self._services_version = self._services.version
+            self._unowned.clear()
+            self._owned.clear()
+        metadata = pod.metadata
+        labels = tuple(metadata.labels.items())
+        if metadata.owner_references and (owner := self._owner(pod)) is not None:
+            return self._of_owned(pod, owner, labels)
+        selector = self._unowned.get((metadata.namespace, labels))
+        if selector is None:
+            if len(self._unowned) >= MOST_KNOWN:
+                self._unowned.clear()
+            selector = self._unowned[metadata.namespace, labels] = self._deduce(pod, None)
         return selector
 
+    def _of_owned(self, pod: Pod, owner: KubeObject, labels: Labels) -> LabelMatcher:
+        key = (pod.namespace, labels, type(owner).__name__, owner.name)
+        known = self._owned.get(key)
+        if known is None or not _same_selector(known.owner, owner):
+            if len(self._owned) >= MOST_KNOWN:
+                self._owned.clear()
+            known = self._owned[key] = _Known(owner, self._deduce(pod, owner))
+        return known.selector
+
     def _owner(self, pod: Pod) -> KubeObject | None:
-        reference = pod.metadata.controller if pod.metadata.owner_references else None
+        reference = pod.metadata.controller
         if reference is None:
             return None
         match reference.api_version, reference.kind:
@@ -74,7 +83,8 @@ class DefaultSelectors:
                 labels.update(selector)
         if isinstance(owner, ReplicationController):
             labels.update(owner.spec.selector or {})
-        return _also_owner(label_set_matcher(labels), _selector_of(owner))
+        found = _also_owner(label_set_matcher(labels), _selector_of(owner))
+        return EVERYTHING if found.is_everything else found
 
 
 def _also_owner(found: LabelMatcher, selector: LabelSelector | None) -> LabelMatcher:
@@ -90,9 +100,9 @@ def _selector_of(owner: KubeObject | None) -> LabelSelector | None:
     return owner.spec.selector if isinstance(owner, ReplicaSet | StatefulSet) else None
 
 
-def _same_selector(left: KubeObject | None, right: KubeObject | None) -> bool:
+def _same_selector(left: KubeObject, right: KubeObject) -> bool:
     if left is right:
         return True
     if isinstance(left, ReplicationController) and isinstance(right, ReplicationController):
         return left.spec.selector == right.spec.selector
-    return left is not None and right is not None and _selector_of(left) == _selector_of(right)
+    return _selector_of(left) == _selector_of(right)

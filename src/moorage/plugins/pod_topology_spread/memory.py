@@ -1,0 +1,61 @@
+"""What is worked out once for all pods that ask the same of spreading."""
+
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, Protocol, TypeVar
+
+from moorage.api.pod import Pod
+from moorage.api.shape import Shape
+from moorage.plugins.pod_topology_spread.constraints import Constraints
+from moorage.plugins.pod_topology_spread.inclusion import Inclusion
+
+MOST_BYTES: Final = 32 << 20
+BYTES_PER_ROW: Final = 32
+FEWEST_KEPT: Final = 16
+MOST_TEMPLATES: Final = 4096
+
+Template = tuple[Shape, str, tuple[tuple[str, str], ...]]
+
+
+class Kept(Protocol):
+    """What is kept for some pods, all of which have these constraints."""
+
+    @property
+    def constraints(self) -> Constraints:
+        """The constraints it is about."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class Memory(Generic[K]):
+    """Finds what is kept for a pod: by its template, or else by what matters of it."""
+
+    def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K]) -> None:
+        self._make = make
+        self._by_template: dict[Template, K] = {}
+        self._kept: dict[Hashable, K] = {}
+
+    def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
+        """Return what is kept for pods like this one; ``rows`` tells how much memory that takes."""
+        metadata = pod.metadata
+        template = (pod.shape, metadata.namespace, tuple(metadata.labels.items()))
+        known = self._by_template.get(template)
+        if known is None or known.constraints != constraints:
+            if len(self._by_template) >= MOST_TEMPLATES:
+                self._by_template.clear()
+            known = self._by_template[template] = self._find(constraints, pod, rows)
+        return known
+
+    def _find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
+        inclusion = Inclusion(pod)
+        counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
+        is_written = bool(pod.spec.topology_spread_constraints)
+        key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) >= max(FEWEST_KEPT, MOST_BYTES // (BYTES_PER_ROW * (rows + 1))):
+                self._kept.clear()
+                self._by_template.clear()
+            kept = self._kept[key] = self._make(constraints, pod, inclusion)
+        return kept

@@ -1,0 +1,85 @@
+"""Counts that are kept from pod to pod: a plugin that saw every step answers as one that comes new to the cluster."""
+
+import pytest
+from tests.unit.plugins.pod_topology_spread.spread_builders import CLUSTER, pod, service, soft, spread
+
+from moorage.api.affinity import TopologySpreadConstraint
+from moorage.api.node import HOSTNAME_LABEL
+from moorage.config.args import PodTopologySpreadArgs
+from moorage.framework.cycle import CycleState
+from moorage.plugins.pod_topology_spread import PodTopologySpread
+from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from moorage.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.plugins.pod_topology_spread.memory import FEWEST_KEPT, Memory
+from moorage.testing import make_node
+from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
+
+KINDS: dict[str, tuple[TopologySpreadConstraint, ...]] = {
+    "a hard constraint over zones": (spread(2),),
+    "a hard constraint over hosts": (spread(2, HOSTNAME_LABEL),),
+    "hard constraints over zones and hosts": (spread(3), spread(2, HOSTNAME_LABEL)),
+    "a soft constraint over hosts": (soft(1, HOSTNAME_LABEL),),
+    "a soft constraint over zones": (soft(),),
+    "soft constraints over zones and hosts": (soft(2), soft(1, HOSTNAME_LABEL)),
+    "the system's default constraints": (),
+}
+NODES = tuple(make_node(f"n{number}", zone="x", labels={"zone": "abc"[number % 3]}) for number in range(7))
+
+
+@pytest.mark.parametrize("nodes", [NODES, CLUSTER], ids=["every node has every label", "one node has no zone"])
+@pytest.mark.parametrize("constraints", KINDS.values(), ids=KINDS)
+def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # type: ignore[no-untyped-def]
+    rig = Rig(service(app="web"), *nodes)
+    kept, incoming = PodTopologySpread(handle=rig), pod(*constraints)
+    placed = []
+    for step in range(24):
+        fresh = PodTopologySpread(handle=rig)
+        assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
+        assert rate(kept, rig, incoming, rate_all_at_once) == rate(fresh, rig, incoming, SCORE_FORMS[0])
+        placed.append(pod(*constraints, name=f"p{step}", node=nodes[step * step % 5].name))
+        rig.cache.add_pod(placed[-1])
+        if step % 4 == 3:
+            rig.cache.remove_pod(placed.pop(0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_what_if_does_not_change_what_is_kept(form) -> None:  # type: ignore[no-untyped-def]
+    rig, incoming = Rig(*NODES), pod(spread())
+    plugin = PodTopologySpread(handle=rig)
+    before = judge(plugin, rig, incoming, form)
+    cycle = plugin_cycle(plugin, rig)
+    plugin.add_pod(cycle, incoming, pod(node="n0"), rig.nodes[0])
+    assert plugin.filter(cycle, incoming, rig.nodes[0]) is not None
+    assert judge(plugin, rig, incoming, form) == before
+
+
+def plugin_cycle(plugin: PodTopologySpread, rig: Rig):  # type: ignore[no-untyped-def]
+    cycle = CycleState()
+    assert plugin.pre_filter(cycle, pod(spread()), rig.nodes) is None
+    return cycle
+
+
+class Note:
+    """Something to keep."""
+
+    def __init__(self, constraints: Constraints, incoming: object, inclusion: Inclusion) -> None:
+        self.constraints = constraints
+
+
+def test_pods_that_ask_the_same_share_what_is_kept_and_others_do_not() -> None:
+    memory, source = Memory(Note), source_of_defaults()
+    web, same, other = pod(spread()), pod(spread(), name="web-2", requests={"cpu": 2}), pod(spread(), app="other")
+    assert memory.find(source.hard(web), web, 5) is memory.find(source.hard(same), same, 5)
+    assert memory.find(source.hard(web), web, 5) is not memory.find(source.hard(other), other, 5)
+
+
+def test_no_more_is_kept_than_there_is_memory_for() -> None:
+    memory, source = Memory(Note), source_of_defaults()
+    kinds = [pod(spread(skew)) for skew in range(1, FEWEST_KEPT + 2)]
+    kept = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
+    assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is kept[-1]
+    assert memory.find(source.hard(kinds[0]), kinds[0], 1 << 40) is not kept[0]
+
+
+def source_of_defaults() -> ConstraintSource:
+    return ConstraintSource(PodTopologySpreadArgs(), Rig())
