@@ -2,10 +2,13 @@
 
 from typing import Final
 
+from msgspec.structs import force_setattr
+
 from moorage.api.affinity import Taint
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
 from moorage.api.quantity import ResourceList
+from moorage.api.requests import countable
 from moorage.api.struct import KubeStruct
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -13,6 +16,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
+MOST_SHARED_IMAGES: Final = 1 << 16
 
 
 class PodPreemptionPolicy(KubeStruct, frozen=True):
@@ -34,6 +38,9 @@ class ContainerImage(KubeStruct, frozen=True):
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
+
+
+_images: dict[ContainerImage, ContainerImage] = {}
 
 
 class NodeStatus(KubeStruct, frozen=True):
@@ -60,8 +67,6 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
     @once
     def allocatable(self) -> dict[str, int]:
         """What pods may take: milli-CPU, bytes, and plain counts; ``pods`` among them."""
-        from moorage.api.requests import countable
-
         return countable(self.status.allocatable)
 
     @once
@@ -76,3 +81,12 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
         zone = labels.get(BETA_ZONE_LABEL, labels.get(ZONE_LABEL, ""))
         region = labels.get(BETA_REGION_LABEL, labels.get(REGION_LABEL, ""))
         return f"{region}:\0:{zone}" if zone or region else ""
+
+
+def share_images(node: Node) -> None:
+    """Exchange a node's images for equal ones of other nodes: they are most of what a node says, and much the same."""
+    held = node.status.images
+    if held:
+        if len(_images) > MOST_SHARED_IMAGES:
+            _images.clear()
+        force_setattr(node.status, "images", tuple([_images.setdefault(image, image) for image in held]))

@@ -1,6 +1,6 @@
 """The pod: what is to be placed, and everything it says about where."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -9,11 +9,9 @@ from moorage.api.container import Container, ContainerStatus, ResourceRequiremen
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
 from moorage.api.quantity import ResourceList
+from moorage.api.shape import Shape, take_shape
 from moorage.api.struct import KubeStruct
 from moorage.api.volume import Volume
-
-if TYPE_CHECKING:
-    from moorage.api.shape import Shape
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 ANY_ADDRESS: Final = "0.0.0.0"
@@ -152,10 +150,8 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         )
 
     @once
-    def shape(self) -> "Shape":
+    def shape(self) -> Shape:
         """What this pod has in common with all pods of an equal spec; finding it tells all the facts below."""
-        from moorage.api.shape import take_shape
-
         return take_shape(self)
 
     @once

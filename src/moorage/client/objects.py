@@ -10,7 +10,7 @@ import structlog
 from moorage.api.codec import UNREADABLE, decode
 from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node
+from moorage.api.node import Node, share_images
 from moorage.api.originals import keep_original
 from moorage.api.pod import Pod
 from moorage.client.answers import StatusAnswer, api_error
@@ -64,9 +64,15 @@ class Identity(msgspec.Struct, frozen=True):
 
 MALFORMED: Final = (*UNREADABLE, QuantityError)
 
+
+def _verify_node(node: Node) -> None:
+    share_images(node)
+    _ = node.allocatable
+
+
 _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
     Pod: attrgetter("shape"),
-    Node: attrgetter("allocatable"),
+    Node: _verify_node,
 }
 """Facts that are needed anyway and cannot be worked out for an object with a quantity that is none."""
 
