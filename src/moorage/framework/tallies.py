@@ -4,6 +4,7 @@ What is counted per row (by a selector, or by an affinity term) writes down its 
 up by domain; when it is asked again, it follows the steps since the last time, or counts anew if they are too many.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, Protocol
@@ -20,27 +21,20 @@ FEW_DOMAINS: Final = 4
 
 
 class Steps:
-    """The latest pods that came to a row, or left one."""
+    """The latest pods that came to a row, or left one. Whoever writes counts the position on and appends."""
 
-    __slots__ = ("_first", "_latest", "position")
+    __slots__ = ("latest", "position")
 
     def __init__(self) -> None:
-        self._first = 0
-        self._latest: list[int] = []
         self.position = 0
         """How many steps there ever were; remember it to ask :meth:`since` later."""
-
-    def note(self, row: int, step: int) -> None:
-        """Write down that a pod came (1) or left (-1)."""
-        if len(self._latest) == MOST_STEPS:
-            self._latest.clear()
-            self._first = self.position
-        self._latest.append(row if step > 0 else ~row)
-        self.position += 1
+        self.latest: deque[int] = deque(maxlen=MOST_STEPS)
+        """The row of each step; ``~row`` where a pod left."""
 
     def since(self, position: int) -> list[int] | None:
-        """Return the steps since a position, ``~row`` where a pod left; ``None`` if that is too long ago to tell."""
-        return None if position < self._first else self._latest[position - self._first :]
+        """Return the steps since a position, or ``None`` if that is too long ago to tell."""
+        missed = self.position - position
+        return None if missed > len(self.latest) else [self.latest[place] for place in range(-missed, 0)]
 
 
 class RowCounts(Protocol):
@@ -73,6 +67,7 @@ class DomainTally:
         self._at_rows: IntArray | None = None
         self._positive: BoolArray | None = None
         self._stale: dict[int, int] = {}
+        self._crossed: dict[int, int] = {}
         self.counted = 0
         """How many pods are counted in some domain, whatever they weigh."""
         self.version = 0
@@ -99,18 +94,24 @@ class DomainTally:
             self._at_rows = self._table.take(self._codes)
         else:
             for code, row in self._stale.items():
-                # Mostly a domain is a host, and so a row.
-                rows = row if self._lone[code] else np.equal(self._codes, code)
-                self._at_rows[rows] = self._table[code]
+                self._at_rows[self._rows_of(code, row)] = self._table[code]
         self._stale.clear()
         return self._at_rows
 
     def positive_rows(self) -> BoolArray:
-        """Return the rows whose domain has a sum above 0."""
-        if self._positive is None:
-            self._positive = np.greater(self.at_rows(), 0)
-            self._positive.flags.writeable = False
+        """Return the rows whose domain has a sum above 0; the column is the caller's to keep, but not to change."""
+        if self._positive is None or len(self._crossed) > FEW_DOMAINS:
+            self._positive = np.greater(self._table, 0).take(self._codes)
+        elif self._crossed:
+            self._positive = self._positive.copy()
+            for code, row in self._crossed.items():
+                self._positive[self._rows_of(code, row)] = self._table[code] > 0
+        self._crossed.clear()
         return self._positive
+
+    def _rows_of(self, code: int, row: int) -> int | BoolArray:
+        """Find the rows of a domain, of which one is known; mostly a domain is a host, and so a row."""
+        return row if self._lone[code] else np.equal(self._codes, code)
 
     def rows_nowhere(self) -> BoolArray | None:
         """Return the rows that are in no domain; ``None`` if there are none."""
@@ -136,6 +137,7 @@ class DomainTally:
         self.counted = int(self._summed([1] * len(self._sources)).sum())
         self._at_rows = self._positive = None
         self._stale.clear()
+        self._crossed.clear()
         self.version += 1
 
     def _summed(self, weights: Sequence[int]) -> IntArray:
@@ -162,7 +164,7 @@ class DomainTally:
             self.counted += by
             self._stale[code] = row
             if (before > 0) != (after > 0):
-                self._positive = None
+                self._crossed[code] = row
                 self.version += 1
 
 

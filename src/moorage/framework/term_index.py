@@ -38,7 +38,8 @@ class TermGroup:
         if self._column is not None:
             self._column.reserve(row + 1)
             self._column.array[row] += step
-        self.steps.note(row, step)
+        self.steps.position += 1
+        self.steps.latest.append(row if step > 0 else ~row)
 
     def add_to(self, totals: IntArray, weight: int) -> None:
         """Add the count of each row, times a weight, to a column as long as the node table."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from moorage.api.pod import Pod
 from moorage.framework.affinity_terms import affinity_terms
 from moorage.framework.domains import DomainCounts, nodes_lacking
-from moorage.framework.masks import any_of, but_not
+from moorage.framework.masks import any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
@@ -195,11 +195,14 @@ class RequiredRules:
         )
 
     def _judge(self, size: int) -> Verdict:
-        if self._matches_itself and not _any_counted(self._affinity):
-            unmet = any_of(tally.rows_nowhere() for tally in self._affinity.values())
-        else:
-            unmet = any_of(~tally.positive_rows() for tally in self._affinity.values())
+        unmet = self._unmet() if self._affinity else None
         return _verdict(size, unmet, _found(self._anti), _found(self._existing))
+
+    def _unmet(self) -> BoolArray | None:
+        tallies = self._affinity.values()
+        if self._matches_itself and not _any_counted(self._affinity):
+            return any_of(tally.rows_nowhere() for tally in tallies)
+        return any_of(~tally.positive_rows() for tally in tallies)
 
 
 class AffinityState:
@@ -234,7 +237,11 @@ def _any_counted(tallies: Tallies) -> bool:
 
 
 def _found(tallies: Tallies) -> BoolArray | None:
-    return any_of([tally.positive_rows() for tally in tallies.values() if tally.counted])
+    found: BoolArray | None = None
+    for tally in tallies.values():
+        if tally.counted:
+            found = tally.positive_rows() if found is None else found | tally.positive_rows()
+    return found
 
 
 def _verdict(
@@ -248,7 +255,12 @@ def _verdict(
         (unwanted_here, ANTI_AFFINITY_BROKEN),
         (avoided_here, EXISTING_BROKEN),
     ):
-        if found is not None:
-            rejections.append((but_not(found, decided), status))
-            decided = any_of((decided, found))
+        if found is None:
+            continue
+        if decided is None:
+            decided = found
+            rejections.append((found, status))
+        else:
+            rejections.append((found & ~decided, status))
+            decided = decided | found
     return Verdict(size, tuple(rejections))
