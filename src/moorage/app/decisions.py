@@ -36,6 +36,5 @@ def log_failed(queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
 
 
 def log_slow(queued: QueuedPodInfo, seconds: float) -> None:
-    """Tell of an attempt that took long."""
-    if seconds > SLOW_SECONDS:
-        log.info("scheduling took long", pod=queued.key, took_ms=round(seconds * 1000, 1))
+    """Tell of an attempt that took longer than :data:`SLOW_SECONDS`."""
+    log.info("scheduling took long", pod=queued.key, took_ms=round(seconds * 1000, 1))

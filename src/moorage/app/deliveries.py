@@ -23,8 +23,8 @@ _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True
 class DeliveryObserver(Protocol):
     """Is told how long it took to apply an event, for metrics."""
 
-    def applied(self, event: str, seconds: float) -> None:
-        """Hear that an event was applied to cache and queue."""
+    def handling_of(self, event: str) -> Callable[[float], None]:
+        """Return what hears how long it took to apply each event of a label to cache and queue."""
         ...
 
     def latency_of(self, kind: Kind) -> Callable[[float], None]:
@@ -43,6 +43,7 @@ class Deliveries:
         self._observer = observer
         self._adapt = pod_adapter(features)
         self._through_loop = False
+        self._handling: dict[tuple[type[KubeObject], bool, bool, bool], Callable[[float], None]] = {}
         self.waiting: Counter[Kind] = Counter()
         """How many changes of each kind wait for the end of a cycle."""
 
@@ -67,8 +68,20 @@ class Deliveries:
             began = perf_counter()
             tell(change)
             took = perf_counter() - began
-            self._observer.applied(_label(change), took)
+            self._handling_of(kind, change)(took)
             latency(took)
+
+    def _handling_of(self, kind: Kind, change: Change[Any]) -> Callable[[float], None]:
+        before, after = change.before, change.after
+        thing = before if after is None else after
+        assert thing is not None
+        has_node = kind.type is Pod and thing.spec.node_name != ""
+        key = (kind.type, has_node, before is None, after is None)
+        observe = self._handling.get(key)
+        if observe is None:
+            event = ClusterEvent(_resource(thing), _ACTIONS[before is not None, after is not None])
+            observe = self._handling[key] = self._observer.handling_of(event.label)
+        return observe
 
     def _tell_pod(self, change: Change[Pod]) -> None:
         before, after = change.before, change.after
@@ -99,20 +112,6 @@ class Deliveries:
             self._handlers.object_added(change.after)
         else:
             self._handlers.object_updated(change.before, change.after)
-
-
-_labels: dict[tuple[type[KubeObject], bool, Action], str] = {}
-
-
-def _label(change: Change[Any]) -> str:
-    thing = change.before if change.after is None else change.after
-    assert thing is not None
-    action = _ACTIONS[change.before is not None, change.after is not None]
-    key = (type(thing), isinstance(thing, Pod) and bool(thing.node_name), action)
-    label = _labels.get(key)
-    if label is None:
-        label = _labels[key] = ClusterEvent(_resource(thing), action).label
-    return label
 
 
 def _resource(thing: KubeObject) -> str:

@@ -191,7 +191,7 @@ class Cache:
             return
         was, now = known.metadata, pod.metadata
         self._pods[now.uid] = info.pods[now.uid] = pod
-        if was.labels != now.labels or known.is_terminating != pod.is_terminating:
+        if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
             self.pods.relabel(known, pod, info.row)
         info.version += 1

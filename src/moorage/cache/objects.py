@@ -46,10 +46,9 @@ class Shelf(Generic[T]):
         key, meta = thing.key, thing.metadata
         before = self._objects.get(key)
         self._objects[key] = thing
-        of_namespace = self._by_namespace.get(meta.namespace)
-        if of_namespace is None:
-            of_namespace = self._by_namespace[meta.namespace] = {}
-        of_namespace[meta.name] = thing
+        if meta.namespace not in self._by_namespace:
+            self._by_namespace[meta.namespace] = {}
+        self._by_namespace[meta.namespace][meta.name] = thing
         self._note(key)
         return before
 

@@ -99,9 +99,12 @@ class Search:
         self.stopwatch[timing.PRE_FILTER](prepared - began)
         diagnosis = Diagnosis(len(nodes))
         diagnosis.unschedulable_plugins |= pre.narrowing
-        promise = self._try_promised_node(cycle, pod) if try_promised and pod.status.nominated_node_name else {}
-        if isinstance(promise, NodeInfo):
-            return self._only(pod, cycle, promise, diagnosis)
+        promise: dict[int, Status] = {}
+        if try_promised and pod.status.nominated_node_name:
+            tried = self._try_promised_node(cycle, pod)
+            if isinstance(tried, NodeInfo):
+                return self._only(pod, cycle, tried, diagnosis)
+            promise = tried
         numbers, feasible, count = judge_fresh(answer, cycle, pod, nodes)
         if self.cross_check is not None:
             self.cross_check.verdicts(pod, nodes, numbers, answer.statuses)

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from moorage.api.pod import Pod
-from moorage.engine.boundary import ask, failure
+from moorage.engine.boundary import failure
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import NodeNames, PreFilterAnswer, PreFilterPlugin
-from moorage.framework.status import Code, Status
+from moorage.framework.status import SKIP, Code, Status
 
 Remembered = Mapping[str, PreFilterAnswer | PluginError]
 
@@ -50,7 +50,9 @@ def run_pre_filters(
             answer = _recalled(remembered[plugin.name])
         if answer is None:
             continue
-        if isinstance(answer, NodeNames):
+        if answer is SKIP:
+            cycle.skipped_filters.add(plugin.name)
+        elif isinstance(answer, NodeNames):
             result.narrow(plugin.name, answer.names)
             if not answer.names or not result.names:
                 return result
@@ -73,8 +75,13 @@ def _recalled(known: PreFilterAnswer | PluginError) -> PreFilterAnswer:
 
 def ask_pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
     """Ask one pre-filter and refuse answers that are none."""
-    answer = ask("PreFilter", plugin, plugin.pre_filter, cycle, pod, nodes)
-    if answer is None or isinstance(answer, NodeNames):
+    try:
+        answer = plugin.pre_filter(cycle, pod, nodes)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise failure("PreFilter", plugin.name, error) from error
+    if answer is None or answer is SKIP or isinstance(answer, NodeNames):
         return answer
     if not isinstance(answer, Status):
         raise failure("PreFilter", plugin.name, f"it answered {answer!r}, which is no answer of PreFilter")

@@ -198,9 +198,9 @@ class Scheduler:
         if refusal is not None:
             return refusal
         answer = placement.permit(cycle, pod, binding.node_name)
-        if isinstance(answer, Status):
-            return answer
         if answer is not None:
+            if isinstance(answer, Status):
+                return answer
             binding.held = self.services.waiting.hold(pod, answer)
         if cycle.pods_to_activate:
             self.services.activate(cycle.pods_to_activate)

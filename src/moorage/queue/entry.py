@@ -1,8 +1,11 @@
 """A pod that waits, with the history of its attempts."""
 
-from typing import Self
+from collections.abc import Set
+from typing import Final, Self
 
 from moorage.api.pod import Pod
+
+NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class QueuedPodInfo:
@@ -37,8 +40,8 @@ class QueuedPodInfo:
         self.unschedulable_count = 0
         self.consecutive_errors = 0
         self.backoff_expiration: float | None = None
-        self.unschedulable_plugins: set[str] = set()
-        self.pending_plugins: set[str] = set()
+        self.unschedulable_plugins: Set[str] = NOBODY
+        self.pending_plugins: Set[str] = NOBODY
         self.gating_plugin = ""
         self.was_flushed = False
         self.flush_timestamp: float | None = None
@@ -57,7 +60,7 @@ class QueuedPodInfo:
         return self.pod.scheduler_name
 
     @property
-    def rejectors(self) -> set[str]:
+    def rejectors(self) -> Set[str]:
         """The plugins that turned the pod down; none means that its last attempt ended in an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
@@ -73,10 +76,10 @@ class QueuedPodInfo:
             return self.timestamp
         return max(self.timestamp, self.flush_timestamp)
 
-    def rejected_by(self, unschedulable: set[str], pending: set[str] | None = None) -> None:
+    def rejected_by(self, unschedulable: Set[str], pending: Set[str] = NOBODY) -> None:
         """Replace what is known of who turned the pod down, as of the attempt that just failed."""
         self.unschedulable_plugins = unschedulable
-        self.pending_plugins = pending or set()
+        self.pending_plugins = pending
         self.gating_plugin = ""
 
     def with_pod(self, pod: Pod) -> Self:

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 
-from moorage.api.pod import Pod
-from moorage.framework.plugin import PreEnqueuePlugin
-from moorage.framework.status import Code, Status
+from moorage.framework.status import Code
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.hints import ProfileQueueing
 from moorage.queue.observing import QueueObserver
@@ -24,26 +22,23 @@ class Gates:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
         pod = info.pod
         for plugin in plugins:
-            status = self._ask(plugin, pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as problem:
+                # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
+                self._observer.plugin_failed(plugin.name, pod, problem)
+                self._close(info, plugin.name)
+                return False
             if status is not None and status.code is not Code.SUCCESS:
+                if status.code is Code.ERROR:
+                    self._observer.plugin_failed(plugin.name, pod, status.message)
                 self._close(info, plugin.name)
                 return False
         info.gating_plugin = ""
         return True
 
-    def _ask(self, plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
-        try:
-            status = plugin.pre_enqueue(pod)
-        except Exception as problem:
-            # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
-            self._observer.plugin_failed(plugin.name, pod, problem)
-            return Status.error(str(problem), cause=problem)
-        if status is not None and status.code is Code.ERROR:
-            self._observer.plugin_failed(plugin.name, pod, status.message)
-        return status
-
     def _close(self, info: QueuedPodInfo, plugin: str) -> None:
         if plugin not in info.unschedulable_plugins and plugin not in info.pending_plugins:
             self._observer.rejected(plugin, info.scheduler_name, +1)
-        info.unschedulable_plugins.add(plugin)
+        info.unschedulable_plugins |= {plugin}
         info.gating_plugin = plugin

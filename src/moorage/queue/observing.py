@@ -78,16 +78,21 @@ class Story(SilentObserver):
     """Remembers the last moves of all pods, to tell the story of one when something is wrong."""
 
     def __init__(self, length: int = 10_000) -> None:
-        self._steps: deque[Step] = deque(maxlen=length)
+        # Put into words when somebody asks: pods come by far more often.
+        self._steps: deque[tuple[str, str, str | int]] = deque(maxlen=length)
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """Note the move."""
-        self._steps.append(Step(pod.uid, queue, event))
+        self._steps.append((pod.metadata.uid, queue, event))
 
     def popped(self, pod: Pod, attempt: int) -> None:
         """Note the attempt."""
-        self._steps.append(Step(pod.uid, IN_FLIGHT, f"attempt {attempt}"))
+        self._steps.append((pod.metadata.uid, IN_FLIGHT, attempt))
 
     def of(self, pod: Pod) -> list[Step]:
         """Return the steps of one pod, oldest first."""
-        return [step for step in self._steps if step.uid == pod.uid]
+        return [
+            Step(uid, queue, f"attempt {event}" if isinstance(event, int) else event)
+            for uid, queue, event in self._steps
+            if uid == pod.uid
+        ]

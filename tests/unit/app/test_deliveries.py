@@ -36,8 +36,8 @@ class Heard:
     def latency_of(self, kind: Kind) -> Callable[[float], None]:
         return lambda _: self.kinds.append(kind.plural)
 
-    def applied(self, event: str, seconds: float) -> None:
-        self.events.append(event)
+    def handling_of(self, event: str) -> Callable[[float], None]:
+        return lambda _: self.events.append(event)
 
 
 def scheduler_of(features: FeatureGates) -> Scheduler:

@@ -10,12 +10,12 @@ import structlog
 
 from moorage.api.kinds import Kind
 from moorage.api.pod import Pod
-from moorage.app.decisions import log_bound, log_failed, log_slow
+from moorage.app.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
 from moorage.app.metrics.sampling import PluginSampler
 from moorage.clock import Clock
 from moorage.engine.feasibility import Found
-from moorage.engine.outcome import Failed, Outcome, Parked, Placed
+from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.placement import Placement, Rescue
 from moorage.engine.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, Stopwatch, Take
 from moorage.errors import MoorageError
@@ -96,13 +96,14 @@ class AttemptInstruments:
         """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
         took = perf_counter() - self._began
         self._algorithm.observe(took)
-        log_slow(queued, took)
+        if took > SLOW_SECONDS:
+            log_slow(queued, took)
+        nodes, feasible = self._note_evaluations()
         if isinstance(outcome, Placed):
-            self._bindings[queued.uid] = (self._began, *self._numbers())
-        elif isinstance(outcome, Parked | Failed):
+            self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
+        elif not isinstance(outcome, Dropped):
             self._count(queued, _result(outcome), self._began)
             log_failed(queued, outcome)
-        self._note_evaluations()
 
     def waited(self, seconds: float, code: Code) -> None:
         """Count a wait on permit."""
@@ -110,13 +111,13 @@ class AttemptInstruments:
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
-        began, evaluated, feasible = self._bindings.pop(queued.uid)
+        began, evaluated, feasible = self._bindings.pop(queued.pod.metadata.uid)
         self._count(queued, SCHEDULED, began)
         log_bound(queued, node_name, evaluated, feasible)
         attempts = queued.attempts
         self._attempts.observe(attempts)
         if queued.initial_attempt_timestamp is not None:
-            cell = self._sli[min(attempts, MOST_ATTEMPTS) - 1]
+            cell = self._sli[attempts - 1 if attempts < MOST_ATTEMPTS else -1]
             cell.observe(self._clock.now() - queued.initial_attempt_timestamp)
         if queued.was_flushed:
             self._after_flush.inc()
@@ -127,29 +128,24 @@ class AttemptInstruments:
         log_failed(queued, outcome)
 
     def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
-        key = (result, queued.scheduler_name)
+        key = (result, queued.pod.scheduler_name)
         cells = self._results.get(key)
         if cells is None:
             cells = self._results[key] = (
                 self._registry["scheduler_schedule_attempts_total"].number(*key),
                 self._registry["scheduler_scheduling_attempt_duration_seconds"].histogram(*key),
             )
-        cells[0].inc()
+        cells[0].value += 1
         cells[1].observe(perf_counter() - since)
 
-    def _numbers(self) -> tuple[int, int]:
-        """Return how many nodes were looked at and how many of them would do."""
+    def _note_evaluations(self) -> tuple[int, int]:
+        """Note who had a say; return how many nodes were looked at and how many of them would do."""
         if self._found is None:
             return 0, 0
-        found = self._found[1]
-        return found.diagnosis.node_count, found.count
-
-    def _note_evaluations(self) -> None:
-        if self._found is None:
-            return
         (placement, found), self._found = self._found, None
         skipped = frozenset(found.cycle.skipped_scores) if found.count > 1 else None
         self._evaluated[placement, frozenset(found.cycle.skipped_filters), skipped] += 1
+        return found.diagnosis.node_count, found.count
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
@@ -239,7 +235,6 @@ class EventInstruments:
 
     def __init__(self, registry: CellRegistry) -> None:
         self._metric = registry["scheduler_event_handling_duration_seconds"]
-        self._cells: dict[str, HistogramCell] = {}
         self._latency = registry["informer_processing_latency_seconds"]
         self._by_kind: dict[Kind, Callable[[float], None]] = {}
 
@@ -250,12 +245,9 @@ class EventInstruments:
             observe = self._by_kind[kind] = self._latency.histogram(*informer_labels(kind)).observe
         return observe
 
-    def applied(self, event: str, seconds: float) -> None:
-        """Count an event."""
-        cell = self._cells.get(event)
-        if cell is None:
-            cell = self._cells[event] = self._metric.histogram(event)
-        cell.observe(seconds)
+    def handling_of(self, event: str) -> Callable[[float], None]:
+        """Return what counts how long events of a label take."""
+        return self._metric.histogram(event).observe
 
 
 class InformerInstruments:

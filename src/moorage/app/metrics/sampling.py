@@ -34,8 +34,8 @@ CYCLE_METHODS: Final = {
     "reserve": "Reserve",
     "permit": "Permit",
 }
-#: Those of the binding cycle; each call is sampled by itself, since other cycles run meanwhile.
-BINDING_METHODS: Final = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind", "post_filter": "PostFilter"}
+#: Those that may wait; a pod is bound, or helped, a little after its cycle, so now and then another run decides.
+WAITING_METHODS: Final = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind", "post_filter": "PostFilter"}
 
 
 class PluginSampler:
@@ -56,9 +56,6 @@ class PluginSampler:
             self._profiles.append(profile)
             for plugin in profile.plugins.values():
                 self._timed += self._timed_methods(plugin)
-                for name, point in BINDING_METHODS.items():
-                    if (method := getattr(plugin, name, None)) is not None:
-                        setattr(plugin, name, self._sampled(plugin.name, point, method))
 
     def cycle_begins(self) -> None:
         """Decide whether this cycle is one of those that are timed."""
@@ -82,6 +79,9 @@ class PluginSampler:
         for name, point in CYCLE_METHODS.items():
             if (method := getattr(plugin, name, None)) is not None:
                 yield plugin, name, self._timing(plugin.name, point, method)
+        for name, point in WAITING_METHODS.items():
+            if (method := getattr(plugin, name, None)) is not None:
+                yield plugin, name, self._timing_waiting(plugin.name, point, method)
 
     def _timing(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
@@ -101,11 +101,9 @@ class PluginSampler:
 
         return timed
 
-    def _sampled(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _timing_waiting(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
-        async def sampled(*arguments: Any, **named: Any) -> Any:
-            if self._chance.random() >= SHARE:
-                return await method(*arguments, **named)
+        async def timed(*arguments: Any, **named: Any) -> Any:
             began, status = perf_counter(), ERROR
             try:
                 answer = await method(*arguments, **named)
@@ -114,7 +112,7 @@ class PluginSampler:
             finally:
                 self._metric.histogram(plugin, point, status).observe(perf_counter() - began)
 
-        return sampled
+        return timed
 
 
 def status_of(answer: object) -> str:
