@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from moorage.cli.shared import Gates, PluginPaths, all_plugins, catalogue_with, load_configuration
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.simulator.decisions import Decision
@@ -62,6 +63,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     The scheduler runs in virtual time until nothing more would change: preemption is carried out, pods are bound,
     backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
+    start_lightly()
     from moorage.app.gates import choose_gates
     from moorage.simulator.loading import load_cluster
     from moorage.simulator.one_pass import OnePass

@@ -1,4 +1,4 @@
-"""Before a long-running command imports what it is made of."""
+"""Before a command that schedules imports what it is made of."""
 
 import os
 import sys
