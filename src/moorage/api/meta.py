@@ -121,4 +121,5 @@ def _format_second(moment: int) -> str:
 
 def format_micro_time(moment: float) -> str:
     """Write a moment as leases and events do, with microseconds."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, micro = divmod(int(moment * 1_000_000 + 0.5), 1_000_000)
+    return f"{_format_second(second)[:-1]}.{micro:06}Z"

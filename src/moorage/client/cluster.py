@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -60,22 +61,20 @@ class ApiCluster:
         If the answer was lost, the pod is looked up before this fails: taking a bound pod for unbound would give its
         place on the node to another.
         """
-        meta = ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        body = _encoder.encode(Binding(metadata=meta, target=ObjectReference(kind="Node", name=node_name)))
-        path = _PODS.path(pod.name, pod.namespace, "binding")
+        meta = pod.metadata
+        about = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        body = _encoder.encode(Binding(metadata=about, target=ObjectReference(kind="Node", name=node_name)))
+        write = partial(self._client.request, "POST", _PODS.path(meta.name, meta.namespace, "binding"), body)
         try:
-            if pod.uid in self._turns:
+            if meta.uid in self._turns:
                 # A word on an earlier attempt that came after the binding would call a bound pod unscheduled.
-                async with self._turns.of(pod.uid):
-                    await self._post(path, body, pod)
+                async with self._turns.of(meta.uid):
+                    await self._dispatcher.run(write, priority=pod.priority)
             else:
-                await self._post(path, body, pod)
+                await self._dispatcher.run(write, priority=pod.priority)
         except (Conflict, ServerError, Unreachable) as error:
             if not await self._is_bound(pod, node_name, error):
                 raise
-
-    async def _post(self, path: str, body: bytes, pod: Pod) -> None:
-        await self._dispatcher.run(lambda: self._client.request("POST", path, body), priority=pod.priority)
 
     async def _is_bound(self, pod: Pod, node_name: str, error: ApiError) -> bool:
         """Find out whether a pod is on its node after all, however long the server takes to say so."""

@@ -39,6 +39,11 @@ class TokenBucket:
         self._since = now
         return max(0.0, -self._tokens / self._qps)
 
+    async def pass_through(self) -> None:
+        """Wait for a token."""
+        if (wait := self.take()) > 0:
+            await asyncio.sleep(wait)
+
 
 class Dispatcher:
     """Lets writes through by priority.
@@ -71,28 +76,33 @@ class Dispatcher:
         else:
             await self._wait_for_turn(priority)
         try:
-            return await self._attempt(write, retries_conflicts)
+            if self._limit is not None:
+                await self._limit.pass_through()
+            return await write()
+        except ApiError as error:
+            return await self._try_again(write, error, retries_conflicts)
         finally:
             self._leave()
 
-    async def _attempt(self, write: Callable[[], Awaitable[T]], retries_conflicts: bool) -> T:
+    async def _try_again(self, write: Callable[[], Awaitable[T]], error: ApiError, retries_conflicts: bool) -> T:
         failures = waits = 0
         while True:
-            if self._limit is not None and (wait := self._limit.take()) > 0:
-                await asyncio.sleep(wait)
-            try:
-                return await write()
-            except ApiError as error:
-                if error.retry_after is not None and isinstance(error, TooManyRequests | ServerError):
-                    waits += 1
-                    if waits > MOST_PATIENCE:
-                        raise
-                    await asyncio.sleep(error.retry_after)
-                    continue
+            if error.retry_after is not None and isinstance(error, TooManyRequests | ServerError):
+                waits += 1
+                if waits > MOST_PATIENCE:
+                    raise error
+                await asyncio.sleep(error.retry_after)
+            else:
                 failures += 1
                 if failures >= MOST_ATTEMPTS or not is_passing(error, retries_conflicts):
-                    raise
-            await asyncio.sleep(WRITE_DELAYS.after(failures, self._chance))
+                    raise error
+                await asyncio.sleep(WRITE_DELAYS.after(failures, self._chance))
+            if self._limit is not None:
+                await self._limit.pass_through()
+            try:
+                return await write()
+            except ApiError as again:
+                error = again
 
     async def _wait_for_turn(self, priority: int) -> None:
         turn = asyncio.get_running_loop().create_future()

@@ -6,6 +6,7 @@ dropped and counted, and no binding waits for it.
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Awaitable
 from random import Random
 from typing import Final, TypeAlias
 
@@ -31,6 +32,9 @@ MOST_WRITERS: Final = 32
 MOST_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
+
+PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+"""What may help itself."""
 
 _EVENTS: Final = BY_TYPE[Event]
 CORE_EVENTS: Final = "/api/v1/namespaces/{namespace}/events"
@@ -198,43 +202,53 @@ class EventRecorder:
 
     async def _write_queue(self) -> None:
         while self._queue:
-            await self._write(self._queue.popleft())
+            job = self._queue.popleft()
+            try:
+                if self._limit is not None:
+                    await self._limit.pass_through()
+                await self._send_once(job)
+            except ApiError as error:
+                await self._try_again(job, error)
 
-    async def _write(self, job: Job) -> None:
-        for tries in range(1, MOST_TRIES + 1):
-            if self._limit is not None and (wait := self._limit.take()) > 0:
-                await asyncio.sleep(wait)
+    async def _try_again(self, job: Job, error: ApiError) -> None:
+        """Send something again and again while that may help; say so if it never gets through."""
+        tries = 1
+        while tries < MOST_TRIES and isinstance(error, PASSING):
+            pause = error.retry_after
+            await asyncio.sleep(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
+            if self._limit is not None:
+                await self._limit.pass_through()
+            tries += 1
             try:
                 await self._send_once(job)
-            except (Unreachable, ServerError, TooManyRequests) as error:
-                pause = error.retry_after
-                if tries < MOST_TRIES:
-                    await asyncio.sleep(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
-                    continue
-                log.warning("event given up", reason=job.event.reason, tries=tries, error=str(error))
-            except AlreadyExists:
-                # Its answer was lost, and it was sent again.
-                log.debug("event is there already", reason=job.event.reason)
-            except ApiError as error:
-                log.warning("event refused", reason=job.event.reason, error=str(error))
-            return
-
-    async def _send_once(self, job: Job) -> None:
-        meta = job.event.metadata
-        if isinstance(job.event, CoreEvent):
-            path = CORE_EVENTS.format(namespace=meta.namespace)
-            await self._client.request("POST", path, _encoder.encode(job.event))
-            return
-        if not job.is_new:
-            path = _EVENTS.path(meta.name, meta.namespace)
-            try:
-                body = _encoder.encode({"series": job.event.series})
-                await self._client.request("PATCH", path, body, MERGE_PATCH)
-            except NotFound:
-                pass  # the event has expired since; the series is written as a new one
+            except ApiError as again:
+                error = again
             else:
                 return
-        await self._client.request("POST", _EVENTS.path(namespace=meta.namespace), _encoder.encode(job.event))
+        if isinstance(error, PASSING):
+            log.warning("event given up", reason=job.event.reason, tries=tries, error=str(error))
+        elif isinstance(error, AlreadyExists):
+            # Its answer was lost, and it was sent again.
+            log.debug("event is there already", reason=job.event.reason)
+        else:
+            log.warning("event refused", reason=job.event.reason, error=str(error))
+
+    def _send_once(self, job: Job) -> Awaitable[object]:
+        event, namespace = job.event, job.event.metadata.namespace
+        if isinstance(event, CoreEvent):
+            return self._client.request("POST", CORE_EVENTS.format(namespace=namespace), _encoder.encode(event))
+        if job.is_new:
+            return self._client.request("POST", _EVENTS.path(namespace=namespace), _encoder.encode(event))
+        return self._send_series(event)
+
+    async def _send_series(self, event: WrittenEvent) -> None:
+        meta = event.metadata
+        try:
+            body = _encoder.encode({"series": event.series})
+            await self._client.request("PATCH", _EVENTS.path(meta.name, meta.namespace), body, MERGE_PATCH)
+        except NotFound:
+            # The event has expired since; the series is written as a new one.
+            await self._client.request("POST", _EVENTS.path(namespace=meta.namespace), _encoder.encode(event))
 
     def _event(self, note: EventNote, now: float) -> WrittenEvent:
         regarding = reference(note.regarding)
@@ -287,5 +301,7 @@ def reference(thing: KubeObject) -> ObjectReference:
 
 def shortened(note: str) -> str:
     """Cut a note to the bytes the API takes, between characters."""
+    if len(note) <= LONGEST_NOTE // 4:
+        return note
     encoded = note.encode()
     return note if len(encoded) <= LONGEST_NOTE else encoded[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."

@@ -1,5 +1,8 @@
 """DefaultBinder: tell the cluster where the pod goes."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
@@ -13,6 +16,5 @@ class DefaultBinder(BindPlugin):
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
 
-    async def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        await self._handle.cluster.bind(pod, node_name)
-        return None
+    def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Coroutine[Any, Any, Status | None]:
+        return self._handle.cluster.bind(pod, node_name)
