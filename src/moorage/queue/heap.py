@@ -1,7 +1,9 @@
 """A heap whose entries can be found, replaced and removed by the pod's name."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any, Final
 
 from moorage.queue.entry import QueuedPodInfo
@@ -12,7 +14,8 @@ _SLACK: Final = 64
 class KeyedHeap:
     """Pods in the order of a sort key, equal ones first come, first served.
 
-    Removing only forgets an entry; it is dropped when it surfaces, or when more than half of the heap is forgotten.
+    Nearly all pods come in the order in which they go: those make a run, which costs nothing to keep sorted, and the
+    heap is for the others. Removing only forgets an entry; it is dropped when it surfaces, or when more than half are.
     If keys turn out not to be comparable, ``guard`` makes comparable ones of them, from then on, and nothing is lost.
     """
 
@@ -20,6 +23,7 @@ class KeyedHeap:
         self._guard = guard
         self._is_guarded = False
         # [sort key, sequence number, pod]: a list, so that the pod can be replaced when its key did not change.
+        self._run: deque[list[Any]] = deque()
         self._heap: list[list[Any]] = []
         self.entries: dict[str, list[Any]] = {}
         """What is in it, by name; a plain dict, since every pod that is bound is looked for here."""
@@ -59,7 +63,10 @@ class KeyedHeap:
         self._sequence += 1
         entry = [sort_key, self._sequence, info]
         self.entries[info.key] = entry
-        heappush(self._heap, entry)
+        if self._run and entry < self._run[-1]:
+            heappush(self._heap, entry)
+        else:
+            self._run.append(entry)
         if known is not None:
             self._compact()
 
@@ -79,10 +86,10 @@ class KeyedHeap:
 
     def pop(self) -> QueuedPodInfo | None:
         """Take out the first pod."""
-        heap, entries = self._heap, self.entries
+        run, heap, entries = self._run, self._heap, self.entries
         try:
-            while heap:
-                entry = heappop(heap)
+            while run or heap:
+                entry = run.popleft() if run and not (heap and heap[0] < run[0]) else heappop(heap)
                 info: QueuedPodInfo = entry[2]
                 if entries.get(info.key) is entry:
                     del entries[info.key]
@@ -100,27 +107,32 @@ class KeyedHeap:
         for entry in self.entries.values():
             entry[0] = self._guard(entry[0], entry[2])
         # What was forgotten is left out, and what a comparison broke off half-way is put in again.
-        self._heap = list(self.entries.values())
-        heapify(self._heap)
+        self._sort()
 
     def first_key(self) -> Any:
         """Return the sort key of the first pod, or ``None`` when there is none."""
-        heap, entries = self._heap, self.entries
-        while heap:
-            entry = heap[0]
-            if entries.get(entry[2].key) is entry:
-                return entry[0]
+        run, heap, entries = self._run, self._heap, self.entries
+        while run and entries.get(run[0][2].key) is not run[0]:
+            run.popleft()
+        while heap and entries.get(heap[0][2].key) is not heap[0]:
             heappop(heap)
-        return None
+        if run and heap:
+            return min(run[0], heap[0])[0]
+        return run[0][0] if run else heap[0][0] if heap else None
 
     def _compact(self) -> None:
-        if len(self._heap) > 2 * len(self.entries) + _SLACK:
-            self._heap = list(self.entries.values())
-            heapify(self._heap)
+        if len(self._run) + len(self._heap) > 2 * len(self.entries) + _SLACK:
+            self._sort()
+
+    def _sort(self) -> None:
+        self._run = deque(sorted(self.entries.values()))
+        self._heap = []
 
     def check_invariants(self) -> None:
         """Verify that every pod is filed under its name and can be reached through the heap."""
-        reachable = {id(entry) for entry in self._heap}
+        run = list(self._run)
+        reachable = {id(entry) for entry in (*run, *self._heap)}
+        assert all(not later < earlier for earlier, later in pairwise(run)), "the run is out of order"
         for key, entry in self.entries.items():
             assert entry[2].key == key, f"{entry[2].key} is filed under {key}"
             assert id(entry) in reachable, f"{key} can no longer be popped"
