@@ -177,7 +177,11 @@ def test_affinity_verdicts(rig: Rig, pod: Pod) -> None:
 @settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=pods())
 def test_affinity_scores(rig: Rig, pod: Pod) -> None:
-    plugin, cycle = InterPodAffinity(handle=rig), CycleState()
+    assert_rated(InterPodAffinity(handle=rig), rig, pod)
+
+
+def assert_rated(plugin: InterPodAffinity, rig: Rig, pod: Pod) -> None:
+    cycle = CycleState()
     want = expected_affinity_scores(World(rig), pod)
     assert (plugin.pre_score(cycle, pod, rig.nodes) is not None) == (want is None)
     if want is not None:
@@ -267,3 +271,18 @@ def test_spread_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod]
             raw = plugin.score_nodes(cycle, pod, rig.nodes)
             assert raw.tolist() == [plugin.score(cycle, pod, node) for node in rig.nodes]
         change_something(rig, data, step)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rig=rigs(), kinds=st.lists(pods(), min_size=1, max_size=3), data=st.data())
+def test_affinity_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
+    plugin = InterPodAffinity(handle=rig)
+    for step in range(data.draw(st.integers(1, 8))):
+        pod = data.draw(st.sampled_from(kinds))
+        assert judged(plugin, rig, pod) == expected_affinity(World(rig), pod)
+        assert_rated(plugin, rig, pod)
+        if data.draw(st.integers(0, 4)) == 0:
+            team = data.draw(st.sampled_from([{}, {"team": "x"}]))
+            rig.add(Namespace(metadata=ObjectMeta(name=data.draw(NAMESPACES), labels=team)))
+        else:
+            change_something(rig, data, step)

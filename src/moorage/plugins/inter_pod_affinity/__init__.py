@@ -64,15 +64,15 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        cycle[FILTER_STATE].what_if.change(pod, added, node, 1)
+        cycle[FILTER_STATE].change(pod, added, node, 1)
         return None
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        cycle[FILTER_STATE].what_if.change(pod, removed, node, -1)
+        cycle[FILTER_STATE].change(pod, removed, node, -1)
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return cycle[FILTER_STATE].what_if.judge(node)
+        return cycle[FILTER_STATE].judge(node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         return cycle[FILTER_STATE].judge_nodes(nodes)

@@ -206,30 +206,41 @@ class RequiredRules:
 
 
 class AffinityState:
-    """What the filter knows during one cycle: the standing rules, or a what-if of its own once something changed."""
+    """What the filter knows during one cycle: the standing rules, and a what-if once something is changed."""
 
-    __slots__ = ("_rules", "_what_if")
+    __slots__ = ("_is_changed", "_rules", "_what_if")
 
-    def __init__(self, rules: RequiredRules, what_if: WhatIf | None = None) -> None:
+    def __init__(self, rules: RequiredRules) -> None:
         self._rules = rules
-        self._what_if = what_if
-
-    @property
-    def what_if(self) -> WhatIf:
-        """The counts of this cycle, for single nodes and for changes."""
-        if self._what_if is None:
-            self._what_if = self._rules.what_if()
-        return self._what_if
+        self._what_if: WhatIf | None = None
+        self._is_changed = False
 
     def clone(self) -> "AffinityState":
         """Return a copy for a what-if."""
-        return AffinityState(self._rules, self.what_if.clone())
+        copy = AffinityState(self._rules)
+        copy._what_if = self._counts().clone()
+        copy._is_changed = self._is_changed
+        return copy
+
+    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """Follow a what-if in which another pod is put on a node or taken off it."""
+        self._is_changed = True
+        self._counts().change(incoming, other, node, by)
+
+    def judge(self, node: NodeInfo) -> Status | None:
+        """Judge one node."""
+        return self._counts().judge(node)
 
     def judge_nodes(self, nodes: NodeTable) -> Verdict:
         """Judge every node of a window; each gets the first reason that applies."""
-        if self._what_if is None and self._rules.are_over(nodes):
+        if not self._is_changed and self._rules.are_over(nodes):
             return self._rules.verdict(len(nodes))
-        return self.what_if.judge_nodes(nodes)
+        return self._counts().judge_nodes(nodes)
+
+    def _counts(self) -> WhatIf:
+        if self._what_if is None:
+            self._what_if = self._rules.what_if()
+        return self._what_if
 
 
 def _any_counted(tallies: Tallies) -> bool:
