@@ -17,7 +17,6 @@ from moorage.framework.status import BoolArray, IntArray
 
 MOST_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""
-FEW_DOMAINS: Final = 4
 
 
 class Steps:
@@ -62,9 +61,10 @@ class DomainTally:
         self._column: Labels | None = None
         self._codes: CodeArray
         self._nowhere: int | None
-        self._lone: BoolArray
+        self._is_host: BoolArray
+        self._are_hosts = False
         self._table: IntArray
-        self._at_rows: IntArray | None = None
+        self._sums: IntArray | None = None
         self._positive: BoolArray | None = None
         self._stale: dict[int, int] = {}
         self._crossed: dict[int, int] = {}
@@ -88,30 +88,31 @@ class DomainTally:
                 self._follow(steps, weight)
                 self._positions[place] = source.steps.position
 
-    def at_rows(self) -> IntArray:
-        """Return the sum of each row's domain: a column that changes with the next refresh, and for reading only."""
-        if self._at_rows is None or len(self._stale) > FEW_DOMAINS:
-            self._at_rows = self._table.take(self._codes)
+    def at(self, rows: IntArray | None) -> IntArray:
+        """Return the sum of the domain of each of some rows (``None``: of all), as a column of the caller's own."""
+        if rows is None:
+            return self._at_rows().copy()
+        return self._at_rows().take(rows) if self._are_hosts else self._table.take(self._codes.take(rows))
+
+    def _at_rows(self) -> IntArray:
+        if self._sums is None or len(self._stale) > MOST_STEPS:
+            self._sums = self._table.take(self._codes)
         else:
             for code, row in self._stale.items():
-                self._at_rows[self._rows_of(code, row)] = self._table[code]
+                self._sums[row] = self._table[code]
         self._stale.clear()
-        return self._at_rows
+        return self._sums
 
     def positive_rows(self) -> BoolArray:
         """Return the rows whose domain has a sum above 0; the column is the caller's to keep, but not to change."""
-        if self._positive is None or len(self._crossed) > FEW_DOMAINS:
+        if self._positive is None or len(self._crossed) > MOST_STEPS:
             self._positive = np.greater(self._table, 0).take(self._codes)
         elif self._crossed:
             self._positive = self._positive.copy()
             for code, row in self._crossed.items():
-                self._positive[self._rows_of(code, row)] = self._table[code] > 0
+                self._positive[row] = self._table[code] > 0
         self._crossed.clear()
         return self._positive
-
-    def _rows_of(self, code: int, row: int) -> int | BoolArray:
-        """Find the rows of a domain, of which one is known; mostly a domain is a host, and so a row."""
-        return row if self._lone[code] else np.equal(self._codes, code)
 
     def rows_nowhere(self) -> BoolArray | None:
         """Return the rows that are in no domain; ``None`` if there are none."""
@@ -131,11 +132,13 @@ class DomainTally:
     def _count_anew(self, column: Labels) -> None:
         self._column, self._codes = column, column.codes
         self._nowhere = column.values.find(None)
-        self._lone = np.equal(np.bincount(column.codes, minlength=len(column.values)), 1)
+        # A domain of one row, as those of host names are, costs no pass over the others when its sum changes.
+        self._is_host = np.equal(np.bincount(column.codes, minlength=len(column.values)), 1)
+        self._are_hosts = bool(self._is_host.all())
         self._positions = [source.steps.position for source, _ in self._sources]
         self._table = self._summed([weight for _, weight in self._sources])
         self.counted = int(self._summed([1] * len(self._sources)).sum())
-        self._at_rows = self._positive = None
+        self._sums = self._positive = None
         self._stale.clear()
         self._crossed.clear()
         self.version += 1
@@ -162,10 +165,16 @@ class DomainTally:
             after = before + by * weight
             self._table[code] = after
             self.counted += by
-            self._stale[code] = row
-            if (before > 0) != (after > 0):
-                self._crossed[code] = row
-                self.version += 1
+            has_crossed = (before > 0) != (after > 0)
+            self.version += has_crossed
+            if self._is_host[code]:
+                self._stale[code] = row
+                if has_crossed:
+                    self._crossed[code] = row
+            else:
+                self._sums = None
+                if has_crossed:
+                    self._positive = None
 
 
 COUNTED: Final = attrgetter("counted")

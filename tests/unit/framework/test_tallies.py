@@ -1,5 +1,6 @@
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def test_sums_follow_the_pods_by_domain() -> None:
     refreshed(tally, cache)
 
     assert (tally["a"], tally["b"], tally[None], tally["c"]) == (1, 2, 0, 0)
-    assert tally.at_rows().tolist() == [1, 1, 2, 0]
+    assert tally.at(None).tolist() == [1, 1, 2, 0]
     assert tally.positive_rows().tolist() == [True, True, True, False]
     assert tally.counted == 5
 
@@ -99,7 +100,7 @@ def test_labels_that_a_pod_gets_on_binding_are_no_steps_of_counts_that_do_not_as
     assert (web.column.view(1).tolist(), here.column.view(1).tolist()) == ([1], [1])
 
 
-ZONES = st.sampled_from(["a", "b", None])
+ZONES = st.sampled_from(["a", "b", "c", "d", None])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add pod"), st.sampled_from(["web", "db"]), st.integers(0, 9)),
@@ -157,6 +158,7 @@ def assert_counted(tally: DomainTally, cache: Cache) -> None:
                 sums[info.labels["zone"]] += 3 if known.labels["app"] == "web" else 1
                 counted += 2 if known.labels["app"] == "web" else 1
     want = [sums[info.labels.get("zone")] for info in cache.nodes]
-    assert tally.at_rows().tolist() == want
+    assert tally.at(None).tolist() == want
+    assert tally.at(np.arange(len(want))[::-2]).tolist() == want[::-2]
     assert tally.positive_rows().tolist() == [number > 0 for number in want]
     assert (tally["a"], tally["b"], tally.counted) == (sums["a"], sums["b"], counted)

@@ -31,14 +31,15 @@ class DomainScores:
 
     def at_nodes(self, nodes: NodeTable) -> IntArray:
         """Add up, for each node, the scores of its domains."""
-        total = np.zeros(len(nodes), dtype=np.int64)
         is_of_cluster = self._nodes is not None and nodes.is_window_of(self._nodes)
+        total: IntArray | None = None
         for key, tally in self._tallies.items():
-            if not is_of_cluster:
-                total += tally.snapshot().at(nodes.label(key))
+            if is_of_cluster:
+                score = tally.at(None if nodes.shows_all else nodes.rows)
             else:
-                total += tally.at_rows() if nodes.shows_all else tally.at_rows().take(nodes.rows)
-        return total
+                score = tally.snapshot().at(nodes.label(key))
+            total = score if total is None else total + score
+        return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 
 
 def normalize(scores: IntArray) -> IntArray:
@@ -48,5 +49,7 @@ def normalize(scores: IntArray) -> IntArray:
     low, high = int(scores.min()), int(scores.max())
     if high == low:
         return np.zeros_like(scores)
-    spread: IntArray = (float(MAX_NODE_SCORE) * ((scores - low) / float(high - low))).astype(np.int64)
-    return spread
+    spread = np.subtract(scores, low, dtype=np.float64)
+    spread /= float(high - low)
+    spread *= float(MAX_NODE_SCORE)
+    return spread.astype(np.int64)
