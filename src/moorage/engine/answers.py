@@ -11,23 +11,18 @@ from collections.abc import Hashable
 from operator import methodcaller
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from moorage.api.pod import Pod
 from moorage.api.shape import MOST_SHAPES, Shape
 from moorage.cache.cache import Cache
 from moorage.engine.boundary import ask, ask_each
-from moorage.engine.evaluation import apply_filter
-from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
+from moorage.engine.judgement import Statuses
 from moorage.engine.layout import Layout
 from moorage.engine.plugin_answers import PluginAnswer
 from moorage.engine.profile import Profile
 from moorage.engine.standing import Answer
 from moorage.errors import PluginError
-from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import Plugin
-from moorage.framework.status import BoolArray
 
 MEMORY_BUDGET: Final = 64 * 1024 * 1024
 BYTES_PER_ROW: Final = 48
@@ -154,32 +149,6 @@ class Answers:
             keeping = [plugin for plugin, keeps in zip(self._signers, kept, strict=True) if keeps]
             layout = self._layouts[kept] = Layout(self._profile, keeping)
         return layout
-
-
-def judge_fresh(answer: Answer, cycle: CycleState, pod: Pod, nodes: NodeTable) -> tuple[IdArray, BoolArray, int]:
-    """Add the verdicts of the plugins that are asked in every cycle to the standing ones."""
-    skipped = cycle.skipped_filters
-    active = [(index, plugin) for index, plugin in answer.layout.fresh_filters if plugin.name not in skipped]
-    if not active:
-        return answer.numbers, answer.feasible, answer.feasible_count
-    numbers = answer.numbers.copy()
-    for index, plugin in active:
-        alive = _not_rejected_before(answer, numbers, index)
-        apply_filter(plugin, cycle, pod, nodes, answer.statuses, numbers, alive)
-    feasible = np.equal(numbers, FEASIBLE)
-    return numbers, feasible, int(np.count_nonzero(feasible))
-
-
-def _not_rejected_before(answer: Answer, numbers: IdArray, index: int) -> BoolArray:
-    """Find the rows no filter before this one turned down: a later standing rejection gives way to this plugin's."""
-    if not numbers.any():
-        return np.ones(len(numbers), dtype=np.bool_)
-    place = {plugin.name: at for at, plugin in enumerate(answer.layout.profile.filter)}
-    later = [True]
-    for number in range(1, len(answer.statuses)):
-        status = answer.statuses[number]
-        later.append(status is not None and place[status.plugin] > index)
-    return np.array(later, dtype=np.bool_)[numbers]
 
 
 def _overrides(plugin: Plugin, method: str) -> bool:

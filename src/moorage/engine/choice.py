@@ -14,6 +14,7 @@ from moorage.engine.evaluation import cycle_before_scoring, normalized_scores, r
 from moorage.engine.feasibility import Found
 from moorage.engine.profile import Profile
 from moorage.engine.ranking import HeapOrder
+from moorage.engine.standing import Answer
 from moorage.errors import PluginError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -27,6 +28,17 @@ class Choice(Struct):
 
     node: NodeInfo
     tied: tuple[str, ...] = ()
+
+
+class Totals(Struct):
+    """The weighted sums of nodes: of these rows, or of all, where rows that are not feasible have less than none."""
+
+    column: IntArray
+    rows: RowArray | None = None
+
+    def at(self, rows: RowArray) -> IntArray:
+        """Return the sums of the rows they were asked for."""
+        return self.column.take(rows) if self.rows is None else self.column
 
 
 class Chooser:
@@ -49,28 +61,38 @@ class Chooser:
             return Choice(found.promised)
         if found.count == 1:
             return Choice(self.cache.nodes[int(found.feasible.argmax())])
-        totals = self.totals(found)
+        rows = self._rows_found(found)
+        totals = self.totals(found, rows)
         if self.cross_check is not None:
-            self.cross_check.totals(found.pod, self.cache.nodes, found.feasible, totals)
-        if not found.is_narrowed and self._totals_stand(found, totals):
-            assert found.answer is not None
-            return Choice(self.cache.nodes[found.answer.winner(self._heap_ranks(found), self._heap.size)])
-        tied = np.flatnonzero(totals == totals.max())
+            checked = np.flatnonzero(found.feasible) if rows is None else rows
+            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked))
+        if found.is_narrowed:
+            return self._first_in_order(totals)
+        return Choice(self.cache.nodes[self._best(found, totals)])
+
+    def _best(self, found: Found, totals: Totals) -> int:
+        """Return the row with the highest total; among equals, the one that is the root of upstream's heap."""
+        column, rows, answer = totals.column, totals.rows, found.answer
+        ranks = self._ranks(found) if rows is None else self._heap.ranks(len(rows))
+        size = self._heap.size
+        if self._highest * (size + 1) >= LARGEST_ORDERED:
+            tied = (column == column.max()).nonzero()[0]
+            place = int(tied[ranks[tied].argmin()])
+        elif answer is not None and column is answer.totals:
+            place = answer.winner(ranks, size)
+        else:
+            place = int((column * size - ranks).argmax())
+        return place if rows is None else int(rows[place])
+
+    def _first_in_order(self, totals: Totals) -> Choice:
+        """Pick among the few nodes a pre-filter named: equals are listed in the order of the cluster."""
+        places = (totals.column == totals.column.max()).nonzero()[0]
+        tied = places if totals.rows is None else totals.rows[places]
         if len(tied) == 1:
             return Choice(self.cache.nodes[int(tied[0])])
-        if found.is_narrowed:
-            in_order = tied[np.argsort(self.cache.places[tied])]
-            nodes = [self.cache.nodes[int(row)] for row in in_order]
-            return Choice(nodes[0], tuple(node.name for node in nodes))
-        first = self._heap_ranks(found)[tied].argmin()
-        return Choice(self.cache.nodes[int(tied[first])])
-
-    def _totals_stand(self, found: Found, totals: IntArray) -> bool:
-        """Tell whether the totals are the standing ones, and small enough to be ordered together with ranks."""
-        answer = found.answer
-        return (
-            answer is not None and totals is answer.totals and self._highest * (self._heap.size + 1) < LARGEST_ORDERED
-        )
+        in_order = tied[np.argsort(self.cache.places[tied])]
+        nodes = [self.cache.nodes[int(row)] for row in in_order]
+        return Choice(nodes[0], tuple(node.name for node in nodes))
 
     def choose_with(self, found: Found, added: Mapping[str, int]) -> Choice:
         """Pick the best node by the plugins' totals and what extenders add; equals that they mention draw lots."""
@@ -83,21 +105,20 @@ class Chooser:
 
     def _totals_of(self, found: Found, rows: RowArray) -> IntArray:
         if found.extended is None or found.extended.scored is None:
-            return self.totals(found)[rows]
+            return self.totals(found, rows).at(rows)
         return rate_nodes(self.profile, found.cycle, found.pod, found.extended.scored.take(rows)).totals
 
-    def totals(self, found: Found) -> IntArray:
-        """Return the weighted sums over all score plugins; rows that are not feasible have less than none."""
+    def totals(self, found: Found, rows: RowArray | None) -> Totals:
+        """Return the weighted sums over all score plugins of the feasible rows (``None``: all there are)."""
         try:
-            return self._totals(found)
+            return self._totals(found, rows)
         except PluginError:
             return self._totals_from_nothing(found)
 
-    def _totals(self, found: Found) -> IntArray:
+    def _totals(self, found: Found, rows: RowArray | None) -> Totals:
         if not self.profile.score:
-            return np.where(found.feasible, 1, -1)
+            return Totals(np.where(found.feasible, 1, -1))
         nodes, began = self.cache.nodes, timing.read()
-        rows = None if found.count == len(nodes) else np.flatnonzero(found.feasible)
         window = nodes if rows is None else nodes.take(rows)
         self._run_pre_scores(found, window)
         prepared = timing.read()
@@ -111,62 +132,76 @@ class Chooser:
         for plugin in found.answer.layout.fresh_pre_scores:
             run_pre_score(plugin, found.cycle, found.pod, window)
 
-    def _sum_scores(self, found: Found, window: NodeTable, rows: IntArray | None) -> IntArray:
-        answer, nodes = found.answer, self.cache.nodes
+    def _sum_scores(self, found: Found, window: NodeTable, rows: RowArray | None) -> Totals:
+        answer, skipped = found.answer, found.cycle.skipped_scores
         assert answer is not None
-        scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in found.cycle.skipped_scores]
-        if found.feasible is answer.feasible:
-            standing = answer.standing_totals(found.pod, nodes)
-        else:
-            standing = answer.totals_over(found.cycle, found.pod, nodes, found.feasible)
-        if not scorers:
-            return standing
-        totals = standing.copy()
+        scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in skipped]
+        standing = self._standing_totals(found, answer)
+        if not scorers and (rows is None or found.feasible is answer.feasible):
+            return Totals(standing)
+        totals = Totals(standing.copy()) if rows is None else Totals(standing.take(rows), rows)
         for scorer in scorers:
             raw = raw_scores(scorer, found.cycle, found.pod, window)
-            share = self.profile.weights[scorer.name] * normalized_scores(scorer, found.cycle, found.pod, window, raw)
-            if rows is None:
-                totals += share
-            else:
-                totals[rows] += share
+            normalized = normalized_scores(scorer, found.cycle, found.pod, window, raw)
+            totals.column += self.profile.weights[scorer.name] * normalized
         return totals
 
-    def _totals_from_nothing(self, found: Found) -> IntArray:
+    def _standing_totals(self, found: Found, answer: Answer) -> IntArray:
+        """Return the totals of the plugins that keep their answers, as a column that is right on the feasible rows."""
+        if found.is_standing:
+            totals = answer.standing_totals(found.pod, self.cache.nodes)
+            if answer.totals_hold_for_fewer or found.feasible is answer.feasible:
+                return totals
+        return answer.totals_over(found.cycle, found.pod, self.cache.nodes, found.feasible)
+
+    def _totals_from_nothing(self, found: Found) -> Totals:
         """Rate the feasible nodes in the order of upstream, for the error it would meet first.
 
         Columns rate nodes that are not feasible, too: if only those failed, nothing is wrong.
         """
-        rows = np.roll(self.cache.order, -found.start)
-        rows = rows[found.feasible[rows]]
+        rows = self._visited(found)
         window = self.cache.nodes.take(rows)
         cycle = cycle_before_scoring(self.profile, found.pod, self.cache.nodes, window)
         totals = np.full(len(found.feasible), -1, dtype=np.int64)
         totals[rows] = rate_nodes(self.profile, cycle, found.pod, window).totals
-        return totals
+        return Totals(totals)
 
-    def _heap_ranks(self, found: Found) -> IntArray:
-        """Return for each row where it stands in the preorder of upstream's heap over the nodes found.
-
-        The list of nodes found rarely changes from one pod to the next, so the ranks are kept with what it depends on.
-        """
-        if found.count == len(self.cache):
-            state: Hashable = (self.cache.structure, found.start)
-            if self._ranks_of_all[0] != state:
-                self._ranks_of_all = (state, self._computed_ranks(found))
-            return self._ranks_of_all[1]
+    def _rows_found(self, found: Found) -> RowArray | None:
+        """Return the feasible rows in the order upstream finds them in; ``None`` if all are feasible."""
+        if found.count == len(found.feasible):
+            return None
         answer = found.answer
         if answer is None or found.feasible is not answer.feasible:
-            return self._computed_ranks(found)
-        state = (answer.feasible_version, found.start)
-        if answer.heap_ranks[0] != state:
-            answer.heap_ranks = (state, self._computed_ranks(found))
-        return answer.heap_ranks[1]
+            return self._visited(found)
+        return self._kept_order(found, answer)[0]
 
-    def _computed_ranks(self, found: Found) -> IntArray:
-        visited = self.cache.order
+    def _ranks(self, found: Found) -> IntArray:
+        """Return for each row where it stands in the preorder of upstream's heap over the nodes found."""
+        answer = found.answer
+        if found.count == len(found.feasible):
+            state: Hashable = (self.cache.structure, found.start)
+            if self._ranks_of_all[0] != state:
+                self._ranks_of_all = (state, self._ranks_by_row(self._visited(found)))
+            return self._ranks_of_all[1]
+        if answer is None or found.feasible is not answer.feasible:
+            return self._ranks_by_row(self._visited(found))
+        return self._kept_order(found, answer)[1]
+
+    def _kept_order(self, found: Found, answer: Answer) -> tuple[RowArray, IntArray]:
+        """Return the standing feasible rows as they are found, and their ranks: they rarely change between pods."""
+        state = (answer.feasible_version, found.start)
+        if answer.found_order[0] != state:
+            rows = self._visited(found)
+            answer.found_order = (state, rows, self._ranks_by_row(rows))
+        return answer.found_order[1:]
+
+    def _visited(self, found: Found) -> RowArray:
+        order = self.cache.order
         if found.start:
-            visited = np.concatenate((visited[found.start :], visited[: found.start]))
-        visited = visited[found.feasible[visited]]
+            order = np.concatenate((order[found.start :], order[: found.start]))
+        return order.take(found.feasible.take(order).nonzero()[0])
+
+    def _ranks_by_row(self, visited: RowArray) -> IntArray:
         ranks = np.zeros(len(self.cache), dtype=np.int64)
         ranks[visited] = self._heap.ranks(len(visited))
         return ranks

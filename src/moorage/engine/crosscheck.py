@@ -2,7 +2,6 @@
 
 from random import Random
 
-import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
@@ -12,8 +11,8 @@ from moorage.engine.prefilter import run_pre_filters
 from moorage.engine.profile import Profile
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray, IntArray
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.status import IntArray
 
 log = structlog.get_logger(__name__)
 
@@ -48,18 +47,16 @@ class CrossCheck:
                 self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
                 return
 
-    def totals(self, pod: Pod, nodes: NodeTable, feasible: BoolArray, totals: IntArray) -> None:
-        """Compare the weighted sum of each feasible row."""
+    def totals(self, pod: Pod, nodes: NodeTable, rows: RowArray, totals: IntArray) -> None:
+        """Compare the weighted sum of each of the feasible rows."""
         if not self._is_due():
             return
-        rows = np.flatnonzero(feasible)
         window = nodes.take(rows)
         cycle = cycle_before_scoring(self._profile, pod, nodes, window)
         expected = rate_nodes(self._profile, cycle, pod, window).totals
-        for row, want in zip(rows, expected, strict=True):
-            if totals[row] != want:
-                name = nodes[int(row)].name
-                self._report(f"{pod.key} on {name}: standing total {totals[row]}, from nothing {want}")
+        for row, found, want in zip(rows, totals, expected, strict=True):
+            if found != want:
+                self._report(f"{pod.key} on {nodes[int(row)].name}: standing total {found}, from nothing {want}")
                 return
 
     def _is_due(self) -> bool:

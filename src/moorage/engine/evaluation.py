@@ -43,7 +43,9 @@ def judge_nodes(
     alive: BoolArray = np.ones(len(nodes), dtype=np.bool_)
     for plugin in filters:
         if plugin.name not in cycle.skipped_filters:
-            apply_filter(plugin, cycle, pod, nodes, statuses, numbers, alive)
+            for rejected, number in rejected_by(plugin, cycle, pod, nodes, statuses, alive):
+                numbers[rejected] = number
+                alive = alive & ~rejected
     return numbers
 
 
@@ -63,22 +65,12 @@ def judge_alone(
     return numbers if numbers.any() else None
 
 
-def apply_filter(
-    plugin: FilterPlugin,
-    cycle: CycleState,
-    pod: Pod,
-    nodes: NodeTable,
-    statuses: Statuses,
-    numbers: IdArray,
-    alive: BoolArray,
-) -> None:
-    """Let one more filter turn nodes down, among those still alive."""
-    verdict = checked_verdict(plugin, ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes.among(alive)), alive)
-    if not verdict.rejections:
-        return
-    for rejected, number in rejection_numbers(verdict, plugin.name, alive.copy(), statuses):
-        numbers[rejected] = number
-        alive &= ~rejected
+def rejected_by(
+    plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, statuses: Statuses, alive: BoolArray
+) -> Iterable[tuple[BoolArray, int]]:
+    """Ask one filter about the rows still alive; return those it turns down, in masks that are disjoint, and why."""
+    verdict = ask("Filter", plugin, plugin.filter_nodes, cycle, pod, nodes.among(alive))
+    return rejection_numbers(checked_verdict(plugin, verdict, alive), plugin.name, alive, statuses)
 
 
 def run_pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:

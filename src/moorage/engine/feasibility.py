@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from moorage.api.pod import Pod
 from moorage.engine import timing
-from moorage.engine.answers import Answers, judge_fresh
+from moorage.engine.answers import Answers
 from moorage.engine.boundary import ask
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.diagnosis import NOT_EXAMINED, Diagnosis
 from moorage.engine.evaluation import judge_node
+from moorage.engine.fresh import judge_fresh
 from moorage.engine.judgement import FEASIBLE, IdArray
 from moorage.engine.prefilter import PreFiltered, run_pre_filters
 from moorage.engine.profile import Profile, derives_filter
@@ -60,6 +61,8 @@ class Found(Struct):
     count: int
     start: int
     diagnosis: Diagnosis
+    is_standing: bool = True
+    """Whether the answer was brought up to date for this; not so if a plugin failed, and nodes were judged singly."""
     is_narrowed: bool = False
     promised: NodeInfo | None = None
     extended: Extended | None = None
@@ -167,7 +170,8 @@ class Search:
         refused = self._refused_one_by_one(cycle, pod, pre, promise, error)
         numbers = answer.statuses.written(np.full(len(nodes), FEASIBLE, dtype=np.int32), refused)
         feasible = np.equal(numbers, FEASIBLE)
-        found = Found(pod, cycle, answer, feasible, int(np.count_nonzero(feasible)), self.rotation.start, diagnosis)
+        count = int(np.count_nonzero(feasible))
+        found = Found(pod, cycle, answer, feasible, count, self.rotation.start, diagnosis, is_standing=False)
         self._settle(found, numbers, pre, promise)
         return found
 

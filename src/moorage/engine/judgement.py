@@ -21,6 +21,8 @@ class Statuses:
     def __init__(self) -> None:
         self._statuses: list[Status | None] = [None]
         self._ids: dict[Status, int] = {}
+        self.plugins: set[str] = set()
+        """Whose statuses there are."""
 
     def __getitem__(self, number: int) -> Status | None:
         return self._statuses[number]
@@ -34,6 +36,7 @@ class Statuses:
         if known is None:
             known = self._ids[status] = len(self._statuses)
             self._statuses.append(status)
+            self.plugins.add(status.plugin)
         return known
 
     def written(self, numbers: IdArray, rows: Mapping[int, Status]) -> IdArray:
@@ -69,7 +72,7 @@ def rejection_numbers(
     verdict: Verdict, plugin: str, rows: BoolArray, statuses: Statuses
 ) -> Iterator[tuple[BoolArray, int]]:
     """Yield disjoint masks within ``rows`` and the number of the status that holds there, all its reasons together."""
-    rejections = [(mask, status) for mask, status in verdict.rejections if mask.any()]
+    rejections = [(mask, status) for mask, status in verdict.rejections if np.count_nonzero(mask)]
     if len(rejections) == 1:
         mask, status = rejections[0]
         yield mask & rows, statuses.number(status.by(plugin))

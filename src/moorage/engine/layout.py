@@ -16,6 +16,14 @@ class Scorer(NamedTuple):
     normalizes: bool
 
 
+class FreshFilter(NamedTuple):
+    """A filter that is asked in every cycle: its place in the profile, and who after it keeps its answer."""
+
+    place: int
+    plugin: FilterPlugin
+    kept_after: frozenset[str]
+
+
 class Layout:
     """The places of kept answers (parts) at each extension point, and the plugins that are asked in every cycle."""
 
@@ -35,8 +43,10 @@ class Layout:
         self.only_pre_scoring = tuple(
             at[plugin.name] for plugin in profile.pre_score if plugin.name in at and plugin.name not in scoring
         )
-        self.fresh_filters: tuple[tuple[int, FilterPlugin], ...] = tuple(
-            (place, plugin) for place, plugin in enumerate(profile.filter) if plugin.name not in at
+        self.fresh_filters = tuple(
+            FreshFilter(place, plugin, frozenset(later.name for later in profile.filter[place:] if later.name in at))
+            for place, plugin in enumerate(profile.filter)
+            if plugin.name not in at
         )
         self.fresh_pre_scores: tuple[PreScorePlugin, ...] = tuple(p for p in profile.pre_score if p.name not in at)
         self.fresh_scores: tuple[ScorePlugin, ...] = tuple(p for p in profile.score if p.name not in at)

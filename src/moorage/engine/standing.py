@@ -80,9 +80,11 @@ class Answer:
         self.feasible: BoolArray = NO_VERDICTS
         self.feasible_count = 0
         self.feasible_version = 0
-        self.heap_ranks: tuple[Hashable, IntArray] = (None, NO_TOTALS)
-        """The tie-break of the feasible rows, and of which version of them."""
+        self.found_order: tuple[Hashable, IntArray, IntArray] = (None, NO_TOTALS, NO_TOTALS)
+        """The feasible rows in the order they are found in, the tie-break of each row, and of which version of them."""
         self.totals: IntArray = NO_TOTALS
+        self.totals_hold_for_fewer = False
+        """Whether no total depends on which rows are feasible, but for those that are not."""
         self._totals_stale = True
         self._stale_rows: dict[int, None] = {}
         self._order = TotalOrder()
@@ -92,7 +94,7 @@ class Answer:
 
     def is_fresh_for(self, cycle: CycleState) -> bool:
         """Tell whether a plugin that looks at the whole cluster has a say about the pod in this cycle."""
-        return any(plugin.name not in cycle.skipped_filters for _, plugin in self.layout.fresh_filters)
+        return any(asked.plugin.name not in cycle.skipped_filters for asked in self.layout.fresh_filters)
 
     def judge(self, pod: Pod, nodes: NodeTable, changed: list[int] | None) -> None:
         """Bring verdicts up to date: on the rows that changed, or on all."""
@@ -131,9 +133,7 @@ class Answer:
             self.feasible[row] = is_feasible
             self.feasible_count += 1 if is_feasible else -1
             self.feasible_version += 1
-            if self._shares is None or any(
-                not isinstance(share.column, int) for share in self._shares if share.normalizes
-            ):
+            if not self.totals_hold_for_fewer:
                 self._totals_stale = True
 
     def shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
@@ -176,6 +176,7 @@ class Answer:
             self.totals = sum_of_shares(shares, len(nodes))
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
+            self.totals_hold_for_fewer = all(isinstance(share.column, int) for share in shares if share.normalizes)
             self._totals_stale = False
             self._order.forget()
         else:
@@ -201,7 +202,7 @@ class Answer:
         return total
 
     def totals_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
-        """Return the same over another set of feasible rows, as a column of the caller's own."""
+        """Return the same over another set of feasible rows, whatever was judged feasible before."""
         rows = None if feasible.all() else np.flatnonzero(feasible)
         shares = [
             Share(

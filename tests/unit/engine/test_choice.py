@@ -1,0 +1,73 @@
+"""The node that is picked: the best of those found, by rules that go through them one by one."""
+
+import numpy as np
+import pytest
+from tests.unit.engine.test_ranking import root_after_init
+
+from moorage.api.affinity import TopologySpreadConstraint
+from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.api.pod import Pod
+from moorage.api.selectors import LabelSelector
+from moorage.clock import VirtualClock
+from moorage.config import default_config
+from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
+from moorage.engine.feasibility import Found
+from moorage.engine.placement import Placement
+from moorage.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.simulator.simulation import Simulation
+from moorage.simulator.world import World
+from moorage.testing import make_node, make_pod
+
+ZONES = 3
+
+
+def spread(key: str, action: str) -> dict[str, object]:
+    constraint = TopologySpreadConstraint(
+        max_skew=1,
+        topology_key=key,
+        when_unsatisfiable=action,
+        label_selector=LabelSelector(match_labels={"app": "web"}),
+    )
+    return {"topology_spread_constraints": (constraint,)}
+
+
+KINDS: dict[str, dict[str, object]] = {
+    "pods like any other": {},
+    "pods that must be spread over zones": spread(ZONE_LABEL, "DoNotSchedule"),
+    "pods that should be spread over zones": spread(ZONE_LABEL, "ScheduleAnyway"),
+    "pods that should be spread over hosts": spread(HOSTNAME_LABEL, "ScheduleAnyway"),
+    "pods that want some of the nodes": {"node_selector": {"disk": "ssd"}},
+    "pods of some of the nodes that must be spread": {
+        "node_selector": {"disk": "ssd"},
+        **spread(ZONE_LABEL, "DoNotSchedule"),
+    },
+}
+
+
+def picked_from_nothing(placement: Placement, found: Found) -> str:
+    """Rate the nodes in the order in which they are found, and sift them through a heap."""
+    cache = placement.search.cache
+    rows = np.array([row for row in cache.order if found.feasible[row]])
+    window = cache.nodes.take(rows)
+    cycle = cycle_before_scoring(placement.profile, found.pod, cache.nodes, window)
+    totals = rate_nodes(placement.profile, cycle, found.pod, window).totals.tolist()
+    return window[root_after_init(totals)].name
+
+
+@pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
+def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> None:
+    world = World(VirtualClock())
+    scheduler = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates()).scheduler
+    for number in range(17):
+        labels = {"disk": "ssd"} if number % 4 else {}
+        scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
+    placement = scheduler.placements["default-scheduler"]
+    for number in range(40):
+        pod: Pod = make_pod(f"p{number}", labels={"app": "web"}, requests={"cpu": "300m"}, **fields)  # type: ignore[arg-type]
+        found = placement.find(pod)
+        choice = placement.choose(found)
+        if found.count > 1:
+            assert choice.node.name == picked_from_nothing(placement, found)
+        scheduler.handlers.pod_added(pod.on_node(choice.node.name))
