@@ -128,7 +128,8 @@ class Binder:
 
     def _pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
-        placement, wanted = binding.placement, list[PreBindPlugin | None]()
+        wanted: list[PreBindPlugin | None] = []
+        placement = binding.placement
         resting = placement.profile.resting & binding.cycle.skipped_filters
         if placement.profile.pre_binding <= resting:
             placement.stopwatch[timing.PRE_BIND_PRE_FLIGHT](0.0)

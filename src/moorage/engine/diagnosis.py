@@ -7,13 +7,14 @@ from moorage.framework.status import Code, Status
 
 NOT_EXAMINED = Status.unresolvable()
 """What is said of a node that no plugin was asked about."""
+NOTHING_EXAMINED = NodeStatuses({}, NOT_EXAMINED)
 
 
 class Diagnosis(Struct):
     """What an attempt found out, whether or not it ended well."""
 
     node_count: int
-    statuses: NodeStatuses = field(default_factory=lambda: NodeStatuses({}, NOT_EXAMINED))
+    statuses: NodeStatuses = NOTHING_EXAMINED
     unschedulable_plugins: set[str] = field(default_factory=set)
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter: Status | None = None

@@ -1,7 +1,7 @@
 """Who counts what: observers of the queue, the attempts, the informers and the event handlers."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence, Set
 from random import Random
 from time import perf_counter
 from typing import Final
@@ -28,6 +28,10 @@ MOST_ATTEMPTS: Final = 15
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
+
+Evaluated = tuple[Placement, Set[str], Set[str] | None]
+"""A profile at work, and whose filters and scores were left out; ``None`` if no node had to be chosen."""
+Noted = tuple[Evaluated, NumberCell]
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +77,8 @@ class AttemptInstruments:
         sli = registry["scheduler_pod_scheduling_sli_duration_seconds"]
         self._sli = [sli.histogram(str(n)) for n in range(1, MOST_ATTEMPTS)] + [sli.histogram(f"{MOST_ATTEMPTS}+")]
         self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
-        self._evaluated: Counter[tuple[Placement, frozenset[str], frozenset[str] | None]] = Counter()
+        self._evaluated: dict[Evaluated, NumberCell] = {}
+        self._latest: Noted | None = None
         registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
 
     def stopwatch(self, profile: str) -> PointStopwatch:
@@ -143,16 +148,24 @@ class AttemptInstruments:
         if self._found is None:
             return 0, 0
         (placement, found), self._found = self._found, None
-        skipped = frozenset(found.cycle.skipped_scores) if found.count > 1 else None
-        self._evaluated[placement, frozenset(found.cycle.skipped_filters), skipped] += 1
+        cycle, latest = found.cycle, self._latest
+        evaluated: Evaluated = (placement, cycle.skipped_filters, cycle.skipped_scores if found.count > 1 else None)
+        # Nearly always the same plugins as in the cycle before: sets are compared sooner than frozen and hashed.
+        if latest is None or latest[0] != evaluated:
+            latest = self._latest = self._cell_of(*evaluated)
+        latest[1].value += 1
         return found.diagnosis.node_count, found.count
+
+    def _cell_of(self, placement: Placement, filters: Set[str], scores: Set[str] | None) -> Noted:
+        key = (placement, frozenset(filters), None if scores is None else frozenset(scores))
+        return key, self._evaluated.setdefault(key, NumberCell())
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
-        counts: Counter[tuple[str, ...]] = Counter()
+        counts: dict[tuple[str, ...], float] = defaultdict(float)
         for (placement, skipped_filters, skipped_scores), cycles in self._evaluated.items():
             profile = placement.profile
-            points: list[tuple[str, Sequence[Plugin], frozenset[str]]] = [
+            points: list[tuple[str, Sequence[Plugin], Set[str]]] = [
                 (PRE_FILTER, profile.pre_filter, frozenset()),
                 (FILTER, profile.filter, skipped_filters),
             ]
@@ -161,8 +174,8 @@ class AttemptInstruments:
             for point, plugins, skipped in points:
                 for plugin in plugins:
                     if plugin.name not in skipped:
-                        counts[plugin.name, point, profile.name] += cycles
-        return [(labels, float(count)) for labels, count in counts.items()]
+                        counts[plugin.name, point, profile.name] += cycles.value
+        return list(counts.items())
 
 
 def _result(outcome: Parked | Failed) -> str:
