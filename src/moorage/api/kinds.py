@@ -16,8 +16,13 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 
 
 @lru_cache(maxsize=1024)
-def _collection(root: str, namespace: str, plural: str) -> str:
+def _collection(group: str, version: str, namespace: str, plural: str) -> str:
+    root = _root(group, version)
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _root(group: str, version: str) -> str:
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 class Kind(Struct, frozen=True):
@@ -43,7 +48,7 @@ class Kind(Struct, frozen=True):
     @property
     def root(self) -> str:
         """Return where the API of this kind's group begins."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return _root(self.group, self.version)
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
         """Return where one object lives, or all of a namespace, or all.
@@ -51,7 +56,7 @@ class Kind(Struct, frozen=True):
         >>> BY_NAME["Pod"].path("web", "shop", "binding")
         '/api/v1/namespaces/shop/pods/web/binding'
         """
-        place = _collection(self.root, namespace, self.plural)
+        place = _collection(self.group, self.version, namespace, self.plural)
         if name:
             # A pod costs two requests, and its name never needs quoting.
             place = f"{place}/{name if _PLAIN_NAME(name) else quote(name, safe='')}"

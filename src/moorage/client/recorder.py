@@ -15,9 +15,8 @@ import structlog
 from msgspec import Struct
 
 from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject, ObjectMeta, format_micro_time, format_time
+from moorage.api.meta import KubeObject, format_micro_time, format_time
 from moorage.api.records import Event, EventSeries
-from moorage.api.storage import ObjectReference
 from moorage.client.backoff import EVENT_DELAYS
 from moorage.client.dispatcher import TokenBucket
 from moorage.client.rest import MERGE_PATCH, ApiClient
@@ -29,6 +28,7 @@ LONGEST_QUEUE: Final = 1000
 LONGEST_NOTE: Final = 1024
 MOST_TRIES: Final = 12
 MOST_WRITERS: Final = 32
+EVENTS_PER_WRITER: Final = 4
 MOST_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
@@ -45,37 +45,55 @@ log = structlog.get_logger(__name__)
 SeriesKey: TypeAlias = tuple[str, str, str, str, tuple[str, ...], tuple[str, ...]]
 
 
-class WrittenEvent(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class EventMeta(Struct, frozen=True, gc=False):
+    """As much of an event's metadata as is ours to say."""
+
+    name: str
+    namespace: str
+
+
+class Reference(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Which object an event is about."""
+
+    kind: str
+    api_version: str
+    name: str
+    uid: str
+    resource_version: str = ""
+    namespace: str = ""
+
+
+class WrittenEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
     """An event as it is sent: our struct's fields, with kind and version."""
 
     api_version: str
     kind: str
-    metadata: ObjectMeta
+    metadata: EventMeta
     event_time: str
     type: str
     reason: str
     action: str
     note: str
-    regarding: ObjectReference
+    regarding: Reference
     reporting_controller: str
     reporting_instance: str
-    related: ObjectReference | None = None
+    related: Reference | None = None
     series: EventSeries | None = None
 
 
-class CoreSource(msgspec.Struct, frozen=True):
+class CoreSource(Struct, frozen=True):
     """Who reports a core event."""
 
     component: str
 
 
-class CoreEvent(msgspec.Struct, frozen=True, rename="camel"):
+class CoreEvent(Struct, frozen=True, rename="camel"):
     """An event of the core API, as leader election still writes them upstream."""
 
     api_version: str
     kind: str
-    metadata: ObjectMeta
-    involved_object: ObjectReference
+    metadata: EventMeta
+    involved_object: Reference
     reason: str
     message: str
     type: str
@@ -115,6 +133,7 @@ class EventRecorder:
         self._queue: deque[Job] = deque()
         self._series: OrderedDict[SeriesKey, Series] = OrderedDict()
         self._writers: set[asyncio.Task[None]] = set()
+        self._pausing = 0
         self._last_name = 0
 
     def record(self, note: EventNote) -> None:
@@ -140,7 +159,7 @@ class EventRecorder:
         event = CoreEvent(
             api_version="v1",
             kind="Event",
-            metadata=ObjectMeta(name=self._name(about.name, now), namespace=about.namespace or "default"),
+            metadata=EventMeta(self._name(about.name, now), about.namespace or "default"),
             involved_object=about,
             reason=note.reason,
             message=shortened(note.note),
@@ -194,8 +213,15 @@ class EventRecorder:
             self.dropped += 1
             return
         self._queue.append(job)
-        # A writer lives as long as there is something to write, so an idle scheduler has none.
-        if len(self._writers) < MOST_WRITERS:
+        self._staff()
+
+    def _staff(self) -> None:
+        """Have a writer for every few events that wait: each has a connection, which costs more than many events.
+
+        A writer lives as long as there is something to write, so an idle scheduler has none.
+        """
+        at_work = len(self._writers) - self._pausing
+        if at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MOST_WRITERS:
             writer = asyncio.get_running_loop().create_task(self._write_queue(), name="event writer")
             self._writers.add(writer)
             writer.add_done_callback(self._writers.discard)
@@ -215,7 +241,7 @@ class EventRecorder:
         tries = 1
         while tries < MOST_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
-            await asyncio.sleep(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
+            await self._pause(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
             if self._limit is not None:
                 await self._limit.pass_through()
             tries += 1
@@ -232,6 +258,15 @@ class EventRecorder:
             log.debug("event is there already", reason=job.event.reason)
         else:
             log.warning("event refused", reason=job.event.reason, error=str(error))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, while another takes over what else there is to write."""
+        self._pausing += 1
+        self._staff()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._pausing -= 1
 
     def _send_once(self, job: Job) -> Awaitable[object]:
         event, namespace = job.event, job.event.metadata.namespace
@@ -255,7 +290,7 @@ class EventRecorder:
         return WrittenEvent(
             api_version="events.k8s.io/v1",
             kind="Event",
-            metadata=ObjectMeta(name=self._name(regarding.name, now), namespace=regarding.namespace or "default"),
+            metadata=EventMeta(self._name(regarding.name, now), regarding.namespace or "default"),
             event_time=format_micro_time(now),
             type="Warning" if note.is_warning else "Normal",
             reason=note.reason,
@@ -286,17 +321,10 @@ def identity(thing: KubeObject) -> tuple[str, ...]:
     return BY_TYPE[type(thing)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
 
 
-def reference(thing: KubeObject) -> ObjectReference:
+def reference(thing: KubeObject) -> Reference:
     """Point to an object."""
     kind, meta = BY_TYPE[type(thing)], thing.metadata
-    return ObjectReference(
-        kind=kind.name,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        api_version=kind.api_version,
-        resource_version=meta.resource_version,
-    )
+    return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)
 
 
 def shortened(note: str) -> str:

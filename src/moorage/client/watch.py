@@ -142,14 +142,15 @@ class ListWatch(Generic[T]):
         return self._differences(thing)
 
     def _differences(self, thing: T) -> Iterable[Change[T]]:
-        before = self._known.get(thing.key)
+        key, meta = thing.key, thing.metadata
+        before = self._known.get(key)
         if before is None:
-            self._known[thing.key] = thing
+            self._known[key] = thing
             return (Change(None, thing),)
-        if before.metadata.resource_version == thing.metadata.resource_version:
+        if before.metadata.resource_version == meta.resource_version:
             return ()
-        self._known[thing.key] = thing
-        if before.uid != thing.uid:
+        self._known[key] = thing
+        if before.metadata.uid != meta.uid:
             # Another object of the same name: we missed the end of the first.
             return Change(before, None, is_final=False), Change(None, thing)
         return (Change(before, thing),)

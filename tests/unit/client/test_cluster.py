@@ -317,6 +317,36 @@ def test_events_wait_for_a_server_that_is_down_and_drop_what_is_too_much(bench: 
     assert len(events(bench)) == 1000
 
 
+def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> None:
+    bench.server.fail("POST", 503)
+    began = bench.clock.now()
+
+    async def work() -> float:
+        for number in range(3):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        while len(events(bench)) < 2:
+            await asyncio.sleep(0.01)
+        took = bench.clock.now() - began
+        await bench.recorder.flush()
+        return took
+
+    assert bench.run(work()) < 1.0
+    assert len(events(bench)) == 3
+
+
+def test_many_events_are_written_side_by_side(bench: Bench) -> None:
+    bench.server.pause = 1.0
+    began = bench.clock.now()
+
+    async def work() -> None:
+        for number in range(320):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert bench.clock.now() - began == pytest.approx(10.0, abs=0.1)
+
+
 def test_a_dead_server_is_given_up_on_after_twelve_tries(bench: Bench) -> None:
     async def work() -> None:
         bench.server.is_down = True

@@ -1,6 +1,5 @@
 """Measuring requests to the API server, and evictions in the background."""
 
-from collections import defaultdict
 from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any, Final
@@ -32,17 +31,16 @@ class RequestMeter:
 
     def _count(self) -> None:
         """Count what was noted since the last time."""
-        by_kind: defaultdict[tuple[str, int], list[Exchange]] = defaultdict(list)
-        for exchange in self._noted:
-            by_kind[exchange[:2]].append(exchange)
+        noted = self._noted.copy()
         self._noted.clear()
-        for (method, status), exchanges in by_kind.items():
+        for method, status in {exchange[:2] for exchange in noted}:
+            _, _, seconds, sent, received = zip(*[e for e in noted if e[0] == method and e[1] == status], strict=True)
             labels = (method, self._host)
-            self._total.number(str(status or NO_ANSWER), *labels).inc(len(exchanges))
-            self._seconds.histogram(*labels).observe_all(seconds for _, _, seconds, _, _ in exchanges)
+            self._total.number(str(status or NO_ANSWER), *labels).inc(len(seconds))
+            self._seconds.histogram(*labels).observe_all(seconds)
             if status:
-                self._sent.histogram(*labels).observe_all(sent for _, _, _, sent, _ in exchanges)
-                self._received.histogram(*labels).observe_all(received for _, _, _, _, received in exchanges)
+                self._sent.histogram(*labels).observe_all(sent)
+                self._received.histogram(*labels).observe_all(received)
 
 
 class MeasuredBackground(TaskBackground):
