@@ -114,12 +114,21 @@ class Informer(Generic[T]):
     async def _step(self, request: Request) -> None:
         if request.is_watch:
             await self._watch(request)
-            return
-        body = await self._client.request("GET", request.path)
-        self._tell(self._machine.page(body))
-        if self._machine.is_synced and self._machine.version:
+        else:
+            await self._list(request)
             self._observer.listed(self.kind)
             self._settle()
+
+    async def _list(self, request: Request) -> None:
+        """Take in all pages; while the changes of one are told, the server already makes the next."""
+        changes = self._machine.page(await self._client.request("GET", request.path))
+        while not self._machine.version:
+            path = self._machine.next_request().path
+            coming = asyncio.create_task(self._client.request("GET", path), name=f"page of {self.kind.plural}")
+            await asyncio.sleep(0)
+            self._tell(changes)
+            changes = self._machine.page(await coming)
+        self._tell(changes)
 
     async def _watch(self, request: Request) -> None:
         loop = asyncio.get_running_loop()

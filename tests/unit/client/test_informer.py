@@ -16,7 +16,7 @@ from moorage.api.pod import Pod
 from moorage.client.informer import Informer, Informers
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
-from moorage.client.watch import Change
+from moorage.client.watch import PAGE_SIZE, Change
 from moorage.clock import VirtualClock
 from moorage.errors import Forbidden, MoorageError
 from moorage.simulator.loop import run_virtual
@@ -120,6 +120,38 @@ def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> No
     bench.run(scenario())
     assert bench.lists == 1
     assert not bench.failures
+
+
+def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
+    """List two full pages and one more pod; requests after the second fail so often. Return what was told when.
+
+    That is: how many changes, and how many pages had been asked for by then.
+    """
+    for number in range(2 * PAGE_SIZE + 1):
+        bench.server.put(PODS, pod(f"pod-{number}"))
+    told: list[tuple[int, int]] = []
+
+    async def work() -> None:
+        def tell(_: Kind, changes: Any) -> None:
+            if not told:
+                bench.server.fail("GET", 500, times=failures)
+            told.append((len(changes), bench.lists))
+
+        informer: Informer[Pod] = Informer(bench.server.client(), BY_TYPE[Pod], tell)
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        running.cancel()
+
+    run_virtual(work(), bench.clock)
+    return told
+
+
+def test_while_a_page_is_told_the_next_is_under_way(bench: Bench) -> None:
+    assert list_three_pages(bench, failures=0) == [(PAGE_SIZE, 2), (PAGE_SIZE, 3), (1, 3)]
+
+
+def test_a_page_that_fails_is_asked_for_until_it_comes(bench: Bench) -> None:
+    assert list_three_pages(bench, failures=2) == [(PAGE_SIZE, 2), (PAGE_SIZE, 3), (1, 5)]
 
 
 FAULTS = {
