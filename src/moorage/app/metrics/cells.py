@@ -105,20 +105,18 @@ class CellMetric:
 
     def number(self, *labels: str) -> NumberCell:
         """Return the counter or gauge of some label values, to be kept by whoever counts often."""
-        assert len(labels) == len(self.spec.labels), self.spec.name
-        labels = self._permitted(labels)
         cell = self._numbers.get(labels)
         if cell is None:
-            cell = self._numbers[labels] = NumberCell()
+            assert len(labels) == len(self.spec.labels), self.spec.name
+            cell = self._numbers.setdefault(self._permitted(labels), NumberCell())
         return cell
 
     def histogram(self, *labels: str) -> HistogramCell:
         """Return the histogram of some label values, to be kept by whoever observes often."""
-        assert len(labels) == len(self.spec.labels), self.spec.name
-        labels = self._permitted(labels)
         cell = self._histograms.get(labels)
         if cell is None:
-            cell = self._histograms[labels] = HistogramCell(self.spec.buckets)
+            assert len(labels) == len(self.spec.labels), self.spec.name
+            cell = self._histograms.setdefault(self._permitted(labels), HistogramCell(self.spec.buckets))
         return cell
 
     def read_from(self, reading: Reading) -> None:
