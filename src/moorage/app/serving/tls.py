@@ -3,7 +3,8 @@
 import os
 import ssl
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -47,9 +48,14 @@ _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 def server_context(options: ServingOptions, client_cas: Sequence[bytes] = ()) -> ssl.SSLContext:
     """Make the context to serve with; clients may show certificates of the CAs given, but need not."""
     context = _context(options, client_cas)
-    _load_default_pair(context, options)
-    if options.named_certificates:
-        _serve_by_name(context, options, client_cas)
+    by_name = _named_contexts(options, client_cas)
+    if options.cert_file or options.cert_dir:
+        _load_default_pair(context, options)
+        if by_name:
+            context.sni_callback = _chooser(by_name, lambda: context)
+    else:
+        # The library that makes certificates takes longer to import than all of the server: the first visitor waits.
+        context.sni_callback = _chooser(by_name, cache(lambda: _self_signed_context(options, client_cas)))
     return context
 
 
@@ -76,13 +82,17 @@ def _openssl_names(suites: Sequence[str]) -> list[str]:
 def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
     if options.cert_file:
         _load_files(context, options.cert_file, options.key_file, "--tls-cert-file")
-    elif options.cert_dir:
+    else:
         certificate, key = (Path(options.cert_dir) / f"{PAIR_NAME}.{ending}" for ending in ("crt", "key"))
         if not certificate.exists() or not key.exists():
             _write_pair(certificate, key, _self_signed())
         _load_files(context, str(certificate), str(key), "--cert-dir")
-    else:
-        _load_pair(context, _self_signed())
+
+
+def _self_signed_context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+    context = _context(options, client_cas)
+    _load_pair(context, _self_signed())
+    return context
 
 
 def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
@@ -107,21 +117,25 @@ def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None
         file.write(pair[1])
 
 
-def _serve_by_name(context: ssl.SSLContext, options: ServingOptions, client_cas: Sequence[bytes]) -> None:
-    """Choose the certificate by the name a client asks for: whole names first, then wildcards."""
+def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dict[str, ssl.SSLContext]:
     by_name: dict[str, ssl.SSLContext] = {}
     for entry in reversed(options.named_certificates):
         named = _context(options, client_cas)
         _load_files(named, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
         by_name.update(dict.fromkeys(entry.names or _names_in(entry), named))
+    return by_name
+
+
+def _chooser(
+    by_name: Mapping[str, ssl.SSLContext], default: Callable[[], ssl.SSLContext]
+) -> Callable[[ssl.SSLObject | ssl.SSLSocket, str | None, ssl.SSLContext], None]:
+    """Choose the certificate by the name a client asks for, if any: whole names first, then wildcards."""
 
     def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         wildcard = f"*.{(name or '').partition('.')[2]}"
-        found = by_name.get(name or "") or by_name.get(wildcard)
-        if found is not None:
-            connection.context = found
+        connection.context = by_name.get(name or "") or by_name.get(wildcard) or default()
 
-    context.sni_callback = choose
+    return choose
 
 
 def _names_in(entry: NamedCertificate) -> list[str]:

@@ -41,6 +41,21 @@ def test_without_files_a_certificate_is_made_in_memory() -> None:
     assert handshake(ON_LOOPBACK)[2] == ["localhost"]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_visitor_that_asks_for_an_address_gets_it_too(version: ssl.TLSVersion) -> None:
+    assert handshake(ON_LOOPBACK, "127.0.0.1", maximum_version=version)[2] == ["localhost"]
+
+
+def test_it_is_made_once() -> None:
+    async def work() -> None:
+        async with served(options=ON_LOOPBACK) as visitor:
+            address = ("127.0.0.1", int(visitor.base.rpartition(":")[2]))
+            first, second = [await asyncio.to_thread(ssl.get_server_certificate, address) for _ in range(2)]
+            assert first == second
+
+    asyncio.run(work())
+
+
 def test_a_certificate_is_kept_in_its_folder(tmp_path: Path) -> None:
     options = replace(ON_LOOPBACK, cert_dir=str(tmp_path / "certs"))
     handshake(options)
