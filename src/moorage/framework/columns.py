@@ -23,11 +23,13 @@ class Categorical(Generic[V]):
     [True, False, False, True]
     """
 
-    __slots__ = ("codes", "values")
+    __slots__ = ("_unshared", "_zeros", "codes", "values")
 
     def __init__(self, codes: CodeArray, values: "Vocabulary[V]") -> None:
         self.codes = codes
         self.values = values
+        self._unshared: BoolArray | None = None
+        self._zeros: IntArray | None = None
 
     @classmethod
     def of(cls, values: Collection[V]) -> "Categorical[V]":
@@ -62,6 +64,21 @@ class Categorical(Generic[V]):
             return np.fromiter((function(value) for value in self), dtype=np.int64, count=len(self.codes))
         table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
         return table.take(self.codes)
+
+    @property
+    def unshared(self) -> BoolArray:
+        """Which values, by code, exactly one node has; host names mostly are such. To be asked of a column at rest."""
+        if self._unshared is None:
+            self._unshared = np.equal(np.bincount(self.codes, minlength=len(self.values)), 1)
+        return self._unshared
+
+    @property
+    def zeros(self) -> IntArray:
+        """A zero for each value: what all start from who count by value, and read-only."""
+        if self._zeros is None:
+            self._zeros = np.zeros(len(self.values), dtype=np.int64)
+            self._zeros.flags.writeable = False
+        return self._zeros
 
     def is_in(self, wanted: Collection[V]) -> BoolArray:
         """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""

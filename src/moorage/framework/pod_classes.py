@@ -14,14 +14,20 @@ from moorage.framework.tallies import Steps
 class Standing:
     """A selector in use, and how many of the pods it selects are on each row."""
 
-    __slots__ = ("column", "matcher", "namespaces", "steps", "terminating")
+    __slots__ = ("_pods", "column", "matcher", "namespaces", "steps", "terminating")
 
     def __init__(self, namespaces: Namespaces, matcher: LabelMatcher, terminating: bool, rows: int) -> None:
         self.namespaces = namespaces
         self.matcher = matcher
         self.terminating = terminating
         self.column = Growing(np.int64, max(rows, 1))
+        self._pods = 0
         self.steps = Steps()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod is counted."""
+        return not self._pods
 
     def selects(self, pods: "PodClass") -> bool:
         """Tell whether pods of a class are counted; only asked of classes in the right namespaces."""
@@ -32,8 +38,15 @@ class Standing:
         if row >= len(self.column.array):
             self.column.reserve(row + 1)
         self.column.array[row] += step
+        self._pods += step
         self.steps.position += 1
         self.steps.latest.append(row if step > 0 else ~row)
+
+    def take_in(self, pods: "PodClass") -> None:
+        """Count the pods of a class that is there already."""
+        for row, count in pods.rows.items():
+            self.column.array[row] += count
+            self._pods += count
 
     def add_to(self, totals: IntArray, weight: int) -> None:
         """Add the count of each row, times a weight, to a column as long as the node table."""

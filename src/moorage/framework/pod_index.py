@@ -138,12 +138,10 @@ class PodIndex:
             self._drop_oldest()
         standing = self._standing[question] = Standing(*question, self._rows)
         self._by_selector.add(standing, standing.namespaces, standing.matcher)
-        column = standing.column
         for pods in self._by_labels.find(standing.namespaces, standing.matcher):
             if standing.selects(pods):
                 pods.standing = (*pods.standing, standing)
-                for row, count in pods.rows.items():
-                    column.array[row] += count
+                standing.take_in(pods)
         return standing
 
     def _drop_oldest(self) -> None:

@@ -5,7 +5,7 @@ up by domain; when it is asked again, it follows the steps since the last time, 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -38,6 +38,11 @@ class Steps:
 
 class RowCounts(Protocol):
     """Pods counted per row."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none on any row."""
+        ...
 
     @property
     def steps(self) -> Steps:
@@ -133,20 +138,28 @@ class DomainTally:
         self._column, self._codes = column, column.codes
         self._nowhere = column.values.find(None)
         # A domain of one row, as those of host names are, costs no pass over the others when its sum changes.
-        self._is_host = np.equal(np.bincount(column.codes, minlength=len(column.values)), 1)
-        self._are_hosts = bool(self._is_host.all())
+        self._is_host = column.unshared
+        self._are_hosts = 2 * len(column.values) > len(column.codes)
         self._positions = [source.steps.position for source, _ in self._sources]
-        self._table = self._summed([weight for _, weight in self._sources])
-        self.counted = int(self._summed([1] * len(self._sources)).sum())
         self._sums = self._positive = None
         self._stale.clear()
         self._crossed.clear()
         self.version += 1
+        counting = [(source, weight) for source, weight in self._sources if not source.is_empty]
+        if not counting:
+            # Usual of the first pod of a group, and then there is nothing to add up.
+            self._table, self.counted = column.zeros, 0
+            return
+        self._table = self._summed(counting)
+        heads = self._table
+        if any(weight != 1 for _, weight in counting):
+            heads = self._summed([(source, 1) for source, _ in counting])
+        self.counted = int(heads.sum())
 
-    def _summed(self, weights: Sequence[int]) -> IntArray:
+    def _summed(self, counting: Iterable[tuple[RowCounts, int]]) -> IntArray:
         assert self._column is not None
         per_row = np.zeros(len(self._codes), dtype=np.int64)
-        for (source, _), weight in zip(self._sources, weights, strict=True):
+        for source, weight in counting:
             source.add_to(per_row, weight)
         # The sums are computed as floats, which are exact far beyond any number of pods.
         table = np.bincount(self._codes, weights=per_row, minlength=len(self._column.values)).astype(np.int64)
@@ -155,6 +168,8 @@ class DomainTally:
         return table
 
     def _follow(self, steps: list[int], weight: int) -> None:
+        if not self._table.flags.writeable:
+            self._table = self._table.copy()
         for step in steps:
             row, by = (step, 1) if step >= 0 else (~step, -1)
             # A row beyond the end was there for a while only, and so were its pods.

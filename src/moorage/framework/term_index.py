@@ -28,6 +28,11 @@ class TermGroup:
         self.steps = Steps()
         self._column: Growing | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod has the term."""
+        return not self.rows
+
     def bump(self, row: int, step: int) -> None:
         """Count a pod more or less on a row."""
         count = self.rows.get(row, 0) + step
@@ -89,7 +94,7 @@ class TermIndex:
         """Stop counting a pod that has this term."""
         group = self._groups[term, weight]
         group.bump(row, -1)
-        if not group.rows:
+        if group.is_empty:
             del self._groups[term, weight]
             self._by_selector.remove(group, _namespaces(term), term.matcher)
             self.version += 1

@@ -156,15 +156,19 @@ class RequiredRules:
         self._namespace_labels = namespace_labels
         self._matches_itself = match_all(affinity_terms, pod)
         self._affinity, self._anti, self._existing = tallies
-        self._tallies = [(key, tally) for kind in tallies for key, tally in kind.items()]
+        self._tallies = [tally for kind in tallies for tally in kind.values()]
+        keys = dict.fromkeys(key for kind in tallies for key in kind)
+        self._by_key = [(key, [kind[key] for kind in tallies if key in kind]) for key in keys]
         self._nodes: NodeTable | None = None
         self._judged: tuple[list[int], Verdict] | None = None
 
     def refresh(self, nodes: NodeTable) -> None:
         """Follow the cluster."""
         self._nodes = nodes
-        for key, tally in self._tallies:
-            tally.refresh(nodes.label(key))
+        for key, tallies in self._by_key:
+            column = nodes.label(key)
+            for tally in tallies:
+                tally.refresh(column)
 
     @property
     def say_nothing(self) -> bool:
@@ -177,7 +181,7 @@ class RequiredRules:
 
     def verdict(self, size: int) -> Verdict:
         """Judge all rows; the verdict stands until other rows are concerned."""
-        versions = [tally.version for _, tally in self._tallies]
+        versions = [tally.version for tally in self._tallies]
         if self._judged is None or self._judged[0] != versions:
             self._judged = versions, self._judge(size)
         return self._judged[1]

@@ -46,7 +46,7 @@ def normalize(scores: IntArray) -> IntArray:
     """Spread the scores over 0…100, the worst at 0; in floats and in this order, as the last bit decides ties."""
     if not len(scores):
         return scores
-    low, high = int(scores.min()), int(scores.max())
+    low, high = int(np.minimum.reduce(scores)), int(np.maximum.reduce(scores))
     if high == low:
         return np.zeros_like(scores)
     spread = np.subtract(scores, low, dtype=np.float64)
