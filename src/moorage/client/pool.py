@@ -131,7 +131,7 @@ class HttpPool:
         """Close what has been unused, or has kept somebody waiting, for too long."""
         self._sweeper = None
         now = self._time()
-        for wire in [wire for wire in self._all if wire.deadline <= now or not wire.is_open]:
+        for wire in [w for w in self._all if w.deadline <= now or not w.is_open or w.is_forsaken]:
             wire.give_up("it took too long")
             self._all.discard(wire)
         if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:

@@ -74,6 +74,11 @@ class Wire(asyncio.Protocol):
         self.is_open = True
 
     @property
+    def is_forsaken(self) -> bool:
+        """Whether nobody waits any more for the answer that is to come."""
+        return self._answer is not None and self._answer.cancelled()
+
+    @property
     def transport(self) -> asyncio.Transport:
         """What the bytes go through."""
         assert self._transport is not None
@@ -82,7 +87,8 @@ class Wire(asyncio.Protocol):
     def ask(self, request: bytes, seconds: float) -> asyncio.Future[Answer]:
         """Send a request; the future is done when the answer is complete.
 
-        Whoever gives up waiting leaves the connection busy until the answer has come: nobody else shall get it.
+        Whoever gives up waiting leaves the connection busy, since nobody else shall get the answer: it can be used
+        again if that comes soon, and is closed in the next sweep if not.
         """
         assert self._transport is not None
         self._asked_at = self._loop.time()

@@ -118,6 +118,30 @@ def test_no_answer(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> 
     with_server(serve, use)
 
 
+def test_a_connection_is_closed_if_nobody_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def main() -> None:
+        asked, hung_up = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            asked.set()
+            await reader.read()
+            hung_up.set()
+
+        async with serving(serve) as port:
+            pool = HttpPool(f"http://127.0.0.1:{port}")
+            waiting = asyncio.ensure_future(pool.send(REQUEST))
+            await asked.wait()
+            waiting.cancel()
+            async with asyncio.timeout(10):
+                await hung_up.wait()
+            pool.close()
+
+    asyncio.run(main())
+
+
 def test_nobody_listening_means_that_nothing_was_sent() -> None:
     with pytest.raises(Unreachable, match="no connection") as raised:
         asyncio.run(HttpPool("http://127.0.0.1:1").send(REQUEST))
