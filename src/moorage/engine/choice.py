@@ -139,12 +139,13 @@ class Chooser:
         standing = self._standing_totals(found, answer)
         if not scorers and (rows is None or found.feasible is answer.feasible):
             return Totals(standing)
-        totals = Totals(standing.copy()) if rows is None else Totals(standing.take(rows), rows)
+        column = standing if rows is None else standing.take(rows)
         for scorer in scorers:
             raw = raw_scores(scorer, found.cycle, found.pod, window)
             normalized = normalized_scores(scorer, found.cycle, found.pod, window, raw)
-            totals.column += self.profile.weights[scorer.name] * normalized
-        return totals
+            # The product is a column of our own, what stands is not.
+            column = np.add(weighted := self.profile.weights[scorer.name] * normalized, column, out=weighted)
+        return Totals(column, rows)
 
     def _standing_totals(self, found: Found, answer: Answer) -> IntArray:
         """Return the totals of the plugins that keep their answers, as a column that is right on the feasible rows."""

@@ -15,7 +15,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
-from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
+from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, SKIP, BoolArray, Code, IntArray, Status
 
 
 def judge_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
@@ -76,10 +76,16 @@ def rejected_by(
 def run_pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
     """Ask one pre-score plugin; it may skip its scoring, and anything else but success is an error."""
     said = ask("PreScore", plugin, plugin.pre_score, cycle, pod, nodes)
-    if said is not None and (status := require_status("PreScore", plugin, said)) is not None:
+    if said is None:
+        return
+    # What most plugins say of most pods needs no checking.
+    if said is not SKIP:
+        status = require_status("PreScore", plugin, said)
+        if status is None:
+            return
         if status.code != Code.SKIP:
             raise failure("PreScore", plugin.name, status.message)
-        cycle.skipped_scores.add(plugin.name)
+    cycle.skipped_scores.add(plugin.name)
 
 
 def raw_score(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -100,7 +106,7 @@ def raw_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTabl
         raise failure("Score", plugin.name, "a score is not a number")
     if scores.dtype.kind not in "iu":
         raise failure("Score", plugin.name, f"scores must be integers, not {scores.dtype}")
-    return scores.astype(np.int64, copy=False)
+    return scores if scores.dtype == np.int64 else scores.astype(np.int64)
 
 
 def normalized_scores(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
@@ -120,7 +126,7 @@ def _normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTabl
 
 def check_range(plugin: str, scores: IntArray) -> None:
     """Refuse scores outside 0…100 in upstream's words."""
-    if len(scores) and (int(scores.min()) < MIN_NODE_SCORE or int(scores.max()) > MAX_NODE_SCORE):
+    if len(scores) and (np.minimum.reduce(scores) < MIN_NODE_SCORE or np.maximum.reduce(scores) > MAX_NODE_SCORE):
         bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
         text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
         problem = f'plugin "{plugin}" {text} after normalizing'

@@ -15,8 +15,6 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import BoolArray, IntArray
 
 RowArray = NDArray[np.int64]
-Mark = tuple[NodeColumns, int, int]
-"""A moment of a cluster: how far its logs of changed rows and of changed nodes had come."""
 
 
 class ResourceColumns:
@@ -127,17 +125,6 @@ class NodeTable:
         A row may be named more than once, and one that is gone is beyond the end.
         """
         return self._columns.changes.since(position)
-
-    def pods_changed_since(self, mark: Mark | None) -> tuple[list[int] | None, Mark]:
-        """Return the rows whose pods changed since a mark, and the mark of now.
-
-        The rows are ``None`` when more than pods changed: nodes, or the cluster as a whole.
-        """
-        columns = self._columns
-        now = (columns, columns.changes.position, columns.node_changes.position)
-        if mark is None or mark[0] is not columns or mark[2] != now[2]:
-            return None, now
-        return columns.changes.since(mark[1]), now
 
     def is_window_of(self, table: "NodeTable") -> bool:
         """Tell whether both show the same cluster, so that a row means the same node in both."""

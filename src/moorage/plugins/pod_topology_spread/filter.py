@@ -12,7 +12,7 @@ from moorage.framework.columns import Vocabulary
 from moorage.framework.domains import nodes_lacking
 from moorage.framework.masks import all_of, any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import Mark, NodeTable
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
@@ -176,18 +176,16 @@ class SpreadCounts:
         self._namespace = pod.namespace
         self._inclusion = inclusion
         self._tallies: list[Tally] = []
-        self._mark: Mark | None = None
+        self._counted_as_of: tuple[int, int] | None = None
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
         """Return the state of one cycle."""
-        changed, mark = nodes.pods_changed_since(self._mark)
-        if changed is None:
+        if self._counted_as_of != (nodes.nodes_version, pods.dropped):
             self._tallies = self._count(pods, nodes)
-        elif changed:
+            self._counted_as_of = nodes.nodes_version, pods.dropped
+        else:
             for tally in self._tallies:
-                tally.follow(changed, pods)
-        # Last: after an error all is counted again.
-        self._mark = mark
+                tally.follow()
         spreads = [Spread(*parts) for parts in zip(self.constraints, self._owns, self._tallies, strict=True)]
         return SpreadState(self._inclusion, spreads, nodes)
 
@@ -199,5 +197,5 @@ class SpreadCounts:
         tallies = []
         for constraint, column in zip(self.constraints, columns, strict=True):
             where = all_of((labelled, self._inclusion.included(constraint, nodes)))
-            tallies.append(Tally(MatchingPods(constraint, self._namespace), pods, column, where))
+            tallies.append(Tally(MatchingPods(constraint, self._namespace, pods), column, where))
         return tallies

@@ -14,7 +14,7 @@ from moorage.api.pod import Pod
 from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
 from moorage.framework.masks import all_of, any_of
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import Mark, NodeTable
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
@@ -55,12 +55,63 @@ class Preference(Struct, frozen=True):
             points[lacking] = 0.0
         return points
 
-    def is_same(self, other: "Preference") -> bool:
-        """Tell whether another one counts the same and gives it the same weight; counts per row go on by themselves."""
-        return self.weight == other.weight and self.counts is other.counts
-
     def _points(self, counts: IntArray) -> FloatArray:
         return counts.astype(np.float64) * self.weight + float(self.constraint.max_skew - 1)
+
+
+class Ratings:
+    """What preferences make of every row, and that turned round: two columns that follow single rows."""
+
+    def __init__(self, raw: IntArray, ignored: BoolArray | None) -> None:
+        self.raw = _shown(raw)
+        self.ignored = ignored
+        self._raw = raw
+        self._turned: IntArray | None = None
+        self._bounds = (0, 0)
+        self._stale: list[int] = []
+
+    def put(self, row: int, rating: int) -> None:
+        """Follow the rating of one row, which is not ignored."""
+        self._raw[row] = rating
+        self._stale.append(row)
+
+    def turned(self) -> IntArray:
+        """Return the scores of all rows: as long as the extremes stay the same, few of them change."""
+        now = bounds(self._raw, self.ignored)
+        if self._turned is None or now != self._bounds or len(self._stale) > FEW_ROWS:
+            self._turned = turned_round(self._raw, now, self.ignored)
+            self._bounds = now
+        elif now[1]:
+            for row in self._stale:
+                self._turned[row] = MAX_NODE_SCORE * (now[0] + now[1] - int(self._raw[row])) // now[1]
+        self._stale.clear()
+        return _shown(self._turned)
+
+
+def bounds(scores: IntArray, ignored: BoolArray | None) -> tuple[int, int]:
+    """Return the lowest and the highest rating of nodes that are not ignored; none are 0."""
+    rated = scores if ignored is None else scores[~ignored]
+    return (int(np.minimum.reduce(rated)), int(np.maximum.reduce(rated))) if len(rated) else (0, 0)
+
+
+def turned_round(scores: IntArray, between: tuple[int, int], ignored: BoolArray | None) -> IntArray:
+    """Turn ratings round, so that the lowest become the highest, near 100; nodes that are ignored get 0."""
+    low, top = between
+    if top == 0:
+        turned = np.full_like(scores, MAX_NODE_SCORE)
+    else:
+        turned = (top + low) - scores
+        turned *= MAX_NODE_SCORE
+        turned //= top
+    if ignored is not None:
+        turned[ignored] = 0
+    return turned
+
+
+def _shown(column: IntArray) -> IntArray:
+    view = column.view()
+    view.flags.writeable = False
+    return view
 
 
 class PreferenceState(Struct, frozen=True):
@@ -72,8 +123,7 @@ class PreferenceState(Struct, frozen=True):
     preferences: tuple[Preference, ...]
     needs_all_keys: bool
     counted: NodeTable
-    raw: IntArray
-    lacking: BoolArray | None
+    ratings: Ratings
 
     def ignored(self, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that get no score for want of a key; ``None`` if there are none."""
@@ -81,7 +131,8 @@ class PreferenceState(Struct, frozen=True):
             return None
         if not nodes.is_window_of(self.counted):
             return nodes_lacking_any([nodes.label(item.constraint.topology_key) for item in self.preferences])
-        return self.lacking if self.lacking is None or nodes.shows_all else self.lacking.take(nodes.rows)
+        ignored = self.ratings.ignored
+        return ignored if ignored is None or nodes.shows_all else ignored.take(nodes.rows)
 
     def rate(self, node: NodeInfo, namespace: str) -> int:
         """Rate one node: the more pods, the higher; normalising turns that round."""
@@ -98,24 +149,14 @@ class PreferenceState(Struct, frozen=True):
         """Rate every node of a window."""
         if not nodes.is_window_of(self.counted):
             return rated(self.preferences, nodes, self.ignored(nodes))
-        return self.raw if nodes.shows_all else self.raw.take(nodes.rows)
+        return self.ratings.raw if nodes.shows_all else self.ratings.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
         """Turn the ratings round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
+        if scores is self.ratings.raw:
+            return self.ratings.turned()
         ignored = self.ignored(nodes)
-        among = scores if ignored is None else scores[~ignored]
-        if not len(among):
-            return np.zeros_like(scores)
-        top = int(np.maximum.reduce(among))
-        if top == 0:
-            turned = np.full_like(scores, MAX_NODE_SCORE)
-        else:
-            turned = (top + int(np.minimum.reduce(among))) - scores
-            turned *= MAX_NODE_SCORE
-            turned //= top
-        if ignored is not None:
-            turned[ignored] = 0
-        return turned
+        return turned_round(scores, bounds(scores, ignored), ignored)
 
 
 def rated(preferences: Iterable[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
@@ -142,37 +183,47 @@ class PreferenceCounts:
 
     def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion, *, needs_all_keys: bool) -> None:
         self.constraints = constraints
-        self._pods = [MatchingPods(constraint, pod.namespace) for constraint in constraints]
+        self._namespace = pod.namespace
         self._inclusion = inclusion
         self._needs_all_keys = needs_all_keys
-        self._tallies: list[Tally | None] = []
-        self._sizes: list[int] = []
+        self._counted_as_of: tuple[int, int] | None = None
         self._lacking: BoolArray | None = None
-        self._mark: Mark | None = None
-        self._raw: IntArray = np.zeros(0, dtype=np.int64)
+        self._tallies: list[Tally | MatchingPods] = []
+        self._sizes: list[int] = []
+        self._rated_for: list[int] = []
         self._state: PreferenceState | None = None
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
         """Return the state of one cycle."""
-        changed, mark = everywhere.pods_changed_since(self._mark)
-        if changed is None:
-            self._state = None
+        if self._counted_as_of != (everywhere.nodes_version, index.dropped):
             self._count(index, everywhere)
-        elif changed:
-            for tally in self._tallies:
-                if tally is not None:
-                    tally.follow(changed, index)
-        # Last: after an error all is counted again.
-        self._mark = mark
-        state, preferences = self._state, self._preferences(index, everywhere, feasible)
-        if state is None or not all(map(Preference.is_same, state.preferences, preferences)):
-            return self._rate(preferences, everywhere)
-        if changed:
-            if self._lacking is not None or len(changed) > FEW_ROWS:
-                return self._rate(preferences, everywhere)
-            for row in set(changed):
-                self._raw[row] = self._rating_of(row, preferences)
+            self._state = None
+            self._counted_as_of = everywhere.nodes_version, index.dropped
+        sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
+        state, rows = self._state, self._follow()
+        if state is None or rows is None or sizes != self._rated_for:
+            self._rated_for = sizes
+            self._state = state = self._rate(sizes, everywhere)
+            return state
+        for row in rows:
+            state.ratings.put(row, self._rating_of(row, state.preferences))
         return state
+
+    def _follow(self) -> list[int] | None:
+        """Follow the pods that came and went; return the rows whose own counts changed, ``None`` if more did."""
+        rows: list[int] | None = []
+        for tally in self._tallies:
+            if isinstance(tally, Tally):
+                if tally.follow():
+                    rows = None
+            elif steps := tally.steps():
+                if rows is not None and self._lacking is None and len(steps) <= FEW_ROWS:
+                    rows += [step if step >= 0 else ~step for step in steps]
+                else:
+                    rows = None
+            elif steps is None:
+                rows = None
+        return rows
 
     def _count(self, index: PodIndex, everywhere: NodeTable) -> None:
         columns = [everywhere.label(constraint.topology_key) for constraint in self.constraints]
@@ -180,24 +231,14 @@ class PreferenceCounts:
         ignored = self._lacking if self._needs_all_keys else None
         labelled = None if ignored is None else ~ignored
         self._tallies, self._sizes = [], []
-        for constraint, column, pods in zip(self.constraints, columns, self._pods, strict=True):
+        for constraint, column in zip(self.constraints, columns, strict=True):
+            pods = MatchingPods(constraint, self._namespace, index)
             if constraint.topology_key == HOSTNAME_LABEL:
-                self._tallies.append(None)
+                self._tallies.append(pods)
             else:
                 where = all_of((self._inclusion.included(constraint, everywhere), labelled))
-                self._tallies.append(Tally(pods, index, column, where))
+                self._tallies.append(Tally(pods, column, where))
             self._sizes.append(_size(constraint, column, ignored))
-
-    def _preferences(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> tuple[Preference, ...]:
-        sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
-        return tuple(
-            [
-                Preference(constraint, log(size + 2), pods.per_row(index) if tally is None else tally.counts)
-                for constraint, size, pods, tally in zip(
-                    self.constraints, sizes, self._pods, self._tallies, strict=True
-                )
-            ]
-        )
 
     def _sizes_in(self, feasible: NodeTable) -> list[int]:
         """Count the domains of a window: what a pod weighs grows with them."""
@@ -207,20 +248,21 @@ class PreferenceCounts:
             _size(constraint, column, ignored) for constraint, column in zip(self.constraints, columns, strict=True)
         ]
 
-    def _rate(self, preferences: tuple[Preference, ...], everywhere: NodeTable) -> PreferenceState:
+    def _rate(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
+        preferences = tuple(
+            Preference(constraint, log(size + 2), tally.counts if isinstance(tally, Tally) else tally.per_row())
+            for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
+        )
         ignored = self._lacking if self._needs_all_keys else None
-        self._raw = rated(preferences, everywhere, ignored)
-        shown = self._raw.view()
-        shown.flags.writeable = False
-        self._state = PreferenceState(preferences, self._needs_all_keys, everywhere, shown, ignored)
-        return self._state
+        ratings = Ratings(rated(preferences, everywhere, ignored), ignored)
+        return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
 
     def _rating_of(self, row: int, preferences: tuple[Preference, ...]) -> int:
         """Rate one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
             if isinstance(item.counts, DomainCounts):
-                assert tally is not None
+                assert isinstance(tally, Tally)
                 score += item.points(int(item.counts.table(tally.values)[tally.codes[row]]))
             else:
                 score += item.points(int(item.counts[row]))

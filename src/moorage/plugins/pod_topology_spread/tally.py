@@ -1,10 +1,12 @@
 """Pods per domain, kept from one pod to the next: a pod that comes or goes changes one domain."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
+from moorage.framework.pod_classes import Standing
 from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint
@@ -13,41 +15,52 @@ MORE_THAN_ANY: Final = 2**31 - 1
 
 
 class MatchingPods:
-    """The pods of a namespace that a constraint is about: not terminating ones, and none for an empty selector."""
+    """The pods of a namespace that a constraint is about: not terminating ones, and none for an empty selector.
 
-    __slots__ = ("_matcher", "_namespaces")
+    They are counted until the index gives a count up, or rows stand for other nodes.
+    """
 
-    def __init__(self, constraint: Constraint, namespace: str) -> None:
-        self._matcher = None if constraint.matcher.is_everything else constraint.matcher
-        self._namespaces = frozenset((namespace,))
+    __slots__ = ("_position", "_rows", "_standing")
 
-    def per_row(self, index: PodIndex) -> IntArray:
-        """Count them on each row; true until the next pod comes or goes."""
-        if self._matcher is None:
-            return np.zeros(index.rows, dtype=np.int64)
-        return index.counts(self._namespaces, self._matcher, terminating=False)
+    def __init__(self, constraint: Constraint, namespace: str, index: PodIndex) -> None:
+        self._rows = index.rows
+        self._standing: Standing | None = None
+        self._position = 0
+        if not constraint.matcher.is_everything:
+            self._standing = index.standing(frozenset((namespace,)), constraint.matcher, terminating=False)
+            self._position = self._standing.steps.position
+
+    def per_row(self) -> IntArray:
+        """Count them on each row: a view that goes on with the pods that come and go."""
+        if self._standing is None:
+            return np.zeros(self._rows, dtype=np.int64)
+        return self._standing.column.view(self._rows)
+
+    def steps(self) -> Sequence[int] | None:
+        """Return the rows pods came to since the last time, ``~row`` where one left; ``None`` if they are too many."""
+        if self._standing is None or self._standing.steps.position == self._position:
+            return ()
+        taken = self._standing.steps.since(self._position)
+        self._position = self._standing.steps.position
+        return taken
 
 
 class Tally:
     """How many pods there are in each domain; ``where`` finds the rows that count, ``None`` means all."""
 
-    __slots__ = ("_into", "_nowhere", "_pods", "_seen", "codes", "counts", "domains", "eligible", "lacking", "values")
+    __slots__ = ("_into", "_nowhere", "_pods", "codes", "counts", "domains", "eligible", "lacking", "values")
 
-    def __init__(self, pods: MatchingPods, index: PodIndex, column: Labels, where: BoolArray | None) -> None:
+    def __init__(self, pods: MatchingPods, column: Labels, where: BoolArray | None) -> None:
         self._pods = pods
         self.values = column.values
         self.codes = column.codes.astype(np.int64)
         self.lacking = nodes_lacking(column)
         self._nowhere = len(column.values)
         self._into = self._domains(where)
-        self._seen = pods.per_row(index).copy()
-        # The sums are computed as floats, which are exact far beyond any number of pods.
-        sums = np.bincount(self._into, weights=self._seen, minlength=self._nowhere + 1)
-        table = sums[: self._nowhere].astype(np.int64)
-        self.counts = DomainCounts(table, self.values, int(table.sum()))
         self.eligible: BoolArray = np.bincount(self._into, minlength=self._nowhere + 1)[: self._nowhere] > 0
         """The domains that have a row that counts."""
         self.domains = int(np.count_nonzero(self.eligible))
+        self.counts = self._counted()
 
     def _domains(self, where: BoolArray | None) -> IntArray:
         """Return where the pods of each row count: those of no domain get a code of their own, behind all others."""
@@ -65,13 +78,24 @@ class Tally:
             return int(np.minimum.reduce(table, initial=MORE_THAN_ANY))
         return int(np.minimum.reduce(table, where=self.eligible, initial=MORE_THAN_ANY))
 
-    def follow(self, rows: list[int], index: PodIndex) -> None:
-        """Count again on rows that changed; counts handed out before stay as they were."""
-        pods, seen = self._pods.per_row(index), self._seen
-        for row in rows:
-            by = int(pods[row]) - int(seen[row])
-            if by:
-                seen[row] += by
-                code = int(self._into[row])
-                if code != self._nowhere:
-                    self.counts = self.counts.plus(code, by)
+    def _counted(self) -> DomainCounts:
+        # The sums are computed as floats, which are exact far beyond any number of pods.
+        sums = np.bincount(self._into, weights=self._pods.per_row(), minlength=self._nowhere + 1)
+        table = sums[: self._nowhere].astype(np.int64)
+        return DomainCounts(table, self.values, int(table.sum()))
+
+    def follow(self) -> bool:
+        """Count the pods that came and went since the last time, and tell whether that made a difference.
+
+        Counts handed out before stay as they were.
+        """
+        steps, before = self._pods.steps(), self.counts
+        if steps is None:
+            self.counts = self._counted()
+            return True
+        for step in steps:
+            row, by = (step, 1) if step >= 0 else (~step, -1)
+            code = int(self._into[row])
+            if code != self._nowhere:
+                self.counts = self.counts.plus(code, by)
+        return self.counts is not before
