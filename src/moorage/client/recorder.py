@@ -8,7 +8,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -113,13 +113,6 @@ class Series(Struct):
     written: int = 1
 
 
-class Job(Struct, frozen=True):
-    """Something to send: a new event, or the state of a series."""
-
-    event: WrittenEvent | CoreEvent
-    is_new: bool
-
-
 class EventRecorder:
     """Writes events in the background. Start :meth:`run` once the loop runs; :meth:`flush` waits until all are out."""
 
@@ -130,10 +123,10 @@ class EventRecorder:
         self._clock = clock
         self._limit = limit
         self._chance = Random()
-        self._queue: deque[Job] = deque()
+        self._queue: deque[WrittenEvent | CoreEvent] = deque()
         self._series: OrderedDict[SeriesKey, Series] = OrderedDict()
         self._writers: set[asyncio.Task[None]] = set()
-        self._pausing = 0
+        self._at_work = 0
         self._last_name = 0
 
     def record(self, note: EventNote) -> None:
@@ -145,7 +138,7 @@ class EventRecorder:
             series = self._series[key] = Series(self._event(note, now), now)
             if len(self._series) > MOST_SERIES:
                 self._series.popitem(last=False)
-            self._send(Job(series.event, True))
+            self._send(series.event)
             return
         series.count += 1
         series.last = now
@@ -169,7 +162,7 @@ class EventRecorder:
             first_timestamp=moment,
             last_timestamp=moment,
         )
-        self._send(Job(event, True))
+        self._send(event)
 
     async def run(self) -> None:
         """Refresh the series that go on and finish those that ended, until cancelled."""
@@ -204,15 +197,15 @@ class EventRecorder:
         if series.count > series.written:
             series.written = series.count
             state = EventSeries(count=series.count, last_observed_time=format_micro_time(series.last))
-            self._send(Job(msgspec.structs.replace(series.event, series=state), False))
+            self._send(msgspec.structs.replace(series.event, series=state))
 
-    def _send(self, job: Job) -> None:
+    def _send(self, event: WrittenEvent | CoreEvent) -> None:
         if len(self._queue) >= LONGEST_QUEUE:
             if self.dropped % LONGEST_QUEUE == 0:
                 log.warning("events are dropped, the server is too slow for them", dropped=self.dropped + 1)
             self.dropped += 1
             return
-        self._queue.append(job)
+        self._queue.append(event)
         self._staff()
 
     def _staff(self) -> None:
@@ -220,23 +213,26 @@ class EventRecorder:
 
         A writer lives as long as there is something to write, so an idle scheduler has none.
         """
-        at_work = len(self._writers) - self._pausing
-        if at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MOST_WRITERS:
-            writer = asyncio.get_running_loop().create_task(self._write_queue(), name="event writer")
-            self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+        if self._at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MOST_WRITERS:
+            self._at_work += 1
+            self._writers.add(asyncio.get_running_loop().create_task(self._write_queue(), name="event writer"))
 
     async def _write_queue(self) -> None:
-        while self._queue:
-            job = self._queue.popleft()
-            try:
-                if self._limit is not None:
-                    await self._limit.pass_through()
-                await self._send_once(job)
-            except ApiError as error:
-                await self._try_again(job, error)
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                try:
+                    if self._limit is not None:
+                        await self._limit.pass_through()
+                    await self._send_once(event)
+                except ApiError as error:
+                    await self._try_again(event, error)
+        finally:
+            # At once, not when the loop gets round to it: an event that comes meanwhile would find nobody to write it.
+            self._at_work -= 1
+            self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    async def _try_again(self, job: Job, error: ApiError) -> None:
+    async def _try_again(self, event: WrittenEvent | CoreEvent, error: ApiError) -> None:
         """Send something again and again while that may help; say so if it never gets through."""
         tries = 1
         while tries < MOST_TRIES and isinstance(error, PASSING):
@@ -246,33 +242,33 @@ class EventRecorder:
                 await self._limit.pass_through()
             tries += 1
             try:
-                await self._send_once(job)
+                await self._send_once(event)
             except ApiError as again:
                 error = again
             else:
                 return
         if isinstance(error, PASSING):
-            log.warning("event given up", reason=job.event.reason, tries=tries, error=str(error))
+            log.warning("event given up", reason=event.reason, tries=tries, error=str(error))
         elif isinstance(error, AlreadyExists):
             # Its answer was lost, and it was sent again.
-            log.debug("event is there already", reason=job.event.reason)
+            log.debug("event is there already", reason=event.reason)
         else:
-            log.warning("event refused", reason=job.event.reason, error=str(error))
+            log.warning("event refused", reason=event.reason, error=str(error))
 
     async def _pause(self, seconds: float) -> None:
         """Wait, while another takes over what else there is to write."""
-        self._pausing += 1
+        self._at_work -= 1
         self._staff()
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._pausing -= 1
+            self._at_work += 1
 
-    def _send_once(self, job: Job) -> Awaitable[object]:
-        event, namespace = job.event, job.event.metadata.namespace
+    def _send_once(self, event: WrittenEvent | CoreEvent) -> Awaitable[object]:
+        namespace = event.metadata.namespace
         if isinstance(event, CoreEvent):
             return self._client.request("POST", CORE_EVENTS.format(namespace=namespace), _encoder.encode(event))
-        if job.is_new:
+        if event.series is None:
             return self._client.request("POST", _EVENTS.path(namespace=namespace), _encoder.encode(event))
         return self._send_series(event)
 

@@ -16,6 +16,7 @@ from moorage.api.storage import PersistentVolume
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher
 from moorage.client.recorder import EventRecorder
+from moorage.client.wire import Answer
 from moorage.clock import VirtualClock
 from moorage.errors import ApiError, Conflict, NotFound, Unreachable
 from moorage.framework.recording import EventNote
@@ -332,6 +333,26 @@ def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> No
 
     assert bench.run(work()) < 1.0
     assert len(events(bench)) == 3
+
+
+def test_an_event_that_comes_just_as_a_writer_ends_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = bench.server.send
+
+    async def send_and_tell(request: bytes, seconds: float) -> Answer:
+        answer = await send(request, seconds)
+        if len(events(bench)) == 1:
+            asyncio.get_running_loop().call_soon(bench.cluster.record, note(make_pod("second", uid="u2")))
+        return answer
+
+    async def work() -> None:
+        monkeypatch.setattr(bench.server, "send", send_and_tell)
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+        await asyncio.sleep(0)
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(events(bench)) == 2
 
 
 def test_many_events_are_written_side_by_side(bench: Bench) -> None:
