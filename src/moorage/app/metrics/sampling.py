@@ -9,8 +9,9 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from moorage.app.metrics.cells import CellRegistry
+from moorage.app.metrics.cells import CellMetric, CellRegistry
 from moorage.engine.profile import Profile
+from moorage.engine.timing import Take
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status, Verdict
 
@@ -36,6 +37,19 @@ CYCLE_METHODS: Final = {
 }
 #: Those that may wait; a pod is bound, or helped, a little after its cycle, so now and then another run decides.
 WAITING_METHODS: Final = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind", "post_filter": "PostFilter"}
+
+
+class ByStatus(dict[str, Take]):
+    """What takes the seconds of one method, by the status it ended with."""
+
+    def __init__(self, metric: CellMetric, plugin: str, point: str) -> None:
+        super().__init__()
+        self._metric = metric
+        self._labels = (plugin, point)
+
+    def __missing__(self, status: str) -> Take:
+        take = self[status] = self._metric.histogram(*self._labels, status).observe
+        return take
 
 
 class PluginSampler:
@@ -84,6 +98,8 @@ class PluginSampler:
                 yield plugin, name, self._timing_waiting(plugin.name, point, method)
 
     def _timing(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        seconds = ByStatus(self._metric, plugin, point)
+
         @wraps(method)
         def timed(*arguments: Any, **named: Any) -> Any:
             if self._nested:
@@ -97,11 +113,13 @@ class PluginSampler:
                 return answer
             finally:
                 self._nested -= 1
-                self._metric.histogram(plugin, point, status).observe(perf_counter() - began)
+                seconds[status](perf_counter() - began)
 
         return timed
 
     def _timing_waiting(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        seconds = ByStatus(self._metric, plugin, point)
+
         @wraps(method)
         async def timed(*arguments: Any, **named: Any) -> Any:
             began, status = perf_counter(), ERROR
@@ -110,13 +128,15 @@ class PluginSampler:
                 status = status_of(answer)
                 return answer
             finally:
-                self._metric.histogram(plugin, point, status).observe(perf_counter() - began)
+                seconds[status](perf_counter() - began)
 
         return timed
 
 
 def status_of(answer: object) -> str:
     """Return the code of what a plugin answered; anything that is no Status is a success."""
+    if answer is None:
+        return SUCCESS
     if isinstance(answer, Status):
         return answer.code.label
     if isinstance(answer, Verdict) and answer.rejections:
