@@ -6,7 +6,6 @@ up by domain; when it is asked again, it follows the steps since the last time, 
 
 from collections import deque
 from collections.abc import Iterable
-from operator import attrgetter
 from typing import Final, Protocol
 
 import numpy as np
@@ -33,6 +32,8 @@ class Steps:
     def since(self, position: int) -> list[int] | None:
         """Return the steps since a position, or ``None`` if that is too long ago to tell."""
         missed = self.position - position
+        if missed == 1:
+            return [self.latest[-1]]
         return None if missed > len(self.latest) else [self.latest[place] for place in range(-missed, 0)]
 
 
@@ -192,4 +193,10 @@ class DomainTally:
                     self._positive = None
 
 
-COUNTED: Final = attrgetter("counted")
+def is_any_counted(tallies: Iterable[DomainTally]) -> bool:
+    """Tell whether some tally has a pod in a domain."""
+    # A plain loop: asked for every pod, of a tally or two, and a generator costs more than that.
+    for tally in tallies:  # noqa: SIM110
+        if tally.counted:
+            return True
+    return False

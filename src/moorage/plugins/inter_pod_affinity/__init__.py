@@ -83,7 +83,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
             return Status.error(f"failed to parse pod: {_all_problems(terms)}")
         if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
             return SKIP
-        if not terms.preferred and not self._standing.has_opinions:
+        if not terms.preferred and not terms.affinity and not self._standing.has_opinions:
             return SKIP
         scores = self._standing.preferred(pod, terms)
         scores.refresh(self._handle.nodes)

@@ -12,7 +12,7 @@ from moorage.framework.masks import any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
-from moorage.framework.tallies import COUNTED, DomainTally
+from moorage.framework.tallies import DomainTally, is_any_counted
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
@@ -173,7 +173,7 @@ class RequiredRules:
     @property
     def say_nothing(self) -> bool:
         """Whether there are no terms, and no pod that has one against this."""
-        return not (self._affinity_terms or self._anti_terms) and not _any_counted(self._existing)
+        return not (self._affinity_terms or self._anti_terms) and not is_any_counted(self._existing.values())
 
     def are_over(self, nodes: NodeTable) -> bool:
         """Tell whether a window is the cluster that the tallies follow, row by row."""
@@ -204,7 +204,7 @@ class RequiredRules:
 
     def _unmet(self) -> BoolArray | None:
         tallies = self._affinity.values()
-        if self._matches_itself and not _any_counted(self._affinity):
+        if self._matches_itself and not is_any_counted(tallies):
             return any_of(tally.rows_nowhere() for tally in tallies)
         return any_of(~tally.positive_rows() for tally in tallies)
 
@@ -245,10 +245,6 @@ class AffinityState:
         if self._what_if is None:
             self._what_if = self._rules.what_if()
         return self._what_if
-
-
-def _any_counted(tallies: Tallies) -> bool:
-    return any(map(COUNTED, tallies.values()))
 
 
 def _found(tallies: Tallies) -> BoolArray | None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
-from moorage.framework.tallies import COUNTED, DomainTally
+from moorage.framework.tallies import DomainTally, is_any_counted
 
 
 class DomainScores:
@@ -23,7 +23,7 @@ class DomainScores:
     @property
     def say_nothing(self) -> bool:
         """Whether nobody has an opinion; opinions that cancel out are some, and upstream scores by them."""
-        return not any(map(COUNTED, self._tallies.values()))
+        return not is_any_counted(self._tallies.values())
 
     def at_node(self, labels: dict[str, str]) -> int:
         """Add up the scores of one node's domains."""
