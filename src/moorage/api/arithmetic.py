@@ -26,7 +26,10 @@ def round_half_away(value: float) -> int:
 
 def round_half_away_nodes(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round a column as Go's ``math.Round`` does."""
-    magnitudes = np.abs(values)
-    whole = np.floor(magnitudes)
-    rounded: NDArray[np.int64] = np.copysign(whole + (magnitudes - whole >= 0.5), values).astype(np.int64)
-    return rounded
+    rounded = np.rint(values)
+    # NumPy rounds halves to even; nothing else differs, and the difference to a whole number is exact.
+    if np.count_nonzero(np.abs(values - rounded) == 0.5):
+        magnitudes = np.abs(values)
+        whole = np.floor(magnitudes)
+        rounded = np.copysign(whole + (magnitudes - whole >= 0.5), values)
+    return rounded.astype(np.int64)

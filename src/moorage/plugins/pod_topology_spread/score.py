@@ -1,6 +1,6 @@
 """Soft constraints: the fewer pods of its kind in a node's domains, the better."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import log
 from typing import Final
 
@@ -56,7 +56,10 @@ class Preference(Struct, frozen=True):
         return points
 
     def _points(self, counts: IntArray) -> FloatArray:
-        return counts.astype(np.float64) * self.weight + float(self.constraint.max_skew - 1)
+        points = counts.astype(np.float64)
+        points *= self.weight
+        points += float(self.constraint.max_skew - 1)
+        return points
 
 
 class Ratings:
@@ -120,7 +123,7 @@ class PreferenceState(Struct, frozen=True):
     ``needs_all_keys`` says that nodes without one of the keys get no score.
     """
 
-    preferences: tuple[Preference, ...]
+    preferences: Sequence[Preference]
     needs_all_keys: bool
     counted: NodeTable
     ratings: Ratings
@@ -159,11 +162,12 @@ class PreferenceState(Struct, frozen=True):
         return turned_round(scores, bounds(scores, ignored), ignored)
 
 
-def rated(preferences: Iterable[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
+def rated(preferences: Sequence[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
     """Rate every node of a window by its points."""
-    score = np.zeros(len(nodes), dtype=np.float64)
-    for item in preferences:
-        score += item.points_at(nodes, nodes.label(item.constraint.topology_key))
+    columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
+    score = columns[0]
+    for points in columns[1:]:
+        score += points
     rounded = round_half_away_nodes(score)
     if ignored is not None:
         rounded[ignored] = 0
@@ -249,15 +253,15 @@ class PreferenceCounts:
         ]
 
     def _rate(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
-        preferences = tuple(
+        preferences = [
             Preference(constraint, log(size + 2), tally.counts if isinstance(tally, Tally) else tally.per_row())
             for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
-        )
+        ]
         ignored = self._lacking if self._needs_all_keys else None
         ratings = Ratings(rated(preferences, everywhere, ignored), ignored)
         return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
 
-    def _rating_of(self, row: int, preferences: tuple[Preference, ...]) -> int:
+    def _rating_of(self, row: int, preferences: Sequence[Preference]) -> int:
         """Rate one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
