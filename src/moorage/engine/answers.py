@@ -17,7 +17,7 @@ from moorage.cache.cache import Cache
 from moorage.engine.boundary import ask, ask_each
 from moorage.engine.judgement import Statuses
 from moorage.engine.layout import Layout
-from moorage.engine.plugin_answers import PluginAnswer
+from moorage.engine.plugin_answers import FEW_ROWS, PluginAnswer
 from moorage.engine.profile import Profile
 from moorage.engine.standing import Answer
 from moorage.errors import PluginError
@@ -72,7 +72,7 @@ class Answers:
         else:
             self._answers.move_to_end(signature)
             changed = changes.since(answer.position)
-            if changed is not None and len(changed) > len(nodes):
+            if changed is not None and len(changed) > FEW_ROWS and len(changed) > len(nodes):
                 changed = None
         if changed is None or changed:
             answer.judge(pod, nodes, changed)

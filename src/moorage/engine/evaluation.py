@@ -91,6 +91,8 @@ def run_pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: No
 def raw_score(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
     """Ask one plugin to rate one node, and refuse what is not an integer."""
     score = ask("Score", plugin, plugin.score, cycle, pod, node)
+    if type(score) is int:
+        return score
     if not isinstance(score, (int, np.integer)):
         raise failure("Score", plugin.name, f"scores must be integers, not {score!r}")
     return int(score)

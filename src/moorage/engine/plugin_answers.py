@@ -79,7 +79,7 @@ class PluginAnswer:
             return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
-        rows = self._changed_since(self._judged_to, len(nodes))
+        rows = self._changed_since(self._judged_to, nodes)
         if rows is None:
             numbers = judge_alone(plugin, self.cycle, pod, nodes, self._statuses)
             self.rejects_any = numbers is not None
@@ -111,7 +111,7 @@ class PluginAnswer:
             return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
-        rows = self._changed_since(self._rated_to, len(nodes))
+        rows = self._changed_since(self._rated_to, nodes)
         if self._rated_to is None:
             self.prepare_scores(pod, nodes)
         if rows is None and not self.skips_score:
@@ -130,7 +130,10 @@ class PluginAnswer:
         for row, value in zip(rows, values, strict=True):
             if self.raw[row] != value:
                 self.raw[row] = value
-                self.low, self.high = min(self.low, value), max(self.high, value)
+                if value < self.low:
+                    self.low = value
+                elif value > self.high:
+                    self.high = value
                 self.version += 1
 
     @property
@@ -138,12 +141,12 @@ class PluginAnswer:
         """The raw score that all rows have, if it is known to be one."""
         return self.low if self.low == self.high else None
 
-    def _changed_since(self, position: int | None, size: int) -> list[int] | None:
+    def _changed_since(self, position: int | None, nodes: NodeTable) -> list[int] | None:
         """Return the rows to look at again; ``None`` for all of them."""
         if position is None:
             return None
         rows = self._log.since(position)
-        if rows is None or len(rows) > size:
+        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
             return None
         return list(dict.fromkeys(rows))
 
