@@ -180,9 +180,10 @@ class SpreadCounts:
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
         """Return the state of one cycle."""
-        if self._counted_as_of != (nodes.nodes_version, pods.dropped):
+        as_of = nodes.nodes_version, pods.dropped
+        if self._counted_as_of != as_of:
             self._tallies = self._count(pods, nodes)
-            self._counted_as_of = nodes.nodes_version, pods.dropped
+            self._counted_as_of = as_of
         else:
             for tally in self._tallies:
                 tally.follow()

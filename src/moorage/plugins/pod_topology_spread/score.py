@@ -199,10 +199,11 @@ class PreferenceCounts:
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
         """Return the state of one cycle."""
-        if self._counted_as_of != (everywhere.nodes_version, index.dropped):
+        as_of = everywhere.nodes_version, index.dropped
+        if self._counted_as_of != as_of:
             self._count(index, everywhere)
             self._state = None
-            self._counted_as_of = everywhere.nodes_version, index.dropped
+            self._counted_as_of = as_of
         sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
         state, rows = self._state, self._follow()
         if state is None or rows is None or sizes != self._rated_for:

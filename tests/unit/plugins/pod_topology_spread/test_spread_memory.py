@@ -5,8 +5,10 @@ from tests.unit.plugins.pod_topology_spread.spread_builders import CLUSTER, pod,
 
 from moorage.api.affinity import TopologySpreadConstraint
 from moorage.api.node import HOSTNAME_LABEL
+from moorage.api.selectors import label_set_matcher
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
+from moorage.framework.pod_index import MOST_STANDING
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
@@ -40,6 +42,21 @@ def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # typ
         rig.cache.add_pod(placed[-1])
         if step % 4 == 3:
             rig.cache.remove_pod(placed.pop(0))
+
+
+@pytest.mark.parametrize("constraint", [spread(), soft(), soft(1, HOSTNAME_LABEL)], ids=["hard", "soft", "hosts"])
+def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpreadConstraint) -> None:
+    rig, incoming = Rig(*NODES), pod(constraint)
+    kept = PodTopologySpread(handle=rig)
+    for number in range(3):
+        judge(kept, rig, incoming, all_at_once)
+        rate(kept, rig, incoming, rate_all_at_once)
+        for asked in range(MOST_STANDING):
+            rig.pods.counts(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
+        rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
+        fresh = PodTopologySpread(handle=rig)
+        assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
+        assert rate(kept, rig, incoming, rate_all_at_once) == rate(fresh, rig, incoming, SCORE_FORMS[0])
 
 
 @pytest.mark.parametrize("form", FORMS)
