@@ -81,7 +81,10 @@ class Chooser:
         elif answer is not None and column is answer.totals:
             place = answer.winner(ranks, size)
         else:
-            place = int((column * size - ranks).argmax())
+            # A column that does not stand was made for this choice.
+            column *= size
+            column -= ranks
+            place = int(column.argmax())
         return place if rows is None else int(rows[place])
 
     def _first_in_order(self, totals: Totals) -> Choice:
@@ -144,7 +147,9 @@ class Chooser:
             raw = raw_scores(scorer, found.cycle, found.pod, window)
             normalized = normalized_scores(scorer, found.cycle, found.pod, window, raw)
             # The product is a column of our own, what stands is not.
-            column = np.add(weighted := self.profile.weights[scorer.name] * normalized, column, out=weighted)
+            weighted = np.multiply(normalized, self.profile.weights[scorer.name], dtype=np.int64)
+            weighted += column
+            column = weighted
         return Totals(column, rows)
 
     def _standing_totals(self, found: Found, answer: Answer) -> IntArray:

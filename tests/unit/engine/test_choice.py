@@ -1,7 +1,10 @@
 """The node that is picked: the best of those found, by rules that go through them one by one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from tests.support.engine import config_with, registry_with
 from tests.unit.engine.test_ranking import root_after_init
 
 from moorage.api.affinity import TopologySpreadConstraint
@@ -14,7 +17,10 @@ from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
 from moorage.engine.feasibility import Found
 from moorage.engine.placement import Placement
 from moorage.features import FeatureGates
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import ScorePlugin
 from moorage.framework.registry import Registry
+from moorage.framework.status import IntArray
 from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import World
@@ -71,3 +77,23 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
         if found.count > 1:
             assert choice.node.name == picked_from_nothing(placement, found)
         scheduler.handlers.pod_added(pod.on_node(choice.node.name))
+
+
+class Narrow(ScorePlugin):
+    """Likes nodes with a high number, and counts in the smallest integers there are."""
+
+    def score_nodes(self, _cycle: Any, _pod: Pod, nodes: NodeTable) -> Any:
+        return np.array([int(node.name[1:]) for node in nodes], dtype=np.uint8)
+
+    def normalize_scores(self, _cycle: Any, _pod: Pod, _nodes: NodeTable, scores: IntArray) -> Any:
+        return scores.astype(np.uint8)
+
+
+def test_scores_of_small_integers_add_up_with_all_others() -> None:
+    world = World(VirtualClock())
+    scheduler = Simulation(world, config_with(Narrow), registry_with(Narrow), features=FeatureGates()).scheduler
+    for number in range(99):
+        scheduler.handlers.node_added(make_node(f"n{number}"))
+    placement = scheduler.placements["default-scheduler"]
+    found = placement.find(make_pod())
+    assert placement.choose(found).node.name == "n98" == picked_from_nothing(placement, found)
