@@ -28,6 +28,8 @@ class ClaimUse(NamedTuple):
 
 def claim_uses(pod: Pod) -> tuple[ClaimUse, ...]:
     """Return the claims of a pod in the order of its volumes, computed once per pod."""
+    if not pod.spec.volumes:
+        return ()
     known: tuple[ClaimUse, ...] | None = pod.__dict__.get("_claim_uses")
     if known is None:
         uses = (claim_use(pod, volume) for volume in pod.spec.volumes)

@@ -176,7 +176,8 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether one of the pod's tolerations covers the taint."""
-        return any(toleration.tolerates(taint) for toleration in self.spec.tolerations)
+        tolerations = self.spec.tolerations
+        return any(toleration.tolerates(taint) for toleration in tolerations) if tolerations else False
 
     def condition(self, kind: str) -> Condition | None:
         """Return the status condition of this type, if there is one."""

@@ -54,7 +54,8 @@ class TotalOrder:
     def best(self, totals: IntArray, ranks: IntArray, size: int) -> int:
         """Return the row of the winner; ranks are below ``size``."""
         if self._ranks is not ranks:
-            self._column = totals * size - ranks
+            self._column = totals * size
+            self._column -= ranks
             self._ranks, self._size = ranks, size
         return int(self._column.argmax())
 

@@ -61,7 +61,8 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
     def sign(self, pod: Pod) -> Hashable | None:
         """Share answers among pods whose volumes nobody can be in the way of."""
-        return None if any(_is_restricted(volume) for volume in pod.spec.volumes) else ()
+        volumes = pod.spec.volumes
+        return None if volumes and any(map(_is_restricted, volumes)) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Count the uses of the pod's ReadWriteOncePod claims."""

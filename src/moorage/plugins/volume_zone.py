@@ -66,7 +66,8 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def sign(self, pod: Pod) -> Hashable | None:
         """Share answers among pods without claims."""
-        return None if any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes) else ()
+        volumes = pod.spec.volumes
+        return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Collect the topology of the pod's bound volumes."""

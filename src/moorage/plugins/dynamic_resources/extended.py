@@ -33,10 +33,10 @@ def may_be_backed(resource: str) -> bool:
 
 def asks_for_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
     """Tell whether devices stand behind some resource a pod asks for; most pods ask for none with a slash."""
-    return any(
-        "/" in name and amount and may_be_backed(name) and classes.find(name) is not None
-        for name, amount in pod.requests.items()
-    )
+    for name, amount in pod.requests.items():
+        if "/" in name and amount and may_be_backed(name) and classes.find(name) is not None:
+            return True
+    return False
 
 
 class Requests(Struct, frozen=True):

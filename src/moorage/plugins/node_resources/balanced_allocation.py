@@ -69,12 +69,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def _read_asks(self, pod: Pod) -> tuple[Ask, ...] | None:
         """Read what a pod asks for, or ``None`` if it asks for nothing that is rated."""
         asked = pod.requests_on_node
-        asks = [Ask(resource, asked.get(resource, 0)) for resource in self._resources]
-        if not any(ask.amount for ask in asks):
+        asks, is_anything = [], False
+        for resource in self._resources:
+            amount = asked.get(resource, 0)
+            if amount or not is_scalar(resource):
+                asks.append(Ask(resource, amount))
+                is_anything = is_anything or amount != 0
+        if not is_anything:
             return None
         if self._stock is not None:
             self._stock.refresh()
-        return tuple(ask for ask in asks if ask.amount or not is_scalar(ask.resource))
+        return tuple(asks)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, requested = node.allocatable, node.requested
@@ -99,31 +104,31 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         asks = self._asks(cycle, pod)
         if asks is None:
             return np.zeros(len(nodes), dtype=np.int64)
-        taken = [self._taken(nodes, resource) for resource, _ in asks]
+        resources = [resource for resource, _ in asks]
+        taken = self._taken(nodes, resources)
         present = [capacity.present for _, capacity in taken]
         after = [_fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(taken, asks, strict=True)]
         gain = evenness_nodes(after, present)
-        gain -= self._evenness_now(nodes, asks, taken)
-        gain += 50
+        # For the whole cluster, how evenly nodes are used without the pod is a column that stands.
+        if self._stock is None and nodes.shows_all:
+            gain -= self._now.column(nodes, resources, taken)
+        else:
+            gain -= evenness_nodes([_fractions(*item) for item in taken], present)
+        gain += 150
         gain >>= 1
-        gain += 50
         return gain
 
-    def _taken(self, nodes: NodeTable, resource: str) -> tuple[IntArray, Capacity]:
-        """Return what is taken of a resource, and what there is of it."""
-        used = nodes.requested[resource]
+    def _taken(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
+        """Return what is taken of each resource, and what there is of it."""
+        requested = nodes.requested
         if self._stock is None:
-            return used, self._capacities.of(nodes, resource)
-        amounts, used = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], used)
-        return used, capacity_of(amounts)
-
-    def _evenness_now(
-        self, nodes: NodeTable, asks: Sequence[Ask], taken: Sequence[tuple[IntArray, Capacity]]
-    ) -> IntArray:
-        """Return how evenly nodes are used without the pod: for the whole cluster a column that stands."""
-        if self._stock is None and nodes.shows_all:
-            return self._now.column(nodes, tuple([resource for resource, _ in asks]), taken)
-        return evenness_nodes([_fractions(*item) for item in taken], [capacity.present for _, capacity in taken])
+            used = [requested[resource] for resource in resources]
+            return list(zip(used, self._capacities.of(nodes, resources), strict=True))
+        taken = []
+        for resource in resources:
+            amounts, used_now = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], requested[resource])
+            taken.append((used_now, capacity_of(amounts)))
+        return taken
 
 
 class EvennessNow:
@@ -131,12 +136,12 @@ class EvennessNow:
 
     def __init__(self) -> None:
         self._nodes: NodeTable | None = None
-        self._of: tuple[tuple[str, ...], int] = ((), -1)
+        self._of: tuple[Sequence[str], int] = ((), -1)
         self._position = -1
         self._column: IntArray = np.zeros(0, dtype=np.int64)
 
     def column(
-        self, nodes: NodeTable, resources: tuple[str, ...], taken: Sequence[tuple[IntArray, Capacity]]
+        self, nodes: NodeTable, resources: Sequence[str], taken: Sequence[tuple[IntArray, Capacity]]
     ) -> IntArray:
         """Return the column for some resources, of which this much is taken."""
         wanted, changed = (resources, nodes.nodes_version), None

@@ -1,5 +1,6 @@
 """What nodes have of a resource, in the forms scores divide by; those of the cluster stand while no node changes."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,17 +42,19 @@ class Capacities:
         self._nodes: NodeTable | None = None
         self._version = -1
 
-    def of(self, nodes: NodeTable, resource: str) -> Capacity:
-        """Return what a window of nodes has of a resource."""
+    def of(self, nodes: NodeTable, resources: Sequence[str]) -> list[Capacity]:
+        """Return what a window of nodes has of each resource."""
         if not nodes.shows_all:
-            return capacity_of(nodes.allocatable[resource])
-        if self._version != nodes.nodes_version or self._nodes is None or not nodes.is_window_of(self._nodes):
+            return [capacity_of(nodes.allocatable[resource]) for resource in resources]
+        version = nodes.nodes_version
+        if self._version != version or self._nodes is None or not nodes.is_window_of(self._nodes):
             self._known.clear()
-            self._nodes, self._version = nodes, nodes.nodes_version
-        known = self._known.get(resource)
-        if known is None:
-            known = self._known[resource] = capacity_of(nodes.allocatable[resource])
-        return known
+            self._nodes, self._version = nodes, version
+        known = self._known
+        for resource in resources:
+            if resource not in known:
+                known[resource] = capacity_of(nodes.allocatable[resource])
+        return [known[resource] for resource in resources]
 
 
 def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:

@@ -38,11 +38,13 @@ class DemandReader:
         """List what must be left on a node; the number of pods is not among it, since every pod needs a place."""
         amounts = pod.requests
         # CPU, memory and storage are named first; the rest comes in random order upstream, here by name.
-        names = (*NATIVE, *sorted(name for name in amounts if name not in NATIVE and name != PODS))
+        names = [*NATIVE, *sorted([name for name in amounts if name not in NATIVE and name != PODS])]
         return tuple(
-            Demand(name, amounts[name], *_insufficient(name), self.is_delegable(name))
-            for name in names
-            if amounts.get(name, 0) > 0 and not self._is_ignored(name)
+            [
+                Demand(name, amounts[name], *_insufficient(name), name not in NATIVE and self.is_delegable(name))
+                for name in names
+                if name in amounts and amounts[name] > 0 and (name in NATIVE or not self._is_ignored(name))
+            ]
         )
 
     def is_delegable(self, resource: str) -> bool:

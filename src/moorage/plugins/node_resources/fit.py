@@ -111,11 +111,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         asked = pod.scoring_requests
         if self._stock is not None:
             self._stock.refresh()
-        return tuple(
-            Share(resource, asked.get(resource, 0), weight)
-            for resource, weight in self._weights
-            if asked.get(resource, 0) or not is_scalar(resource)
-        )
+        shares = []
+        for resource, weight in self._weights:
+            amount = asked.get(resource, 0)
+            if amount or not is_scalar(resource):
+                shares.append(Share(resource, amount, weight))
+        return tuple(shares)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, rate = node.allocatable, self._strategy.rate
@@ -133,12 +134,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
+        shares = cycle.get(SHARES) or self._read_shares(pod)
+        kept = self._capacities.of(nodes, [resource for resource, _, _ in shares])
+        nonzero, requested = nodes.nonzero_requested, nodes.requested
         ratings = []
-        for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
-            taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
-            if self._stock is None:
-                capacity = self._capacities.of(nodes, resource)
-            else:
+        for place, (resource, amount, weight) in enumerate(shares):
+            taken, capacity = (nonzero if resource in (CPU, MEMORY) else requested)[resource], kept[place]
+            if self._stock is not None:
                 amounts, taken = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], taken)
                 capacity = capacity_of(amounts)
             rated = self._strategy.rate_nodes(taken + amount, capacity)

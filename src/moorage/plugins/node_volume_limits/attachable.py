@@ -130,7 +130,7 @@ class AttachableVolumes:
 
 def attaches_anything(pod: Pod) -> bool:
     """Tell whether a pod has a volume that a CSI driver may have to attach."""
-    return any(may_attach(volume) for volume in pod.spec.volumes)
+    return any(map(may_attach, pod.spec.volumes)) if pod.spec.volumes else False
 
 
 def may_attach(volume: Volume) -> bool:
