@@ -72,10 +72,8 @@ def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
-def placed_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
+def placed_requests(pod: "Pod") -> dict[str, int]:
     """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
-    if not has_kubelet_word(pod):
-        return of_spec
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
@@ -85,10 +83,10 @@ def placed_milli_requests(pod: "Pod") -> dict[str, int]:
     return {name: nano_to_milli(nanos) for name, nanos in total.items()}
 
 
-def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int]) -> tuple[int, int]:
+def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_word: bool) -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):
-        if not has_kubelet_word(pod):
+        if not has_word:
             # A pod without containers asks for nothing, not even the defaults.
             return scoring.get(CPU, 0), scoring.get(MEMORY, 0)
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
 
 MOST_SHAPES: Final = 16384
-FACTS: Final = ("host_ports", "nonzero_requests", "requests", "requests_on_node", "scoring_requests")
-"""What a pod is told of its shape, under the names of its own properties."""
 _WORD: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
 """Where in a status a kubelet speaks of resources."""
 
@@ -31,19 +29,35 @@ class Shape:
     ``spec`` and ``word``, a kubelet's word on resources if there is one, are what all of them have in common.
     """
 
-    __slots__ = ("facts", "holds_storage", "spec", "word", *FACTS)
+    __slots__ = (
+        "facts",
+        "holds_storage",
+        "host_ports",
+        "nonzero_requests",
+        "requests",
+        "requests_on_node",
+        "scoring_requests",
+        "spec",
+        "word",
+    )
 
     def __init__(self, pod: "Pod", spec: "PodSpec", word: "PodStatus | None") -> None:
         self.spec = spec
         self.word = word
         self.host_ports = pod.host_ports
-        self.holds_storage = not all(volume.is_plain for volume in pod.spec.volumes)
+        self.holds_storage = bool(spec.volumes) and not all(volume.is_plain for volume in spec.volumes)
         self.requests = requests.spec_requests(pod)
         self.scoring_requests = requests.scoring_requests(pod, self.requests)
-        self.requests_on_node = requests.placed_requests(pod, self.requests)
-        self.nonzero_requests = requests.placed_nonzero_requests(pod, self.scoring_requests)
-        self.facts: dict[str, Any] = {name: getattr(self, name) for name in FACTS}
-        """The facts as a pod keeps them."""
+        self.requests_on_node = self.requests if word is None else requests.placed_requests(pod)
+        self.nonzero_requests = requests.placed_nonzero_requests(pod, self.scoring_requests, has_word=word is not None)
+        self.facts: dict[str, Any] = {
+            "host_ports": self.host_ports,
+            "nonzero_requests": self.nonzero_requests,
+            "requests": self.requests,
+            "requests_on_node": self.requests_on_node,
+            "scoring_requests": self.scoring_requests,
+        }
+        """What a pod is told, under the names of its own properties."""
 
 
 _shapes: dict[bytes, Shape] = {}

@@ -6,7 +6,6 @@ looks again at the rows that changed since, asks the plugins that look at the wh
 picks the winner.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from operator import methodcaller
 from typing import Final, TypeAlias
@@ -16,6 +15,7 @@ from moorage.api.shape import MOST_SHAPES, Shape
 from moorage.cache.cache import Cache
 from moorage.engine.boundary import ask, ask_each
 from moorage.engine.judgement import Statuses
+from moorage.engine.keeping import Keeping
 from moorage.engine.layout import Layout
 from moorage.engine.plugin_answers import FEW_ROWS, PluginAnswer
 from moorage.engine.profile import Profile
@@ -36,7 +36,7 @@ Signature: TypeAlias = tuple[Hashable, ...]
 
 
 class Answers:
-    """The standing answers of one profile; those least recently used are dropped."""
+    """The standing answers of one profile; kept are those that are asked for again."""
 
     def __init__(self, profile: Profile, cache: Cache) -> None:
         self._profile = profile
@@ -54,11 +54,13 @@ class Answers:
 
     def _reset(self) -> None:
         self._statuses = Statuses()
-        self._answers: OrderedDict[Hashable, Answer] = OrderedDict()
-        self._parts: dict[str, dict[Hashable, PluginAnswer]] = {plugin.name: {} for plugin in self._signers}
+        self._answers: Keeping[Answer] = Keeping()
+        self._parts: dict[str, Keeping[PluginAnswer]] = {plugin.name: Keeping() for plugin in self._signers}
+        affordable = MEMORY_BUDGET // (BYTES_PER_ROW * max(1, self._cache.columns.count))
+        self._most = max(FEWEST_ANSWERS, min(MOST_ANSWERS, affordable))
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._answers.kept)
 
     def for_pod(self, pod: Pod) -> Answer:
         """Return what is known of every row for this pod, brought up to date."""
@@ -70,7 +72,6 @@ class Answers:
             answer = self._new(signature, pod, nodes)
             changed = None
         else:
-            self._answers.move_to_end(signature)
             changed = changes.since(answer.position)
             if changed is not None and len(changed) > FEW_ROWS and len(changed) > len(nodes):
                 changed = None
@@ -100,7 +101,7 @@ class Answers:
 
     def _find(self, signature: Signature) -> Answer | None:
         try:
-            return self._answers.get(signature)
+            return self._answers.find(signature)
         except TypeError:
             for plugin, sign in zip(self._signers, signature, strict=True):
                 ask("Sign", plugin, hash, sign)
@@ -125,21 +126,19 @@ class Answers:
         self._structure, self._epoch = self._cache.structure, epoch
 
     def _new(self, signature: Signature, pod: Pod, nodes: NodeTable) -> Answer:
-        most = max(FEWEST_ANSWERS, min(MOST_ANSWERS, MEMORY_BUDGET // (BYTES_PER_ROW * max(1, len(nodes)))))
         parts = []
         for plugin, sign in zip(self._signers, signature, strict=True):
             if sign is not None:
                 known = self._parts[plugin.name]
-                part = known.get(sign)
+                # Of most plugins the answer is there, so that is not a call of ours.
+                part = known.kept.get(sign) or known.find(sign)
                 if part is None:
-                    if len(known) >= most:
-                        del known[next(iter(known))]
-                    part = known[sign] = PluginAnswer(plugin, self._profile, self._cache.columns, self._statuses)
+                    part = PluginAnswer(plugin, self._profile, self._cache.columns, self._statuses)
                     part.prepare(pod, nodes)
+                    known.add(sign, part, self._most)
                 parts.append(part)
-        answer = self._answers[signature] = Answer(self._layout(signature), parts, self._cache.columns, self._statuses)
-        while len(self._answers) > most:
-            self._answers.popitem(last=False)
+        answer = Answer(self._layout(signature), parts, self._cache.columns, self._statuses)
+        self._answers.add(signature, answer, self._most)
         return answer
 
     def _layout(self, signature: Signature) -> Layout:

@@ -55,21 +55,20 @@ class Strategy(ABC):
 
     def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:
         """Put the ratings of many nodes together."""
-        total = np.zeros(size, dtype=np.int64)
+        total: IntArray | None = None
         everywhere = 0
         somewhere: IntArray | None = None
         for weight, scores, present in ratings:
+            part = scores if weight == 1 else weight * scores
             if present is None:
-                total += scores if weight == 1 else weight * scores
                 everywhere += weight
             else:
-                total += weight * scores * present
+                part = part * present
                 somewhere = weight * present if somewhere is None else somewhere + weight * present
-        if somewhere is None:
-            total //= max(everywhere, 1)
-        else:
-            total //= np.maximum(somewhere + everywhere, 1)
-        return total
+            total = part if total is None else total + part
+        if total is None:
+            return np.zeros(size, dtype=np.int64)
+        return total // (max(everywhere, 1) if somewhere is None else np.maximum(somewhere + everywhere, 1))
 
 
 class LeastAllocated(Strategy):
