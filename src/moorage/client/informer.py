@@ -120,15 +120,26 @@ class Informer(Generic[T]):
             self._settle()
 
     async def _list(self, request: Request) -> None:
-        """Take in all pages; while the changes of one are told, the server already makes the next."""
-        changes = self._machine.page(await self._client.request("GET", request.path))
-        while not self._machine.version:
-            path = self._machine.next_request().path
-            coming = asyncio.create_task(self._client.request("GET", path), name=f"page of {self.kind.plural}")
-            await asyncio.sleep(0)
-            self._tell(changes)
-            changes = self._machine.page(await coming)
-        self._tell(changes)
+        """Take in all pages; while one is taken in, the server already makes the next."""
+        coming = self._ask(request)
+        try:
+            while True:
+                body = await coming
+                following = self._machine.following(body)
+                if following is not None:
+                    coming = self._ask(following)
+                    await asyncio.sleep(0)
+                self._tell(self._machine.page(body))
+                if self._machine.version:
+                    return
+                if following is None:
+                    coming = self._ask(self._machine.next_request())
+        finally:
+            coming.cancel()
+
+    def _ask(self, request: Request) -> asyncio.Task[bytes]:
+        asking = self._client.request("GET", request.path)
+        return asyncio.create_task(asking, name=f"page of {self.kind.plural}")
 
     async def _watch(self, request: Request) -> None:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ Whoever drives it asks :meth:`ListWatch.next_request` what to send, feeds back w
 that come out. What is known is never dropped: a new list is compared with it, and only the differences are told.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -27,6 +28,8 @@ from moorage.errors import ApiError, Gone
 T = TypeVar("T", bound=KubeObject)
 
 PAGE_SIZE: Final = 500
+LONGEST_HEAD: Final = 4096
+_CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 SHORTEST_WATCH: Final = 300
 LONGEST_WATCH: Final = 600
 UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -98,7 +101,19 @@ class ListWatch(Generic[T]):
                 "timeoutSeconds": str(self._chance.randint(SHORTEST_WATCH, LONGEST_WATCH)),
             }
             return Request(f"{self._path}?{urlencode(query | self._selector)}", True)
-        query = {"limit": str(self._page_size)} | ({"continue": self._continue} if self._continue else {})
+        return self._page_request(self._continue)
+
+    def following(self, body: bytes) -> Request | None:
+        """Find in a page that was not taken in yet what to ask for next; ``None`` if it is not seen at a glance.
+
+        With this the server makes the next page while we take in the last. It writes what stands here before the items.
+        """
+        head = body[: max(0, body.find(b'"items":', 0, LONGEST_HEAD))]
+        found = _CONTINUE.search(head)
+        return None if found is None else self._page_request(found[1].decode())
+
+    def _page_request(self, token: str) -> Request:
+        query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
         return Request(f"{self._path}?{urlencode(query | self._selector)}", False)
 
     def page(self, body: bytes) -> list[Change[T]]:

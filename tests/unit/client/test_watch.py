@@ -47,6 +47,26 @@ def story(changes: list[Change[Pod]]) -> list[str]:
     return told
 
 
+FOLLOWING: dict[str, tuple[bytes, str | None]] = {
+    "a page that is not the last": (page(pod("a", 1), token="next/page"), "continue=next%2Fpage"),
+    "the last page": (page(pod("a", 1)), None),
+    "a token that has to be read properly": (page(token='a"b'), None),
+    "a token behind the items": (b'{"items":[],"metadata":{"continue":"t"}}', None),
+    "what only an item says": (page(pod("a", 1, x={"continue": "t"})), None),
+    "no list at all": (b"<html>", None),
+}
+
+
+@pytest.mark.parametrize(("body", "want"), FOLLOWING.values(), ids=FOLLOWING)
+def test_the_next_page_is_seen_before_a_page_is_taken_in(body: bytes, want: str | None) -> None:
+    found = machine().following(body)
+    if want is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.path.endswith(want)
+
+
 def test_listing_goes_page_by_page_and_ends_in_a_watch() -> None:
     watching = machine(field_selector=UNFINISHED_PODS)
     first = watching.next_request()
