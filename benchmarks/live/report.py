@@ -133,6 +133,8 @@ def _goals(content: Mapping[str, Any]) -> Iterator[str]:
     met = sum(each.judgement != "missed" for each in rows)
     yield f"\n{met} of {len(rows)} rows are met.\n"
     yield from (f"- {explanation(each, content['machine']['cores'])}" for each in rows if each.judgement != "met")
+    if met < len(rows):
+        yield "\nWhere the time goes that is missing, and what was tried: [benchmarks](../benchmarks.md)."
     yield ""
 
 
