@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from moorage.apiserver.server import ApiServer
 from moorage.app.garbage import collect_rarely
+from moorage.box.apiserver.server import ApiServer
 
 CONNECTIONS = 64
 EVENT = b'"object":{"'

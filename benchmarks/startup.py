@@ -25,8 +25,8 @@ import uvloop
 from benchmarks.apiserver import cpu_seconds, node, pod, say
 from benchmarks.installed import compile_program
 from moorage.api.pod import Pod
-from moorage.apiserver.requests import Answer, Request
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.server import ApiServer
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 

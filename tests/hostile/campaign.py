@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.server import ApiServer
 from tests.hostile.caller import Caller, Silence
 from tests.hostile.judging import Audit, problem_of
 from tests.hostile.requests import Requests
@@ -111,7 +111,7 @@ def furnish(server: ApiServer) -> None:
     """Put the objects there that requests are about."""
     import msgspec
 
-    from moorage.apiserver.requests import Request
+    from moorage.box.apiserver.requests import Request
 
     for path, thing in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
         server.api.answer(Request("POST", path, body=msgspec.json.encode(thing)))

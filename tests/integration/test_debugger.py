@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.server import ApiServer
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from tests.live.cluster import LiveCluster

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.controllers.objects import (
+from moorage.box.controllers.objects import (
     ControllerRevision,
     DaemonSet,
     Job,

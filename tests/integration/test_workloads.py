@@ -4,7 +4,7 @@ from typing import Any
 
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.controllers.objects import (
+from moorage.box.controllers.objects import (
     DaemonSet,
     Deployment,
     Job,

@@ -7,10 +7,10 @@ from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.box.applying import manifests_of
 from moorage.box.box import Box, BoxOptions
+from moorage.box.controllers.objects import DaemonSet, Deployment, Job, Namespace, PodDisruptionBudget, ReplicaSet
 from moorage.box.scheduling import policy_with
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
-from moorage.controllers.objects import DaemonSet, Deployment, Job, Namespace, PodDisruptionBudget, ReplicaSet
 from tests.integration.test_workloads import Data, workload
 from tests.support.control_plane import ControlPlane, control_plane
 

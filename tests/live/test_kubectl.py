@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.server import ApiServer
 from moorage.box.box import Box, BoxOptions
 from moorage.box.scheduling import policy_with
 from moorage.client.credentials import FixedCredentials

@@ -7,7 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.server import ApiServer
 from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, Data, essence
 from tests.support.control_plane import ADMIN, control_plane
 from tests.unit.apiserver.test_refusals import ANSWERS

@@ -14,7 +14,6 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from moorage.api.pod import Pod, SchedulingGate
 from moorage.api.selectors import LabelSelector
-from moorage.cache.cache import Cache
 from moorage.clock import VirtualClock
 from moorage.config import default_config
 from moorage.errors import ApiError, Conflict
@@ -25,6 +24,7 @@ from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import World
+from moorage.state.cache import Cache
 from moorage.testing import make_node, make_pod
 
 HISTORIES = 1_000

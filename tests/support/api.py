@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.api import Api
-from moorage.apiserver.requests import JSON, Answer, Request
-from moorage.apiserver.store import Store
-from moorage.apiserver.watching import Watch
+from moorage.box.apiserver.api import Api
+from moorage.box.apiserver.requests import JSON, Answer, Request
+from moorage.box.apiserver.store import Store
+from moorage.box.apiserver.watching import Watch
 from moorage.clock import VirtualClock
 
 Data = dict[str, Any]

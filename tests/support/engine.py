@@ -7,8 +7,6 @@ import yaml
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.clock import VirtualClock
 from moorage.config import default_config, load_config
 from moorage.config.catalogue import IN_TREE as KNOWN
@@ -23,6 +21,8 @@ from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.one_pass import GivenNominations, NothingCarriedOut
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 
 
 def config_with(*plugins: type[Plugin], first: bool = False) -> SchedulerConfiguration:

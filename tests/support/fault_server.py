@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from moorage.api.kinds import BY_TYPE, Kind
-from moorage.apiserver import requests as server_side
-from moorage.apiserver.api import Api
-from moorage.apiserver.store import Store
+from moorage.box.apiserver import requests as server_side
+from moorage.box.apiserver.api import Api
+from moorage.box.apiserver.store import Store
 from moorage.box.transport import InProcess
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient

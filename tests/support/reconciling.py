@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from moorage.api.codec import convert
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
+from moorage.box.controllers.actions import Action, After, Create, Delete, Patch, Sweep
+from moorage.box.controllers.objects import kind_of
 from moorage.clock import VirtualClock
-from moorage.controllers.actions import Action, After, Create, Delete, Patch, Sweep
-from moorage.controllers.objects import kind_of
 
 K = TypeVar("K", bound=KubeObject)
 NOW = VirtualClock().now()

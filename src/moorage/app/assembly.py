@@ -14,7 +14,6 @@ from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
 from moorage.app.options import Options
 from moorage.app.version import KUBERNETES
-from moorage.cache.objects import Objects
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher, limit_of
 from moorage.client.extender import HttpExtender, kept_whole
@@ -28,6 +27,7 @@ from moorage.clock import Clock, SystemClock
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
+from moorage.state.objects import Objects
 
 USER_AGENT = f"kube-scheduler/{KUBERNETES} moorage"
 

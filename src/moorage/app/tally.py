@@ -8,9 +8,9 @@ from typing import Final
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.controllers.actions import Action
-from moorage.controllers.ownership import is_node_ready
-from moorage.controllers.view import View
+from moorage.box.controllers.actions import Action
+from moorage.box.controllers.ownership import is_node_ready
+from moorage.box.controllers.view import View
 
 WINDOW: Final = 5.0
 """Over how many seconds the rate of placements is taken."""

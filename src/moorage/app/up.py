@@ -13,10 +13,10 @@ from typing import Any, Final
 import structlog
 import yaml
 
-from moorage.apiserver.server import ApiServer
 from moorage.app.garbage import collect_rarely
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
+from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest
 from moorage.box.box import Box, BoxOptions
 from moorage.client.credentials import FixedCredentials

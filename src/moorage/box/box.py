@@ -8,14 +8,14 @@ from typing import Any, Final, Self
 
 from moorage.api.node import Node
 from moorage.box.applying import Applier, Manifest
+from moorage.box.controllers.actions import Create, request_of
+from moorage.box.controllers.catalogue import cluster_controllers, kubelet_controllers
+from moorage.box.controllers.driver import Controller, Driver
+from moorage.box.controllers.heartbeats import Shape, fake_node
+from moorage.box.controllers.kubelet import FAIL, Pace
+from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, Policy, RunningScheduler
 from moorage.clock import Clock
-from moorage.controllers.actions import Create, request_of
-from moorage.controllers.catalogue import cluster_controllers, kubelet_controllers
-from moorage.controllers.driver import Controller, Driver
-from moorage.controllers.heartbeats import Shape, fake_node
-from moorage.controllers.kubelet import FAIL, Pace
-from moorage.controllers.view import View
 from moorage.errors import AlreadyExists
 
 AT_ONCE: Final = 32

@@ -7,10 +7,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httptools
 
-from moorage.apiserver.api import Api
-from moorage.apiserver.requests import JSON, Request
-from moorage.apiserver.store import Change
-from moorage.apiserver.watching import Watch
+from moorage.box.apiserver.api import Api
+from moorage.box.apiserver.requests import JSON, Request
+from moorage.box.apiserver.store import Change
+from moorage.box.apiserver.watching import Watch
 from moorage.client.wire import Answer, Incoming
 
 

@@ -58,8 +58,8 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in
     from moorage.box.box import BoxOptions
-    from moorage.controllers.heartbeats import Shape
-    from moorage.controllers.kubelet import duration
+    from moorage.box.controllers.heartbeats import Shape
+    from moorage.box.controllers.kubelet import duration
 
     policy = None if no_scheduler else _policy(config, plugin, feature_gates)
     manifests = manifests_in(*file or ())

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
 from moorage.api.shape import MOST_SHAPES, Shape
-from moorage.cache.cache import Cache
 from moorage.engine.boundary import ask, ask_each
 from moorage.engine.judgement import Statuses
 from moorage.engine.keeping import Keeping
@@ -23,6 +22,7 @@ from moorage.engine.standing import Answer
 from moorage.errors import PluginError
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import Plugin
+from moorage.state.cache import Cache
 
 MEMORY_BUDGET: Final = 64 * 1024 * 1024
 BYTES_PER_ROW: Final = 48

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from moorage.cache.cache import Cache
 from moorage.engine import timing
 from moorage.engine.crosscheck import CrossCheck
 from moorage.engine.evaluation import cycle_before_scoring, normalized_scores, rate_nodes, raw_scores, run_pre_score
@@ -19,6 +18,7 @@ from moorage.errors import PluginError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
+from moorage.state.cache import Cache
 
 LARGEST_ORDERED: Final = 1 << 62
 

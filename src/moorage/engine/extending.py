@@ -8,7 +8,6 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
 from moorage.engine.extenders import Extender
 from moorage.engine.feasibility import Extended, Found
 from moorage.engine.statuses import RowStatuses
@@ -19,6 +18,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, Status
 from moorage.queue.hints import EXTENDER
+from moorage.state.cache import Cache
 
 MAX_EXTENDER_SCORE: Final = 10
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.cache.objects import Shelf
 from moorage.engine.outcome import Failed, Parked
 from moorage.engine.services import Services
 from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.state.objects import Shelf
 
 LONGEST_NOTE: Final = 1024
 SCHEDULED: Final = "PodScheduled"

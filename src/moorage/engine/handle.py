@@ -5,20 +5,20 @@ from typing import Any, TypeVar
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
-from moorage.cache.objects import Shelf
 from moorage.clock import Clock
 from moorage.engine.feasibility import Search
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
-from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Status
+from moorage.state.claim_index import ClaimIndex
+from moorage.state.objects import Shelf
+from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")

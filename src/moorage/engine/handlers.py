@@ -16,12 +16,12 @@ from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.errors import CacheError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.queue.changes import node_changes, pod_changes
 from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)

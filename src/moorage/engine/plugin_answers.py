@@ -11,7 +11,6 @@ from moorage.engine.prefilter import ask_pre_filter
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.nodecolumns import ChangeLog, NodeColumns
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
     FilterPlugin,
@@ -22,6 +21,7 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import Code, IntArray, Status
+from moorage.state.node_columns import ChangeLog, NodeColumns
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding import Binder, Binding
@@ -33,6 +31,8 @@ from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import SILENT, QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 
 MOST_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""

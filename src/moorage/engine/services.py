@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.clock import Clock
 from moorage.engine.extenders import Extender
 from moorage.engine.waiting import WaitingPods
@@ -16,6 +14,8 @@ from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
 from moorage.framework.handle import Cluster, Nominator
 from moorage.framework.metering import SILENT_METER, Meter
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 
 
 class Background(Protocol):

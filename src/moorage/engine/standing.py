@@ -12,10 +12,10 @@ from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
 from moorage.engine.layout import Layout
 from moorage.engine.plugin_answers import PluginAnswer
 from moorage.framework.cycle import CycleState
-from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, IntArray, Status
+from moorage.state.node_columns import NodeColumns
 
 INFEASIBLE_TOTAL: Final = -1
 NO_NUMBERS: Final = np.zeros(0, dtype=np.int32)

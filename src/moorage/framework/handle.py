@@ -7,16 +7,16 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.features import FeatureGates
-from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
+from moorage.state.claim_index import ClaimIndex
+from moorage.state.pod_index import PodIndex
 
 Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
 K = TypeVar("K", bound=KubeObject)

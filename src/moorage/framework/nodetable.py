@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from moorage.api.affinity import Taint
 from moorage.api.pod import HostPort
 from moorage.framework.columns import Categorical, Growing
-from moorage.framework.image_index import ImageFacts
-from moorage.framework.nodecolumns import NodeColumns
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import BoolArray, IntArray
+from moorage.state.image_index import ImageFacts
+from moorage.state.node_columns import NodeColumns
 
 RowArray = NDArray[np.int64]
 

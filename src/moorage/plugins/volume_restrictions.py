@@ -11,7 +11,6 @@ from moorage.api.claims import READ_WRITE_ONCE_POD, uses_claim
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.volume import Volume
-from moorage.framework.claim_index import disk_of
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.handle import Handle
@@ -20,6 +19,7 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.not_found import claim_not_found
+from moorage.state.claim_index import disk_of
 
 DISK_CONFLICT: Final = Status.unschedulable("node(s) had no available disk")
 CLAIM_CONFLICT: Final = Status.unschedulable(

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from moorage.cache.cache import Cache
 from moorage.engine.diagnosis import NOT_EXAMINED
 from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
 from moorage.engine.feasibility import Found
 from moorage.engine.placement import Placement
 from moorage.framework.status import Status
 from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
+from moorage.state.cache import Cache
 
 
 def node_entries(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:

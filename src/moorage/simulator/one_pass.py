@@ -6,8 +6,6 @@ from typing import Any, TypeVar
 
 from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.boundary import ask
@@ -22,6 +20,8 @@ from moorage.framework.status import Status
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
 from moorage.simulator.loading import ClusterInput
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 
 T = TypeVar("T")
 K = TypeVar("K", bound=KubeObject)

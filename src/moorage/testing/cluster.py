@@ -24,18 +24,18 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector, label_matcher
-from moorage.apiserver.api import Api
-from moorage.apiserver.server import ApiServer
+from moorage.box.apiserver.api import Api
+from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest, manifests_in, manifests_of
 from moorage.box.box import Box, BoxOptions
+from moorage.box.controllers.heartbeats import Shape
+from moorage.box.controllers.kubelet import Pace
 from moorage.box.scheduling import policy_with
 from moorage.box.transport import InProcess
 from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock, VirtualClock
-from moorage.controllers.heartbeats import Shape
-from moorage.controllers.kubelet import Pace
 from moorage.framework.plugin import Plugin
 from moorage.simulator.loop import VirtualLoop, run_virtual
 

@@ -8,11 +8,8 @@ import numpy as np
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects, Shelf
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
-from moorage.framework.claim_index import ClaimIndex
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.metering import SILENT_METER, Meter
@@ -27,8 +24,11 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import Code, Status
+from moorage.state.cache import Cache
+from moorage.state.claim_index import ClaimIndex
+from moorage.state.objects import Objects, Shelf
+from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")

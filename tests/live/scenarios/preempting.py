@@ -1,7 +1,7 @@
 """Important pods take the place of others, of as few and as unimportant ones as will do."""
 
 from moorage.api.pod import Pod
-from moorage.controllers.kubelet import STOP_DELAY
+from moorage.box.controllers.kubelet import STOP_DELAY
 from tests.live.scenarios.scene import Scene
 
 CLASSES = "scheduling.k8s.io/v1/priorityclasses"

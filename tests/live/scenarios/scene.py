@@ -14,9 +14,9 @@ import msgspec
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.records import Event
+from moorage.box.controllers.heartbeats import Shape, fake_node
+from moorage.box.controllers.kubelet import START_DELAY, STOP_DELAY
 from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.controllers.heartbeats import Shape, fake_node
-from moorage.controllers.kubelet import START_DELAY, STOP_DELAY
 from moorage.errors import NotFound
 
 Data = dict[str, Any]

@@ -7,7 +7,7 @@ from tests.support.reconciling import make, pod
 from moorage.api.node import Node
 from moorage.app.screen import Screen, picture
 from moorage.app.tally import Reason, Summary, Tally
-from moorage.controllers.view import View
+from moorage.box.controllers.view import View
 
 
 def node(name: str, ready: str = "True") -> Node:

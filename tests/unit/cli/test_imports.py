@@ -15,9 +15,9 @@ HEAVY = {
     "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
     "what only tests need": ("hypothesis", "pytest", "numpy.testing"),
     "the rest of Moorage": (
-        "moorage.apiserver",
+        "moorage.box.apiserver",
         "moorage.box",
-        "moorage.controllers",
+        "moorage.box.controllers",
         "moorage.simulator",
         "moorage.testing",
     ),

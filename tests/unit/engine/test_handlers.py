@@ -12,8 +12,6 @@ from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.cache.cache import Cache
-from moorage.cache.objects import Objects
 from moorage.clock import VirtualClock
 from moorage.engine.handlers import EventHandlers
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
@@ -21,6 +19,8 @@ from moorage.framework.plugin import QueueSortPlugin
 from moorage.framework.queued import QueuedPod
 from moorage.queue.hints import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.state.cache import Cache
+from moorage.state.objects import Objects
 from moorage.testing import make_node, make_pod
 
 EVERYTHING = (

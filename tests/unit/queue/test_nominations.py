@@ -2,8 +2,8 @@ import pytest
 from tests.unit.queue.queue_bench import Bench
 
 from moorage.api.pod import Pod, PodStatus
-from moorage.cache.objects import Shelf
 from moorage.queue.nominations import Nominations
+from moorage.state.objects import Shelf
 from moorage.testing import make_pod
 
 

@@ -9,13 +9,13 @@ from moorage.app.deliveries import Deliveries
 from moorage.app.metrics.cells import CellRegistry, Labels
 from moorage.app.metrics.instruments import informer_labels
 from moorage.app.version import KUBERNETES, version_info
-from moorage.cache.objects import Shelf
 from moorage.client.informer import Informers
 from moorage.client.leader import LeaderElector
 from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.features import COMPONENT, FeatureGates
+from moorage.state.objects import Shelf
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

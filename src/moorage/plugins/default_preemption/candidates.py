@@ -18,11 +18,11 @@ from moorage.framework.node_statuses import NodeStatuses, histogram
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import RowArray
 from moorage.framework.preemption import NO_VICTIMS, DryRun
-from moorage.framework.side_columns import SideColumns
 from moorage.framework.status import BoolArray, Code, Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.memory import Memory, Outcome
+from moorage.state.side_columns import SideColumns
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NOBODY: Final = np.iinfo(np.int64).max

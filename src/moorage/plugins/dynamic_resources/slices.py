@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from moorage.api.devices import DeviceTaintRule, ResourceSlice
 from moorage.api.node import Node
 from moorage.framework.handle import Handle, Lister
-from moorage.framework.nodecolumns import ChangeLog
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
 from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError, Situation, Slice
+from moorage.state.node_columns import ChangeLog
 
 UNKNOWN: Final = -1
 FEWEST_SITUATIONS: Final = 1024

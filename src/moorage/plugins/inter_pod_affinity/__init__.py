@@ -6,7 +6,6 @@ from typing import Final
 from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
 from moorage.config.args import InterPodAffinityArgs
-from moorage.framework.affinity_terms import PodTerms, affinity_terms
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle
@@ -25,6 +24,7 @@ from moorage.plugins.inter_pod_affinity.hints import EVENTS
 from moorage.plugins.inter_pod_affinity.score import DomainScores, normalize
 from moorage.plugins.inter_pod_affinity.standing import StandingRules
 from moorage.plugins.inter_pod_affinity.terms import NamespaceExpansion
+from moorage.state.affinity_terms import PodTerms, affinity_terms
 
 FILTER_STATE: Final = StateKey[AffinityState](
     "PreFilterInterPodAffinity", missing='error reading "PreFilterInterPodAffinity" from cycleState: not found'

@@ -6,14 +6,14 @@ from typing import Final
 from msgspec import Struct
 
 from moorage.api.pod import Pod
-from moorage.framework.affinity_terms import affinity_terms
-from moorage.framework.domains import DomainCounts, nodes_lacking
 from moorage.framework.masks import any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
-from moorage.framework.tallies import DomainTally, is_any_counted
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
+from moorage.state.affinity_terms import affinity_terms
+from moorage.state.domains import DomainCounts, nodes_lacking
+from moorage.state.tallies import DomainTally, is_any_counted
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = Status.unschedulable("node(s) didn't match pod anti-affinity rules")

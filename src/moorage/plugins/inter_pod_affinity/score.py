@@ -4,7 +4,7 @@ import numpy as np
 
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
-from moorage.framework.tallies import DomainTally, is_any_counted
+from moorage.state.tallies import DomainTally, is_any_counted
 
 
 class DomainScores:

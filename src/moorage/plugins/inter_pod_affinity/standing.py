@@ -9,13 +9,13 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from moorage.api.pod import Pod
-from moorage.framework.affinity_terms import PodTerms
-from moorage.framework.pod_classes import Standing
-from moorage.framework.pod_index import PodIndex
-from moorage.framework.tallies import DomainTally, RowCounts, Sources
 from moorage.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
 from moorage.plugins.inter_pod_affinity.score import DomainScores
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
+from moorage.state.affinity_terms import PodTerms
+from moorage.state.pod_classes import Standing
+from moorage.state.pod_index import PodIndex
+from moorage.state.tallies import DomainTally, RowCounts, Sources
 
 MOST_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
-from moorage.framework.affinity_terms import NO_LABELS, AffinityTerm
 from moorage.framework.handle import Lister
-from moorage.framework.selector_index import Namespaces
+from moorage.state.affinity_terms import NO_LABELS, AffinityTerm
+from moorage.state.selector_index import Namespaces
 
 
 class IncomingTerm(NamedTuple):

@@ -12,9 +12,9 @@ from moorage.framework.columns import Growing
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.side_columns import ALL_ROWS, SideColumns
 from moorage.framework.status import BoolArray, Status
 from moorage.plugins.node_volume_limits.attachable import AttachableVolumes, UnattachableError, attaches_anything
+from moorage.state.side_columns import ALL_ROWS, SideColumns
 
 K = TypeVar("K", bound=Hashable)
 

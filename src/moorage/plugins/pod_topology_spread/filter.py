@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
 from moorage.framework.columns import Vocabulary
-from moorage.framework.domains import nodes_lacking
 from moorage.framework.masks import all_of, any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import MORE_THAN_ANY, MatchingPods, Tally
+from moorage.state.domains import nodes_lacking
+from moorage.state.pod_index import PodIndex
 
 TOO_UNEVEN: Final = Status.unschedulable("node(s) didn't match pod topology spread constraints")
 LABEL_MISSING: Final = Status.unresolvable(

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import Pod
-from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
 from moorage.framework.masks import all_of, any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import MatchingPods, Tally
+from moorage.state.domains import DomainCounts, Labels, nodes_lacking
+from moorage.state.pod_index import PodIndex
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to rate them one by one."""

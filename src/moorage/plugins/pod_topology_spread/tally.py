@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from moorage.framework.domains import DomainCounts, Labels, nodes_lacking
-from moorage.framework.pod_classes import Standing
-from moorage.framework.pod_index import PodIndex
 from moorage.framework.status import BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint
+from moorage.state.domains import DomainCounts, Labels, nodes_lacking
+from moorage.state.pod_classes import Standing
+from moorage.state.pod_index import PodIndex
 
 MORE_THAN_ANY: Final = 2**31 - 1
 

@@ -16,8 +16,8 @@ from moorage.framework.handle import Handle
 from moorage.framework.node_selection import matching_nodes
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.side_columns import SideColumns
 from moorage.framework.status import BoolArray
+from moorage.state.side_columns import SideColumns
 
 
 class TranslationError(Exception):

@@ -12,7 +12,6 @@ from moorage.api.pod import Pod
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_process, read_scheduler
-from moorage.cache.objects import Shelf
 from moorage.clock import VirtualClock
 from moorage.config import default_config
 from moorage.errors import ApiError
@@ -23,6 +22,7 @@ from moorage.queue.scheduling_queue import POD_ADDED
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import Fault, World, no_faults
+from moorage.state.objects import Shelf
 from moorage.testing.builders import make_node, make_pod
 
 

@@ -1,0 +1,256 @@
+"""What runs controllers: lists and watches for all of them, asks each what is to be done, and does it.
+
+::
+
+    informers ──> view ──> keys to look at ──> reconcile(key, view) ──> actions ──> API server
+                   ▲                                                        │
+                   └──────────────── answers: own writes are seen at once ──┘
+
+A key is never worked on twice at a time, so a controller decides on what its last decision brought about. What fails is
+tried again, ever later.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+
+from moorage.api.kinds import Kind
+from moorage.api.meta import KubeObject
+from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
+from moorage.box.controllers.namespaces import sweep
+from moorage.box.controllers.objects import Data, kind_of
+from moorage.box.controllers.view import View
+from moorage.client.informer import Informer
+from moorage.client.rest import ApiClient, decoded
+from moorage.client.watch import Change
+from moorage.errors import ApiError, MoorageError, NotFound
+
+MOST_REQUESTS: Final = 32
+"""Requests under way at once, of all controllers together."""
+SHORTEST_WAIT: Final = 0.001
+"""Timers may fire a rounding error early: whoever then waits for the rest must not spin."""
+FIRST_RETRY: Final = 0.1
+LAST_RETRY: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class Controller(Protocol):
+    """Keeps one kind of promise. It holds no state that matters: all it knows is in the view."""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        ...
+
+    @property
+    def kinds(self) -> Sequence[type[KubeObject]]:
+        """What it reads of; each is listed and watched."""
+        ...
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to let pass before a key is looked at again: many changes are then one."""
+        ...
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Tell which keys to look at again when an object has come, changed or gone."""
+        ...
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Decide what is to be done about a key; nothing, when all is as it should be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A key of a controller, to be looked at."""
+
+    controller: int
+    key: str
+
+
+class _Answered(msgspec.Struct):
+    """As much of an answer as it takes to tell an object from a Status."""
+
+    kind: str = ""
+
+
+class Driver:
+    """Runs controllers against one API server until it is cancelled."""
+
+    def __init__(self, client: ApiClient, controllers: Sequence[Controller]) -> None:
+        self.view = View()
+        self._client = client
+        self._controllers = tuple(controllers)
+        kinds = dict.fromkeys(kind for controller in self._controllers for kind in controller.kinds)
+        self._watchers: dict[type[KubeObject], list[int]] = {
+            kind: [number for number, controller in enumerate(self._controllers) if kind in controller.kinds]
+            for kind in kinds
+        }
+        self._informers: list[Informer[Any]] = [Informer(client, kind_of(kind), self._on_changes) for kind in kinds]
+        self._ready: dict[Item, None] = {}
+        self._busy: set[Item] = set()
+        self._timers: dict[Item, asyncio.TimerHandle] = {}
+        self._looked: dict[Item, float] = {}
+        self._failures: dict[Item, int] = {}
+        self._news = asyncio.Event()
+        self._requests = asyncio.Semaphore(MOST_REQUESTS)
+        self._synced = asyncio.Event()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything was listed once, so that controllers decide."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        await self._synced.wait()
+
+    def has_seen(self, data: Data) -> bool:
+        """Tell whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
+        name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
+        kinds = (kind for kind in self._watchers if (kind_of(kind).api_version, kind_of(kind).name) == name)
+        return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for informer in self._informers:
+                    group.create_task(informer.run(), name=f"controllers' informer of {informer.kind.plural}")
+                for informer in self._informers:
+                    await informer.synced()
+                self._synced.set()
+                await self._pump(group)
+        finally:
+            for timer in self._timers.values():
+                timer.cancel()
+
+    def _on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        for change in changes:
+            if change.after is not None:
+                self.view[kind.type].put(change.after)
+            elif change.before is not None:
+                self.view[kind.type].drop(change.before)
+        for change in changes:
+            for thing in (change.before, change.after):
+                if thing is not None:
+                    self._look_at_affected(thing)
+
+    def _look_at_affected(self, thing: KubeObject) -> None:
+        for number in self._watchers[type(thing)]:
+            for key in self._controllers[number].affected(thing, self.view):
+                self._look_at(Item(number, key))
+
+    def _look_at(self, item: Item) -> None:
+        """Have an item looked at: now, or when it has rested."""
+        pause = self._controllers[item.controller].pause
+        rested = self._looked.get(item, -pause) + pause
+        now = asyncio.get_running_loop().time()
+        if pause and rested > now:
+            self._look_at_later(item, rested - now)
+        else:
+            self._ready[item] = None
+            self._news.set()
+
+    def _look_at_later(self, item: Item, seconds: float) -> None:
+        """Have an item looked at later, or at the moment already set if that is earlier."""
+        loop = asyncio.get_running_loop()
+        known = self._timers.get(item)
+        if known is not None:
+            if known.when() <= loop.time() + seconds:
+                return
+            known.cancel()
+        self._timers[item] = loop.call_later(max(seconds, SHORTEST_WAIT), self._due, item)
+
+    def _due(self, item: Item) -> None:
+        del self._timers[item]
+        self._ready[item] = None
+        self._news.set()
+
+    async def _pump(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            for item in [item for item in self._ready if item not in self._busy]:
+                del self._ready[item]
+                self._look(item, group)
+            await asyncio.sleep(0)
+
+    def _look(self, item: Item, group: asyncio.TaskGroup) -> None:
+        controller = self._controllers[item.controller]
+        if controller.pause:
+            self._looked[item] = asyncio.get_running_loop().time()
+        try:
+            actions = list(controller.reconcile(item.key, self.view))
+        except MoorageError as error:
+            self._failed(item, error)
+            return
+        for action in actions:
+            if isinstance(action, After):
+                self._look_at_later(item, action.seconds)
+        writes = [action for action in actions if not isinstance(action, After)]
+        if writes:
+            self._busy.add(item)
+            group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
+        else:
+            self._failures.pop(item, None)
+
+    async def _write(self, item: Item, writes: Sequence[Write | Sweep]) -> None:
+        """Carry out actions in order; neighbours of one sort go at once."""
+        try:
+            for _, alike in groupby(writes, key=type):
+                results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
+                for result in results:
+                    if isinstance(result, BaseException):
+                        raise result
+        except MoorageError as error:
+            self._failed(item, error)
+        else:
+            self._failures.pop(item, None)
+            # What was written is not yet what was wanted: look once more.
+            self._look_at(item)
+        finally:
+            self._busy.discard(item)
+            if item in self._ready:
+                self._news.set()
+
+    async def _carry_out(self, action: Write | Sweep) -> None:
+        if isinstance(action, Sweep):
+            await sweep(self._client, action.namespace)
+            return
+        asked = request_of(action)
+        async with self._requests:
+            try:
+                body = await self._client.request(asked.method, asked.path, asked.body, asked.content_type)
+            except NotFound:
+                if isinstance(action, Create):
+                    raise
+                # Somebody else was faster.
+                self.view[asked.kind].drop(action.thing)
+                return
+        if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
+            # Instead of the object, word that it is gone already.
+            self.view[asked.kind].drop(action.thing)
+        else:
+            self.view[asked.kind].put(decoded(asked.kind, body))
+
+    def _failed(self, item: Item, error: MoorageError) -> None:
+        failures = self._failures[item] = self._failures.get(item, 0) + 1
+        delay = min(FIRST_RETRY * 2.0 ** (failures - 1), LAST_RETRY)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        controller = self._controllers[item.controller].name
+        tell = log.debug if failures < 4 else log.warning
+        tell("controller will try again", controller=controller, key=item.key, error=str(error), seconds=delay)
+        asyncio.get_running_loop().call_later(max(delay, asked or 0.0), partial(self._retry, item))
+
+    def _retry(self, item: Item) -> None:
+        self._ready[item] = None
+        self._news.set()

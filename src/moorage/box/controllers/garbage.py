@@ -1,0 +1,151 @@
+"""Garbage: objects whose owners are gone go too; owners that wait for their dependents, or let them go, are heeded."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from moorage.api.devices import ResourceClaim
+from moorage.api.meta import KubeObject, OwnerReference, parse_time
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.records import Lease
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.box.controllers.actions import Action, After, Delete, Patch
+from moorage.box.controllers.objects import (
+    ControllerRevision,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    kind_of,
+)
+from moorage.box.controllers.ownership import without_owner
+from moorage.box.controllers.view import View
+from moorage.clock import Clock
+
+_WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, CronJob, Job)
+OWNERS: Final = (*_WORKLOADS, Pod, Node)
+DEPENDENTS: Final = (
+    *_WORKLOADS,
+    ControllerRevision,
+    Pod,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    ResourceClaim,
+    Lease,
+)
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+PATIENCE: Final = 2.0
+"""Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
+_BY_NAME: Final = {kind_of(kind).name: kind for kind in OWNERS}
+
+
+class GarbageCollector:
+    """Follows owner references. Keys are ``Kind/namespace/name``."""
+
+    name = "garbage"
+    kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*OWNERS, *DEPENDENTS)))
+    pause = 0.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at an object that has owners, or an end to await; and at what it owned."""
+        if thing.metadata.owner_references or thing.metadata.finalizers:
+            yield _key(thing)
+        if isinstance(thing, OWNERS) and (thing.is_terminating or _is_gone(thing, view)):
+            yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
+        if thing.is_terminating or _is_gone(thing, view):
+            yield from (
+                f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
+            )
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Delete an object that nobody owns any more; let one go whose dependents are settled."""
+        kind, _, rest = key.partition("/")
+        shelves = (view[item] for item in self.kinds if kind_of(item).name == kind)
+        thing = next((found for shelf in shelves if (found := shelf.get(rest)) is not None), None)
+        if thing is None:
+            return ()
+        if thing.is_terminating:
+            return _settle(thing, list(dependents_of(thing.uid, view)))
+        return _collect(thing, view, self._clock.now())
+
+
+def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
+    """Go through everything that names an owner."""
+    for kind in DEPENDENTS:
+        yield from view[kind].owned_by(uid)
+
+
+def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
+    owners = [_state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
+    if not owners or Owner.THERE in owners:
+        return
+    if Owner.WAITING in owners:
+        # The owner stays until everything below it is gone, so nothing below it may be left to itself.
+        yield Delete(thing, propagation="Foreground")
+        return
+    created = thing.metadata.creation_timestamp
+    age = now - parse_time(created) if created else PATIENCE
+    yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
+
+
+def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]:
+    """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
+    if ORPHAN in owner.metadata.finalizers:
+        # The owner goes last: whoever still names it then would be taken for garbage.
+        yield from (without_owner(dependent, owner.uid) for dependent in dependents)
+        if not dependents:
+            yield _without_finalizer(owner, ORPHAN)
+    elif FOREGROUND in owner.metadata.finalizers:
+        yield from (Delete(item, propagation="Foreground") for item in dependents if not item.is_terminating)
+        if not dependents:
+            yield _without_finalizer(owner, FOREGROUND)
+        else:
+            yield After(PATIENCE)
+
+
+def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
+    kept = [name for name in thing.metadata.finalizers if name != finalizer]
+    return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+
+
+class Owner(Enum):
+    """What has become of an owner."""
+
+    THERE = auto()
+    WAITING = auto()
+    GONE = auto()
+
+
+def _state_of(owner: OwnerReference, namespace: str, view: View) -> Owner:
+    """Tell what has become of an owner; those of kinds we do not watch are taken to be there."""
+    kind = _BY_NAME.get(owner.kind)
+    if kind is None:
+        return Owner.THERE
+    found = view[kind].get(_place_of(owner, namespace))
+    if found is None or found.uid != owner.uid:
+        return Owner.GONE
+    return Owner.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else Owner.THERE
+
+
+def _place_of(owner: OwnerReference, namespace: str) -> str:
+    """Return the key of an owner: beside what it owns, or outside of all namespaces."""
+    kind = _BY_NAME.get(owner.kind)
+    return owner.name if kind is not None and not kind_of(kind).namespaced else f"{namespace}/{owner.name}"
+
+
+def _is_gone(thing: KubeObject, view: View) -> bool:
+    found = view[type(thing)].get(thing.key)
+    return found is None or found.uid != thing.uid
+
+
+def _key(thing: KubeObject) -> str:
+    return f"{kind_of(type(thing)).name}/{thing.key}"

@@ -1,0 +1,258 @@
+"""Jobs: pods that run to their end, so many at a time, until enough of them succeeded or too many failed."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, islice
+from typing import Final
+
+from moorage.api.meta import KubeObject, format_time, parse_time
+from moorage.api.pod import Pod
+from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.box.controllers.job_failures import Verdict, judge
+from moorage.box.controllers.objects import Data, Job
+from moorage.box.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    with_condition,
+)
+from moorage.box.controllers.view import View
+from moorage.clock import Clock
+
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+BURST: Final = 500
+FIRST_PAUSE: Final = 10.0
+LAST_PAUSE: Final = 600.0
+"""A job whose pods fail waits before it makes the next: twice as long each time."""
+
+
+class JobController:
+    """Runs jobs."""
+
+    name = "jobs"
+    kinds = (Job, Pod)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a job when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, Job):
+            return (thing.key,)
+        return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Make pods, end the job, or delete it when its time is over."""
+        job = view[Job].get(key)
+        if job is None or job.is_terminating:
+            return ()
+        if claimed := pod_claims(job, view):
+            return claimed
+        return Progress(job, managed_pods(job, view), self._clock.now()).actions()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One job at one moment, with its pods."""
+
+    job: Job
+    pods: list[Pod]
+    now: float
+
+    @cached_property
+    def active(self) -> list[Pod]:
+        """The pods that are still to end."""
+        return [pod for pod in self.pods if is_active(pod)]
+
+    @cached_property
+    def failures(self) -> Verdict:
+        """The pods that failed, as far as they count."""
+        failed = (pod for pod in self.pods if pod.status.phase == "Failed")
+        return judge(self.job.spec.pod_failure_policy, failed)
+
+    @property
+    def failed(self) -> int:
+        """How many pods failed, whether or not that counts."""
+        return sum(pod.status.phase == "Failed" for pod in self.pods)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether each completion has a number of its own."""
+        return self.job.spec.completion_mode == "Indexed"
+
+    @cached_property
+    def done(self) -> set[int]:
+        """The completions achieved; without numbers of their own they are simply counted."""
+        succeeded = [pod for pod in self.pods if pod.status.phase == "Succeeded"]
+        if self.is_indexed:
+            return {index_of(pod) for pod in succeeded if index_of(pod) < (self.job.spec.completions or 0)}
+        return set(range(len(succeeded)))
+
+    def actions(self) -> Iterator[Action]:
+        """Decide what is to be done now."""
+        if finished_at(self.job) is not None:
+            yield from self._after_the_end()
+            return
+        if ending := self._ending():
+            yield from (Delete(pod) for pod in self.active)
+            yield from self._end(ending)
+            return
+        if self.job.spec.suspend:
+            yield from (Delete(pod) for pod in self.active)
+        else:
+            yield from self._make_pods()
+        yield from status_actions(self.job, self.job.status, {**self._status(), "conditions": self._conditions()})
+        if self.job.spec.active_deadline_seconds is not None:
+            yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
+
+    @property
+    def _started(self) -> float:
+        text = self.job.status.get("startTime")
+        return parse_time(text) if text else self.now
+
+    def _ending(self) -> tuple[str, str, str] | None:
+        """Tell how the job ends, if it does: the condition, its reason and its message."""
+        spec = self.job.spec
+        if self.failures.fatal:
+            return "Failed", "PodFailurePolicy", self.failures.fatal
+        if len(self.failures.counted) > spec.backoff_limit:
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        if spec.active_deadline_seconds is not None and self.now >= self._started + spec.active_deadline_seconds:
+            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        reached = "Reached expected number of succeeded pods"
+        if spec.completions is None:
+            # A work queue: the first success means that there is no work left; the others may finish theirs.
+            return ("Complete", "CompletionsReached", reached) if self.done and not self.active else None
+        return ("Complete", "CompletionsReached", reached) if len(self.done) >= spec.completions else None
+
+    def _make_pods(self) -> Iterator[Action]:
+        missing = self._wanted - len(self.active)
+        if missing > 0 and (seconds := self._pause()) > 0:
+            yield After(seconds)
+        elif missing > 0:
+            numbers = self._free_numbers() if self.is_indexed else count()
+            yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing, BURST)))
+        elif missing < 0 and (self.job.spec.completions is not None or not self.done):
+            yield from (Delete(pod) for pod in self.active[missing:])
+
+    @property
+    def _wanted(self) -> int:
+        """How many pods should be at work now."""
+        spec = self.job.spec
+        if spec.completions is None:
+            return 0 if self.done else spec.parallelism
+        return min(spec.parallelism, spec.completions - len(self.done))
+
+    def _pause(self) -> float:
+        """Return how long to wait after a failure before the next pod is made."""
+        failed = self.failures.counted
+        if not failed:
+            return 0.0
+        conditions = (pod.condition("Ready") for pod in failed)
+        ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
+        pause = min(FIRST_PAUSE * 2.0 ** (len(failed) - 1), LAST_PAUSE)
+        return max(ends, default=0.0) + pause - self.now
+
+    def _free_numbers(self) -> Iterator[int]:
+        taken = self.done | {index_of(pod) for pod in self.active}
+        return (number for number in range(self.job.spec.completions or 0) if number not in taken)
+
+    def _pod(self, number: int) -> Data:
+        job = self.job
+        labels = {
+            "batch.kubernetes.io/controller-uid": job.uid,
+            "batch.kubernetes.io/job-name": job.name,
+            "controller-uid": job.uid,
+            "job-name": job.name,
+        }
+        if not self.is_indexed:
+            return pod_of(job, job.spec.template, generateName=f"{job.name}-", labels=labels)
+        labels[INDEX] = str(number)
+        name = f"{job.name}-{number}-"
+        data = pod_of(job, job.spec.template, generateName=name, labels=labels, annotations={INDEX: str(number)})
+        data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
+        return data
+
+    def _status(self) -> Data:
+        status: Data = {
+            "active": len(self.active),
+            "ready": sum(map(is_ready, self.active)),
+            "succeeded": len(self.done),
+            "failed": self.failed,
+            "terminating": sum(pod.is_terminating and not pod.is_finished for pod in self.pods),
+        }
+        if self.is_indexed:
+            status["completedIndexes"] = ranges(self.done)
+        if self.job.spec.suspend:
+            status["startTime"] = None
+        elif not self.job.status.get("startTime"):
+            status["startTime"] = format_time(self.now)
+        return status
+
+    def _conditions(self) -> list[Data]:
+        """Say whether the job is suspended, if it ever was."""
+        known = list(self.job.status.get("conditions") or ())
+        if self.job.spec.suspend:
+            wanted = {"status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        elif any(item.get("type") == "Suspended" for item in known):
+            wanted = {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        else:
+            return known
+        return with_condition(known, format_time(self.now), type="Suspended", **wanted)
+
+    def _end(self, ending: tuple[str, str, str]) -> Iterator[Action]:
+        kind, reason, message = ending
+        now = format_time(self.now)
+        conditions = list(self.job.status.get("conditions") or ())
+        # The API wants to hear that the outcome is certain before it hears that all is over.
+        first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
+        for item in (first, kind):
+            wanted = {"type": item, "status": "True", "reason": reason, "message": message}
+            conditions = with_condition(conditions, now, **wanted)
+        status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
+        if kind == "Complete":
+            status["completionTime"] = now
+        yield from status_actions(self.job, self.job.status, status)
+
+    def _after_the_end(self) -> Iterator[Action]:
+        yield from (Delete(pod) for pod in self.active)
+        lifetime, ended = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
+        if lifetime is not None and ended is not None:
+            left = ended + lifetime - self.now
+            yield After(left) if left > 0 else Delete(self.job, propagation="Background")
+
+
+def finished_at(job: Job) -> float | None:
+    """Return when a job ended, ``None`` if it has not."""
+    for condition in job.status.get("conditions") or ():
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            return parse_time(condition["lastTransitionTime"])
+    return None
+
+
+def index_of(pod: Pod) -> int:
+    """Return the number of an indexed job's pod."""
+    text = pod.annotations.get(INDEX, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Write numbers as the API does.
+
+    >>> ranges({0, 1, 2, 5, 7, 8})
+    '0-2,5,7,8'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+    return ",".join(texts)

@@ -1,0 +1,242 @@
+"""Fake kubelets: pods on their nodes start, run for a while, end, and stop when they are told to.
+
+What a pod does can be settled by annotations, as durations such as ``500ms``, ``2m`` or plain seconds:
+
+- ``moorage.io/start-delay``: how long its containers take to start;
+- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds and
+  all others for ever;
+- ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
+- ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
+
+The annotation ``moorage.io/fail: "true"`` on a node makes it fall silent until it is taken off.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.api.meta import KubeObject, format_time
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.box.controllers.actions import Action, After, Delete, Patch
+from moorage.box.controllers.objects import Data
+from moorage.box.controllers.view import View
+from moorage.clock import Clock
+from moorage.errors import InputError
+
+START_DELAY: Final = "moorage.io/start-delay"
+RUN_FOR: Final = "moorage.io/run-for"
+EXIT_CODE: Final = "moorage.io/exit-code"
+STOP_DELAY: Final = "moorage.io/stop-delay"
+FAIL: Final = "moorage.io/fail"
+FAKE_LABEL: Final = "moorage.io/fake"
+"""On the nodes that fake kubelets look after; others on the same API server have their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take where a pod does not say, in seconds."""
+
+    start: float = 0.5
+    run: float = 5.0
+    stop: float = 0.5
+
+
+class Kubelet:
+    """Runs the pods of every fake node."""
+
+    name = "kubelets"
+    kinds = (Pod, Node)
+    pause = 0.0
+
+    def __init__(self, clock: Clock, pace: Pace | None = None) -> None:
+        self._clock = clock
+        self._pace = pace or Pace()
+        self._since: dict[str, tuple[str, float]] = {}
+        self._missed: set[str] = set()
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
+
+        Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
+        """
+        if isinstance(thing, Pod):
+            if view[Pod].get(thing.key) is None:
+                self._since.pop(thing.uid, None)
+            return (thing.key,) if thing.node_name else ()
+        known = view[Node].get(thing.name)
+        if known is not None and thing.name in self._missed:
+            self._missed.remove(thing.name)
+        elif known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
+            return ()
+        return [pod.key for pod in view[Pod].on_node(thing.name)]
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Take the next step in a pod's life, or wait for it."""
+        pod = view[Pod].get(key)
+        if pod is None or not pod.node_name:
+            return ()
+        node = view[Node].get(pod.node_name)
+        if node is None:
+            self._missed.add(pod.node_name)
+            return ()
+        if FAKE_LABEL not in node.labels or is_silent(node):
+            return ()
+        return next_step(pod, self._pace, since=self._seen(pod), now=self._clock.now())
+
+    def _seen(self, pod: Pod) -> float:
+        """Return since when a pod has been in the state it is in: times in the API have whole seconds only."""
+        state = "Stopping" if pod.is_terminating else pod.status.phase
+        known = self._since.get(pod.uid)
+        if known is None or known[0] != state:
+            known = self._since[pod.uid] = (state, self._clock.now())
+        return known[1]
+
+
+def is_silent(node: Node) -> bool:
+    """Tell whether a node has been told to fail."""
+    return node.annotations.get(FAIL, "") not in ("", "false")
+
+
+def next_step(pod: Pod, pace: Pace, *, since: float, now: float) -> Iterator[Action]:
+    """Decide what a pod does next; ``since`` is when it came into the state it is in."""
+    if pod.is_terminating:
+        grace = pod.metadata.deletion_grace_period_seconds
+        wanted = seconds_in(pod.annotations, STOP_DELAY, pace.stop)
+        delay = 0.0 if pod.is_finished else min(wanted, wanted if grace is None else float(grace))
+        yield from _when_due(since + delay, now, lambda: Delete(pod, grace=0))
+    elif pod.status.phase in ("", "Pending"):
+        delay = seconds_in(pod.annotations, START_DELAY, pace.start)
+        yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": running(pod, now)}, "status"))
+    elif pod.status.phase == "Running":
+        if not _is_ready(pod):
+            yield Patch(pod, {"status": running(pod, now)}, "status")
+        lifetime = _lifetime(pod, pace)
+        if lifetime is not None:
+            yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": ended(pod, now)}, "status"))
+
+
+def _when_due(moment: float, now: float, action: Callable[[], Action]) -> Iterator[Action]:
+    yield After(moment - now) if moment > now else action()
+
+
+def _lifetime(pod: Pod, pace: Pace) -> float | None:
+    if RUN_FOR in pod.annotations:
+        return seconds_in(pod.annotations, RUN_FOR, pace.run)
+    return pace.run if pod.spec.restart_policy in ("Never", "OnFailure") else None
+
+
+def _is_ready(pod: Pod) -> bool:
+    condition = pod.condition("Ready")
+    return condition is not None and condition.status == "True"
+
+
+def running(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers have started."""
+    moment = format_time(now)
+    state = {"running": {"startedAt": moment}}
+    return {
+        "phase": "Running",
+        "startTime": pod.status.start_time or moment,
+        "conditions": _conditions(pod, "True", moment),
+        "containerStatuses": _containers(pod, state, is_ready=True),
+        **_addresses(pod),
+    }
+
+
+def ended(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers have ended."""
+    moment = format_time(now)
+    code = pod.annotations.get(EXIT_CODE, "0")
+    is_success = code.strip() == "0"
+    reason = "Completed" if is_success else "Error"
+    exit_code = int(code) if code.lstrip("-").isdecimal() else 1
+    state = {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": reason,
+            "startedAt": pod.status.start_time or moment,
+            "finishedAt": moment,
+        }
+    }
+    return {
+        "phase": "Succeeded" if is_success else "Failed",
+        "conditions": _conditions(pod, "False", moment),
+        "containerStatuses": _containers(pod, state, is_ready=False),
+    }
+
+
+def _conditions(pod: Pod, ready: str, moment: str) -> list[Data]:
+    """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
+    own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
+    kept = [condition for condition in pod.status.conditions if condition.type not in own]
+    conditions: list[Data] = [
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "lastTransitionTime": condition.last_transition_time,
+            **({"reason": condition.reason} if condition.reason else {}),
+            **({"message": condition.message} if condition.message else {}),
+        }
+        for condition in kept
+    ]
+    for kind, status in own.items():
+        known = pod.condition(kind)
+        since = known.last_transition_time if known is not None and known.status == status else moment
+        reason = {"reason": "PodCompleted"} if status == "False" else {}
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **reason})
+    return conditions
+
+
+def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
+    return [
+        {
+            "name": container.name,
+            "image": container.image,
+            "imageID": f"sha256:{container.image}",
+            "containerID": f"fake://{pod.uid}/{container.name}",
+            "ready": is_ready,
+            "started": is_ready,
+            "restartCount": 0,
+            "state": state,
+        }
+        for container in pod.spec.containers
+    ]
+
+
+def _addresses(pod: Pod) -> Data:
+    """Give a pod an address of its own, the same whenever it is asked for."""
+    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}]}
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
+    """Read a duration from an annotation; one that cannot be read counts as absent.
+
+    >>> seconds_in({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), seconds_in({}, RUN_FOR, 5.0)
+    (90.0, 5.0)
+    """
+    text = annotations.get(key, "").strip()
+    try:
+        return duration(text, where=key) if text else default
+    except InputError:
+        return default
+
+
+def duration(text: str, *, where: str) -> float:
+    """Read a duration like ``90``, ``1.5s``, ``500ms`` or ``1m30s`` as seconds.
+
+    >>> duration("1m30s", where="--for")
+    90.0
+    """
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
+        raise InputError(where, f"{text!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
+    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)

@@ -1,0 +1,98 @@
+"""Replica sets and replication controllers: as many pods as were asked for, no more and no less."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.box.controllers.objects import Data, ReplicaSet, ReplicationController, kind_of
+from moorage.box.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    ready_since,
+)
+from moorage.box.controllers.view import View
+from moorage.clock import Clock
+
+Replicas: TypeAlias = ReplicaSet | ReplicationController
+BURST: Final = 500
+"""How many pods are made or deleted before looking again."""
+
+
+class ReplicaSetController:
+    """Keeps the pods of replica sets, or of their elders, replication controllers."""
+
+    pause = 0.1
+
+    def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
+        self._clock = clock
+        self._kind = kind
+        self.name = kind_of(kind).plural
+        self.kinds = (kind, Pod)
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, self._kind):
+            return (thing.key,)
+        return owner_keys(thing, self._kind) or adopter_keys(thing, view[self._kind].in_namespace(thing.namespace))
+
+    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+        """Make what is missing, delete what is too many, and count."""
+        replica_set = view[self._kind].get(key)
+        if replica_set is None:
+            return ()
+        if claimed := pod_claims(replica_set, view):
+            return claimed
+        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
+
+
+def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterator[Action]:
+    """Decide what is to be done about one replica set."""
+    active = [pod for pod in pods if is_active(pod)]
+    missing = replica_set.spec.replicas - len(active)
+    if replica_set.is_terminating:
+        missing = 0
+    for _ in range(min(missing, BURST)):
+        data = pod_of(replica_set, replica_set.spec.template, generateName=f"{replica_set.name}-")
+        yield Create(Pod, data)
+    if missing < 0:
+        surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
+        yield from (Delete(pod) for pod in surplus)
+    yield from status_actions(replica_set, replica_set.status, _status(replica_set, active, now))
+    yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
+
+
+def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
+    labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
+    min_ready = replica_set.spec.min_ready_seconds
+    return {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(1 for pod in active if labels.items() <= pod.labels.items()),
+        "readyReplicas": sum(map(is_ready, active)),
+        "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
+        "observedGeneration": replica_set.metadata.generation,
+    }
+
+
+def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[Action]:
+    """Look again when the next pod has been ready for long enough."""
+    if min_ready:
+        waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
+        yield from (After(seconds) for seconds in waits if seconds > 0)
+
+
+def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:
+    """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
+    try:
+        cost = int(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0"))
+    except ValueError:
+        cost = 0
+    young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")
+    return bool(pod.node_name), pod.status.phase == "Running", is_ready(pod), cost, young_first
