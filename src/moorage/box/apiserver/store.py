@@ -2,7 +2,8 @@
 
 An object is kept as it was written: as JSON, with every field the writer sent, or as one of our structs. The other form
 is made when somebody asks for it and remembered, so that a simulation never encodes and a list is never encoded twice.
-What may be written is for :mod:`moorage.box.apiserver.objects` (structs) and :mod:`moorage.box.apiserver.api` (JSON) to say.
+What may be written is for :mod:`~moorage.box.apiserver.objects` (structs) and :mod:`~moorage.box.apiserver.api` (JSON)
+to say.
 """
 
 from bisect import bisect_right

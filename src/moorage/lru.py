@@ -1,0 +1,115 @@
+"""The one bounded map of the house: what was not asked for longest is forgotten first."""
+
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MAX_SEEN: Final = 16384
+"""How many keys a doorkeeper remembers having seen once."""
+
+
+class LRU(dict[K, V]):
+    """A map of at most ``limit`` entries that drops the least recently used ones.
+
+    It keeps two generations. A hit in the young one is a plain dict look-up (no bookkeeping, which is the point: these
+    maps are asked several times for every pod); a hit in the old one moves the entry to the young one. When the young
+    one has half the limit, it becomes the old one, and what was left in that is dropped. So an entry goes once nobody
+    asked for it while ``limit / 2`` others were added.
+
+    With ``compute``, ``cache[key]`` works a missing value out and keeps it.
+
+    >>> squares = LRU(100, lambda number: number * number)
+    >>> squares[4]
+    16
+    """
+
+    __slots__ = ("_compute", "_half", "_old")
+
+    def __init__(self, limit: int, compute: Callable[[K], V] | None = None) -> None:
+        super().__init__()
+        self._compute = compute
+        self._half = max(1, limit // 2)
+        self._old: dict[K, V] = {}
+
+    def __missing__(self, key: K) -> V:
+        if key in self._old:
+            value = self._old.pop(key)
+        elif self._compute is not None:
+            value = self._compute(key)
+        else:
+            raise KeyError(key)
+        self.put(key, value)
+        return value
+
+    def find(self, key: K) -> V | None:
+        """Return what is kept under a key, or ``None``."""
+        value = self.get(key)
+        if value is None and key in self._old:
+            value = self._old.pop(key)
+            self.put(key, value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value; the older generation makes room for it."""
+        if len(self) >= self._half and key not in self:
+            self._old = dict(self)
+            super().clear()
+        self[key] = value
+
+    def contains(self, key: K) -> bool:
+        """Tell whether something is kept under a key, be it ``None``."""
+        return key in self or key in self._old
+
+    def discard(self, key: K) -> None:
+        """Forget one entry, if it is there."""
+        self.pop(key, None)
+        self._old.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        self._old.clear()
+
+    @property
+    def size(self) -> int:
+        """How many entries there are, in both generations."""
+        return len(self) + len(self._old)
+
+
+class Doorkeeper(Generic[K, V]):
+    """An :class:`LRU` that lets in only what is asked for a second time; of the rest it keeps the latest alone.
+
+    Without it, a burst of keys that never come back (pods like no other) would push out what others share.
+    """
+
+    __slots__ = ("_latest", "_seen", "kept")
+
+    def __init__(self, limit: int) -> None:
+        self.kept: LRU[K, V] = LRU(limit)
+        self._latest: tuple[K, V] | None = None
+        self._seen: LRU[int, None] = LRU(MAX_SEEN)
+
+    def find(self, key: K) -> V | None:
+        """Return what is kept under a key, or ``None``; what is found is there to stay."""
+        value = self.kept.find(key)
+        if value is None and self._latest is not None and self._latest[0] == key:
+            value = self._latest[1]
+            self._latest = None
+            self.kept.put(key, value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value: for good if its key was seen before, else until the next such one comes."""
+        mark = hash(key)
+        if self._seen.contains(mark):
+            self.kept.put(key, value)
+        else:
+            self._seen.put(mark, None)
+            self._latest = (key, value)
+
+    def clear(self) -> None:
+        """Forget all values, but not which keys were seen."""
+        self.kept.clear()
+        self._latest = None

@@ -1,0 +1,62 @@
+"""The bounded map: what goes, what stays, and how much there is at most."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.lru import LRU, Doorkeeper
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 30)))
+def test_there_are_never_more_entries_than_the_limit(limit: int, keys: list[int]) -> None:
+    cache: LRU[int, int] = LRU(limit, lambda key: key + 1)
+    for key in keys:
+        assert cache[key] == key + 1
+        assert cache.size <= max(2, limit)
+
+
+def test_what_is_asked_for_again_and_again_stays() -> None:
+    cache: LRU[int, int] = LRU(10)
+    cache.put(0, 100)
+    for key in range(1, 1000):
+        cache.put(key, key)
+        assert cache.find(0) == 100
+    assert cache.find(1) is None
+
+
+def test_a_value_of_the_old_generation_is_not_computed_again() -> None:
+    computed: list[int] = []
+    cache: LRU[int, int] = LRU(4, lambda key: computed.append(key) or key)
+    for key in (1, 2, 3, 1, 2):
+        assert cache[key] == key
+    assert computed == [1, 2, 3]
+
+
+def test_forgetting_reaches_both_generations() -> None:
+    cache: LRU[str, int] = LRU(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    cache.discard("a")
+    assert (cache.find("a"), cache.find("b")) == (None, 2)
+    cache.clear()
+    assert cache.size == 0
+
+
+def test_a_doorkeeper_lets_in_what_comes_back() -> None:
+    kept: Doorkeeper[str, int] = Doorkeeper(4)
+    kept.put("shared", 1)
+    assert kept.find("shared") == 1
+    for number in range(100):
+        kept.put(f"own {number}", number)
+    assert kept.find("shared") == 1
+    assert kept.find("own 98") is None
+    assert kept.find("own 99") == 99
+
+
+def test_a_doorkeeper_knows_a_key_whose_value_it_dropped() -> None:
+    kept: Doorkeeper[str, int] = Doorkeeper(4)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    assert kept.find("a") is None
+    kept.put("a", 3)
+    kept.put("c", 4)
+    assert kept.find("a") == 3
