@@ -17,7 +17,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.clock import SystemClock
 from moorage.config import default_config
-from moorage.engine.background import TaskBackground
+from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates

@@ -9,14 +9,14 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.config import default_config
-from moorage.engine.handlers import EventHandlers
+from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.profile import Profile
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.hints import ProfileQueueing
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.plugin_calls import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.simulator.loading import cluster_from
 from moorage.testing.rig import Rig

@@ -171,7 +171,7 @@ class History:
         scheduler = self.simulation.scheduler
         for queued in scheduler.queue:
             if not queued.is_gated and queued.rejectors:
-                found = scheduler.placements[queued.scheduler_name].find(queued.pod)
+                found = scheduler.cycles[queued.scheduler_name].find(queued.pod)
                 assert found.count == 0, f"{queued.key} waits for {queued.rejectors} but fits"
 
 

@@ -13,8 +13,9 @@ from moorage.config.catalogue import IN_TREE as KNOWN
 from moorage.config.catalogue import PluginFacts
 from moorage.config.types import Plugin as PluginEntry
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.feasibility import Rotation
-from moorage.engine.placement import Placement
+from moorage.engine.cycle.filter import Rotation
+from moorage.engine.cycle.found import Found, NoNode, OneNode
+from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
@@ -52,14 +53,14 @@ def registry_with(*plugins: type[Plugin]) -> Registry:
     return Registry((*IN_TREE, *plugins))
 
 
-def placement_over(
+def cycle_over(
     *objects: KubeObject,
     plugins: Iterable[type[Plugin]] = (),
     percentage: int | None = None,
     waiting: Iterable[Pod] = (),
     cross_check: bool = True,
     activate: Callable[[Mapping[str, Pod]], None] | None = None,
-) -> Placement:
+) -> ProfileCycle:
     """Build the default profile, with some more plugins, over a cluster."""
     nothing = NothingCarriedOut()
     extra = tuple(plugins)
@@ -81,4 +82,13 @@ def placement_over(
             cache.add_pod(thing)
         shelves[type(thing)].put(thing)
     config = config_with(*extra) if extra else default_config()
-    return Placement(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
+    return ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
+
+
+def feasible_nodes(cycle: ProfileCycle, found: Found) -> list[str]:
+    """Return the names of the nodes that were found, in row order."""
+    if isinstance(found, NoNode):
+        return []
+    if isinstance(found, OneNode):
+        return [found.node.name]
+    return [node.name for node, fits in zip(cycle.cache.nodes, found.feasible, strict=True) if fits]

@@ -24,7 +24,7 @@ from moorage.client.pool import HttpPool
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
-from moorage.engine.background import TaskBackground
+from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.state.objects import Objects

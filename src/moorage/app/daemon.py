@@ -77,7 +77,7 @@ class Daemon:
         registry = self._registry
         instruments = Instruments(registry, SystemClock())
         parts = assemble(self.options, connect(self.options), instruments)
-        instruments.sampler.watch(placement.profile for placement in parts.scheduler.placements.values())
+        instruments.sampler.watch(placement.profile for placement in parts.scheduler.cycles.values())
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
         read_client(registry, parts.recorder, parts.elector)
@@ -223,6 +223,6 @@ async def _drain(parts: Parts) -> None:
 
 def _tell_forms(parts: Parts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
-    for name, placement in parts.scheduler.placements.items():
+    for name, placement in parts.scheduler.cycles.items():
         if slow := placement.profile.per_node_plugins():
             log.info("plugins that judge node by node", profile=name, plugins=", ".join(slow))

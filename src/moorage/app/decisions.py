@@ -5,8 +5,8 @@ from typing import Final
 import structlog
 
 from moorage.app.logs import VERBOSITY
-from moorage.engine.outcome import Failed, Parked
-from moorage.queue.entry import QueuedPodInfo
+from moorage.engine.outcomes import Failed, Parked
+from moorage.queue.entries import QueuedPodInfo
 
 LEVEL: Final = 2
 SLOW_SECONDS: Final = 0.1

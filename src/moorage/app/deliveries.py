@@ -12,7 +12,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.client.watch import Change
-from moorage.engine.handlers import RESOURCES, EventHandlers
+from moorage.engine.event_handlers import RESOURCES, EventHandlers
 from moorage.engine.loop import SchedulingLoop
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, Resource

@@ -27,7 +27,7 @@ from moorage.clock import Clock
 from moorage.config import IN_TREE as IN_TREE_FACTS
 from moorage.config import PluginFacts, load_config, load_config_file
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.background import TaskBackground
+from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates

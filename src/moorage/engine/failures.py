@@ -6,15 +6,15 @@ from typing import Any, Final
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.engine.outcome import Failed, Parked
+from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.services import Services
 from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
-from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.objects import Shelf
 
-LONGEST_NOTE: Final = 1024
+MAX_NOTE_BYTES: Final = 1024
 SCHEDULED: Final = "PodScheduled"
 
 log = structlog.get_logger(__name__)
@@ -68,9 +68,9 @@ class FailureHandler:
 def shortened(note: str) -> str:
     """Cut a note to what the events API takes, in bytes, as upstream does."""
     encoded = note.encode()
-    if len(encoded) <= LONGEST_NOTE:
+    if len(encoded) <= MAX_NOTE_BYTES:
         return note
-    return encoded[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+    return encoded[: MAX_NOTE_BYTES - 4].decode(errors="ignore") + " ..."
 
 
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:

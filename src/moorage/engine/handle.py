@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.engine.feasibility import Search
+from moorage.engine.cycle.filter import Filtering
+from moorage.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
@@ -29,16 +30,16 @@ class EngineHandle:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._search: Search | None = None
+        self._filtering: Filtering | None = None
 
-    def attach(self, search: Search) -> None:
-        """Give the handle the search of its profile, which is built from plugins that already hold the handle."""
-        self._search = search
+    def attach(self, filtering: Filtering) -> None:
+        """Give the handle the filtering of its profile, which is built from plugins that already hold the handle."""
+        self._filtering = filtering
 
     @property
-    def _what_if(self) -> Search:
-        assert self._search is not None, "filters can be run once the profile is complete"
-        return self._search
+    def _what_if(self) -> Filtering:
+        assert self._filtering is not None, "filters can be run once the profile is complete"
+        return self._filtering
 
     @property
     def nodes(self) -> NodeTable:
@@ -113,15 +114,15 @@ class EngineHandle:
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
-        return self._what_if.judge(cycle, pod, node)
+        return self._what_if.nominated.filter_node(cycle, pod, node)
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Tell the pre-filters of a what-if that a pod was added to a node."""
-        return self._what_if.add_pod(cycle, pod, added, node)
+        return change_what_if(ADD_POD, self._what_if.profile, cycle, pod, added, node)
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
         """Tell the pre-filters of a what-if that a pod was taken off a node."""
-        return self._what_if.remove_pod(cycle, pod, removed, node)
+        return change_what_if(REMOVE_POD, self._what_if.profile, cycle, pod, removed, node)
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that waits on permit."""

@@ -1,68 +1,49 @@
 """Looking on: metrics, simulations and explanations learn of attempts here, so that the cycle itself stays prose."""
 
+from collections.abc import Callable
 from typing import Protocol
 
-from moorage.engine.feasibility import Found
-from moorage.engine.outcome import Failed, Outcome, Parked
-from moorage.engine.placement import Placement, Rescue
-from moorage.engine.timing import Stopwatch
+from moorage.engine.cycle.found import ExtendedNodes, Found
+from moorage.engine.cycle.post_filter import PostFiltered
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.framework.status import Code
-from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.entries import QueuedPodInfo
 
 
-class AttemptObserver(Protocol):
-    """Is told of every attempt, in the frozen world in which it happens; must not change anything."""
+class Stopwatch(Protocol):
+    """Where the time of the extension points of one profile goes, by point and by the code with which it ended."""
 
-    def stopwatch(self, profile: str) -> Stopwatch:
+    def cell(self, point: str, code: Code) -> Callable[[float], None]:
+        """Return what takes the seconds of a point that ended with a code."""
+        ...
+
+    def permit_wait(self, code: Code) -> Callable[[float], None]:
+        """Return what takes the seconds of a wait on permit that ended with a code."""
+        ...
+
+
+class AttemptObserver:
+    """Is notified of every attempt, in the frozen world in which it happens; must not change anything.
+
+    The base of observers: each overrides what it cares for.
+    """
+
+    def stopwatch(self, profile: str) -> Stopwatch | None:
         """Return what the extension points of a profile are timed with; asked once, when the profile is built."""
-        ...
+        return None
 
-    def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
-        """Hear which nodes a pod fits on, before one is chosen."""
-        ...
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Learn which nodes a pod fits on, before one is chosen."""
 
-    def rescued(self, queued: QueuedPodInfo, rescue: Rescue) -> None:
-        """Hear what the post-filters came up with for a pod that fits nowhere."""
-        ...
+    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+        """Learn what the post-filters did for a pod that fits nowhere."""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Hear how the scheduling cycle ended."""
-        ...
-
-    def waited(self, seconds: float, code: Code) -> None:
-        """Hear how long a pod waited on permit, and how that ended."""
-        ...
+        """Learn how the scheduling cycle ended."""
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
-        """Hear that the API took a binding."""
-        ...
+        """Learn that the API took a binding."""
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Hear that a pod comes back from its binding cycle."""
-        ...
-
-
-class SilentObserver:
-    """Takes no notice; the base of observers that care for some of it."""
-
-    def stopwatch(self, profile: str) -> Stopwatch:
-        """Measure nothing."""
-        return Stopwatch()
-
-    def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
-        """Take no notice."""
-
-    def rescued(self, queued: QueuedPodInfo, rescue: Rescue) -> None:
-        """Take no notice."""
-
-    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Take no notice."""
-
-    def waited(self, seconds: float, code: Code) -> None:
-        """Take no notice."""
-
-    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
-        """Take no notice."""
-
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Take no notice."""
+        """Learn that a pod comes back from its binding cycle."""

@@ -7,7 +7,7 @@ from moorage.config.catalogue import IN_TREE
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint
 from moorage.config.types import Profile as ProfileConfig
-from moorage.engine.boundary import ask
+from moorage.errors import PluginError
 from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import (
@@ -62,10 +62,8 @@ class Profile:
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
         # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.
-        resting = (plugin.name for plugin in self.pre_filter if plugin.rests_when_skipped)
-        self.resting = self.reserving.intersection(resting)
-        self.asks_all = False
-        """Whether plugins at rest are asked to reserve nevertheless: set while single plugins are timed."""
+        idle = (plugin.name for plugin in self.pre_filter if plugin._idle_when_skipped)
+        self.idle_when_skipped = self.reserving.intersection(idle)
         self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
         self.pre_filtering = frozenset(plugin.name for plugin in self.pre_filter)
         self.pre_scoring = frozenset(plugin.name for plugin in self.pre_score)
@@ -84,7 +82,14 @@ class Profile:
             *self.reserve,
             *self.permit,
         )
-        return {plugin.name: tuple(ask("EventsToRegister", plugin, plugin.events_to_register)) for plugin in rejecting}
+        return {plugin.name: self._events_of(plugin) for plugin in rejecting}
+
+    @staticmethod
+    def _events_of(plugin: Plugin) -> tuple[EventRegistration, ...]:
+        try:
+            return tuple(plugin.events_to_register())
+        except Exception as error:
+            raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {error}') from error
 
     def per_node_plugins(self) -> tuple[str, ...]:
         """Name the plugins that judge or rate node by node, for want of a columnar form."""

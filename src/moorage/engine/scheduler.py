@@ -7,18 +7,20 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.binding import Binder, Binding
-from moorage.engine.extenders import Extender, in_order
+from moorage.engine.binding.binder import Binder, Binding, BindingPhases, Undo
+from moorage.engine.cycle.filter import Rotation
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.event_handlers import EventHandlers
+from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
-from moorage.engine.feasibility import Found, Rotation
-from moorage.engine.handlers import EventHandlers
-from moorage.engine.observing import AttemptObserver, SilentObserver
-from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
-from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
+from moorage.engine.instrument import time_phases
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.services import Background, Services
-from moorage.engine.undo import Undo
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
+from moorage.framework.cycle import CycleState
 from moorage.framework.events import EVERY_EVENT
 from moorage.framework.handle import Cluster
 from moorage.framework.metering import SILENT_METER, Meter
@@ -26,15 +28,15 @@ from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
 from moorage.queue.backoff import Backoff
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.hints import EXTENDER, ProfileQueueing
+from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.nominations import Nominations
-from moorage.queue.observing import SILENT, QueueObserver
+from moorage.queue.observing import QueueObserver
+from moorage.queue.plugin_calls import EXTENDER, ProfileQueueing
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
 
-MOST_BINDINGS = 256
+MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
 
 log = structlog.get_logger(__name__)
@@ -55,11 +57,11 @@ class Scheduler:
         cross_check: bool | float = False,
         observer: AttemptObserver | None = None,
         extenders: Iterable[Extender] = (),
-        queue_observer: QueueObserver = SILENT,
+        queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         meter: Meter = SILENT_METER,
     ) -> None:
-        self.observer: AttemptObserver = observer or SilentObserver()
+        self.observer = observer
         self.cache = Cache()
         self.objects = Objects()
         self.services = Services(
@@ -74,7 +76,8 @@ class Scheduler:
             extenders=in_order(extenders),
             meter=meter,
         )
-        self.placements = self._build_placements(config, registry, cross_check)
+        self.cycles = self._build_cycles(config, registry, cross_check)
+        self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
@@ -84,23 +87,27 @@ class Scheduler:
             cache=self.cache,
             objects=self.objects,
             queue=self.queue,
-            profiles=self.placements.keys(),
+            profiles=self.cycles.keys(),
             waiting=self.services.waiting,
         )
 
-    def _build_placements(
+    def _build_cycles(
         self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
-    ) -> dict[str, Placement]:
+    ) -> dict[str, ProfileCycle]:
         rotation = Rotation()
-        placements = {
-            profile.scheduler_name or "": Placement(
+        return {
+            profile.scheduler_name or "": ProfileCycle(
                 profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
             )
             for profile in config.profiles
         }
-        for name, placement in placements.items():
-            placement.time_with(self.observer.stopwatch(name))
-        return placements
+
+    def _build_binding(self, name: str, cycle: ProfileCycle) -> BindingPhases:
+        phases = BindingPhases(cycle.profile, self.services.extenders)
+        stopwatch = None if self.observer is None else self.observer.stopwatch(name)
+        if stopwatch is not None:
+            time_phases(cycle, phases, stopwatch)
+        return phases
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())
@@ -110,10 +117,10 @@ class Scheduler:
         self,
         config: SchedulerConfiguration,
         features: FeatureGates,
-        observer: QueueObserver,
+        observer: QueueObserver | None,
         max_unschedulable: float,
     ) -> SchedulingQueue:
-        profiles = [placement.profile for placement in self.placements.values()]
+        profiles = [cycle.profile for cycle in self.cycles.values()]
         of_extenders = {EXTENDER: EVERY_EVENT} if self.services.extenders else {}
         return SchedulingQueue(
             clock=self.services.clock,
@@ -133,7 +140,7 @@ class Scheduler:
 
     async def schedule_next(self) -> Outcome | None:
         """Try the next pod of the queue; ``None`` if there is none, or too many bindings are under way."""
-        if self.binder.in_flight >= MOST_BINDINGS:
+        if self.binder.in_flight >= MAX_BINDINGS:
             return None
         queued = self.queue.pop()
         return None if queued is None else await self.try_pod(queued)
@@ -147,7 +154,8 @@ class Scheduler:
             outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:
             outcome = Failed(str(error))
-        self.observer.ended(queued, outcome)
+        if self.observer is not None:
+            self.observer.ended(queued, outcome)
         if not isinstance(outcome, Placed):
             self.failures.handle(queued, outcome)
         return outcome
@@ -157,63 +165,72 @@ class Scheduler:
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, placement = queued.pod, self.placements[queued.pod.scheduler_name]
+        pod, cycle = queued.pod, self.cycles[queued.pod.scheduler_name]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = placement.find(pod) if not self.services.extenders else await self._find_extended(placement, pod)
-        self.observer.found(queued, placement, found)
-        if found.count == 0:
-            with self.services.freeze:
-                rescue = await placement.rescue(found)
-            self.observer.rescued(queued, rescue)
-            found.diagnosis.post_filter_message = rescue.message
-            return Parked(found.diagnosis, rescue.nominated_node)
+        found = cycle.find(pod) if not self.services.extenders else await self._find_extended(cycle, pod)
+        if self.observer is not None:
+            self.observer.found(queued, cycle, found)
+        if isinstance(found, NoNode):
+            return await self._park(queued, cycle, found)
         if self.services.extenders:
-            node_name = await self._choose_extended(placement, found)
+            node_name, state = await self._choose_extended(cycle, found)
         else:
-            node_name = placement.choose(found).node.name
+            assert not isinstance(found, ExtendedNodes)
+            node_name, state = cycle.choose(found).node.name, found.cycle
 
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
-        self.queue.nominator.remove(pod)
+        self.queue.drop_nomination(pod)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
-        undo = Undo((self.cache.forget, assumed), (placement.unreserve, found.cycle, assumed, node_name))
-        binding = Binding(queued, assumed, found.cycle, placement, undo, node_name)
+        undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
+        binding = Binding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:
-            refusal = self._reserve_and_permit(binding)
+            refusal = self._reserve_and_permit(cycle, binding)
         except BaseException:
             undo.unwind()
             raise
         if refusal is not None:
             undo.unwind()
-            return Parked(one_node_diagnosis(node_name, refusal), "")
+            return Parked(Diagnosis.on_node(node_name, refusal), "")
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
         return Placed(node_name)
 
-    def _reserve_and_permit(self, binding: Binding) -> Status | None:
-        placement, cycle, pod = binding.placement, binding.cycle, binding.pod
-        refusal = placement.reserve(cycle, pod, binding.node_name)
+    async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
+        with self.services.freeze:
+            result = await cycle.post_filter(found)
+        if self.observer is not None:
+            self.observer.post_filtered(queued, result)
+        found.diagnosis.post_filter_message = result.message
+        return Parked(found.diagnosis, result.nominated_node)
+
+    def _reserve_and_permit(self, cycle: ProfileCycle, binding: Binding) -> Status | None:
+        pod, state, node_name = binding.pod, binding.cycle, binding.node_name
+        refusal = cycle.reserve(state, pod, node_name)
         if refusal is not None:
             return refusal
-        answer = placement.permit(cycle, pod, binding.node_name)
+        answer = cycle.permit(state, pod, node_name)
+        if isinstance(answer, Status):
+            return answer
         if answer is not None:
-            if isinstance(answer, Status):
-                return answer
-            binding.held = self.services.waiting.hold(pod, answer)
-        if cycle.pods_to_activate:
-            self.services.activate(cycle.pods_to_activate)
-            cycle.pods_to_activate = {}
+            binding.permit = self.services.waiting.hold(pod, answer)
+        if state.pods_to_activate:
+            self.services.activate(state.pods_to_activate)
+            state.pods_to_activate = {}
         return None
 
-    async def _find_extended(self, placement: Placement, pod: Pod) -> Found:
+    async def _find_extended(self, cycle: ProfileCycle, pod: Pod) -> Found | ExtendedNodes:
         with self.services.freeze:
-            return await placement.find_extended(pod)
+            return await cycle.find_extended(pod)
 
-    async def _choose_extended(self, placement: Placement, found: Found) -> str:
+    async def _choose_extended(
+        self, cycle: ProfileCycle, found: OneNode | SeveralNodes | ExtendedNodes
+    ) -> tuple[str, CycleState]:
         with self.services.freeze:
-            return (await placement.choose_extended(found)).node.name
+            choice = await cycle.choose_extended(found)
+        return choice.node.name, (found.found if isinstance(found, ExtendedNodes) else found).cycle
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

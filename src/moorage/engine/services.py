@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.engine.extenders import Extender
+from moorage.engine.extender import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey

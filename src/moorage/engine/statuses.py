@@ -1,33 +1,125 @@
-"""Statuses of nodes read from columns: counted without looking at one node at a time."""
+"""Which nodes were rejected and by whom: a status per row, kept as numbers so that counting is a histogram."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from moorage.engine.judgement import FEASIBLE, IdArray, Statuses
+from moorage.api.pod import Pod
+from moorage.engine.extension_points import FILTER, ask, failure
+from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable, RowArray
-from moorage.framework.status import BoolArray, Code, Status
+from moorage.framework.plugin import FilterPlugin, Plugin
+from moorage.framework.status import BoolArray, Code, Status, Verdict, combined
+
+FEASIBLE: Final = 0
+MAX_REJECTIONS: Final = 62
+"""So many rejections of one verdict are told apart: one bit each of an int64."""
+IdArray = NDArray[np.int32]
+
+
+class StatusTable:
+    """The distinct statuses of an evaluation, numbered; number 0 means that no plugin rejects."""
+
+    def __init__(self) -> None:
+        self._statuses: list[Status | None] = [None]
+        self._ids: dict[Status, int] = {}
+        self.plugins: set[str] = set()
+        """Whose statuses there are."""
+
+    def __getitem__(self, number: int) -> Status | None:
+        return self._statuses[number]
+
+    def __len__(self) -> int:
+        return len(self._statuses)
+
+    def number(self, status: Status) -> int:
+        """Return the number of a status, giving it one if it is new."""
+        known = self._ids.get(status)
+        if known is None:
+            known = self._ids[status] = len(self._statuses)
+            self._statuses.append(status)
+            self.plugins.add(status.plugin)
+        return known
+
+    def written(self, numbers: IdArray, rows: Mapping[int, Status]) -> IdArray:
+        """Return a copy of a column with other statuses on some rows."""
+        copy = numbers.copy()
+        for row, status in rows.items():
+            copy[row] = self.number(status)
+        return copy
+
+
+def rejected_rows(
+    plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable, alive: BoolArray | None
+) -> Iterator[tuple[BoolArray, int]]:
+    """Ask one filter about a window; yield disjoint masks of the rows it rejects, with the number of the status.
+
+    Rows that are not ``alive`` were rejected before: what the plugin says of those does not count, be it an error.
+    """
+    if alive is None:
+        alive = np.ones(len(nodes), dtype=np.bool_)
+    else:
+        nodes = nodes.among(alive)
+    verdict = ask(FILTER, plugin, plugin.filter_nodes, cycle, pod, nodes)
+    return _numbered(checked_verdict(plugin, verdict, alive), plugin.name, alive, table)
+
+
+def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
+    """Refuse what is no verdict on a window of this size; an Error within ``rows`` fails the attempt."""
+    size = len(rows)
+    if not isinstance(verdict, Verdict):
+        raise failure(FILTER, plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
+    for mask, status in verdict.rejections:
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            kind = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
+            raise failure(FILTER, plugin.name, f"a mask must be an array of bool, not of {kind}")
+        if mask.shape != (size,):
+            raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
+        if not status.is_rejection and (mask & rows).any():
+            if status.code == Code.ERROR:
+                raise failure(FILTER, plugin.name, status.message)
+            raise failure(FILTER, plugin.name, f"{status.code.label} is not an answer of Filter")
+    return verdict
+
+
+def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable) -> Iterator[tuple[BoolArray, int]]:
+    """Yield the rejections of a verdict within ``rows``; a row with several has all their reasons together."""
+    rejections = [(mask, status) for mask, status in verdict.rejections if np.count_nonzero(mask)]
+    if len(rejections) == 1:
+        mask, status = rejections[0]
+        yield mask & rows, table.number(status.by(plugin))
+    elif rejections:
+        combination = np.zeros(len(rows), dtype=np.int64)
+        for bit, (mask, _) in enumerate(rejections[:MAX_REJECTIONS]):
+            combination |= mask.astype(np.int64) << bit
+        combination[~rows] = 0
+        for bits in np.unique(combination):
+            chosen = [status for bit, (_, status) in enumerate(rejections[:MAX_REJECTIONS]) if bits >> bit & 1]
+            if (merged := combined(chosen)) is not None:
+                yield combination == bits, table.number(merged.by(plugin))
 
 
 class RowStatuses(NodeStatuses):
     """The statuses of an attempt: a number per row; rows that were not examined have none."""
 
     def __init__(
-        self, nodes: NodeTable, numbers: IdArray, statuses: Statuses, examined: BoolArray | None, absent: Status
+        self, nodes: NodeTable, numbers: IdArray, table: StatusTable, examined: BoolArray | None, absent: Status
     ) -> None:
         super().__init__({}, absent)
         self._nodes = nodes
         self._numbers = numbers if examined is None else np.where(examined, numbers, FEASIBLE)
-        self._statuses = statuses
+        self._table = table
 
     @cached_property
     def _by_name(self) -> Mapping[str, Status]:
         explicit: dict[str, Status] = {}
         for row in np.flatnonzero(self._numbers):
-            status = self._statuses[int(self._numbers[row])]
+            status = self._table[int(self._numbers[row])]
             assert status is not None
             explicit[self._nodes[int(row)].name] = status
         return explicit
@@ -44,27 +136,27 @@ class RowStatuses(NodeStatuses):
 
     def __getitem__(self, node_name: str) -> Status:
         info = self._nodes.find(node_name)
-        return (None if info is None else self._statuses[int(self._numbers[info.row])]) or self.absent
+        return (None if info is None else self._table[int(self._numbers[info.row])]) or self.absent
 
     def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
         """Return those of the rows whose status has exactly this code, in the given order."""
-        numbers = range(len(self._statuses))
-        is_wanted = np.array([(self._statuses[number] or self.absent).code == code for number in numbers])
+        numbers = range(len(self._table))
+        is_wanted = np.array([(self._table[number] or self.absent).code == code for number in numbers])
         rows: RowArray = order[is_wanted[self._numbers[order]]]
         return rows
 
     def distinct(self) -> Iterable[Status]:
         """Return every status that some node has."""
         for number in np.unique(self._numbers):
-            if (status := self._statuses[int(number)]) is not None:
+            if (status := self._table[int(number)]) is not None:
                 yield status
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""
         counted: Counter[str] = Counter()
-        counts = np.bincount(self._numbers, minlength=len(self._statuses))
+        counts = np.bincount(self._numbers, minlength=len(self._table))
         for number in np.flatnonzero(counts):
-            if (status := self._statuses[int(number)]) is not None:
+            if (status := self._table[int(number)]) is not None:
                 for reason in status.reasons:
                     counted[reason] += int(counts[number])
         for reason in self.absent.reasons:

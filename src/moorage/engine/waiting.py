@@ -8,7 +8,7 @@ from moorage.config.durations import Duration
 from moorage.framework.status import Status
 
 
-class HeldPod:
+class PermitWait:
     """A pod that waits on permit; satisfies :class:`moorage.framework.handle.WaitingPod`."""
 
     def __init__(self, pod: Pod, waits: Mapping[str, float], loop: asyncio.AbstractEventLoop) -> None:
@@ -59,28 +59,28 @@ class WaitingPods:
     """All pods that wait on permit, by uid."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, HeldPod] = {}
+        self._pods: dict[str, PermitWait] = {}
 
-    def hold(self, pod: Pod, waits: Mapping[str, float]) -> HeldPod:
+    def hold(self, pod: Pod, waits: Mapping[str, float]) -> PermitWait:
         """Start holding a pod back."""
-        held = self._pods[pod.uid] = HeldPod(pod, waits, asyncio.get_running_loop())
-        return held
+        wait = self._pods[pod.uid] = PermitWait(pod, waits, asyncio.get_running_loop())
+        return wait
 
     def release(self, uid: str) -> None:
         """Stop listing a pod that was decided about."""
         self._pods.pop(uid, None)
 
-    def get(self, uid: str) -> HeldPod | None:
+    def get(self, uid: str) -> PermitWait | None:
         """Return a pod that waits."""
         return self._pods.get(uid)
 
-    def all(self) -> Collection[HeldPod]:
+    def all(self) -> Collection[PermitWait]:
         """Return every pod that waits."""
         return tuple(self._pods.values())
 
     def reject_waiting(self, uid: str, message: str) -> bool:
         """Turn a waiting pod down, if it is one."""
-        held = self._pods.get(uid)
-        if held is not None:
-            held.reject("", message)
-        return held is not None
+        wait = self._pods.get(uid)
+        if wait is not None:
+            wait.reject("", message)
+        return wait is not None

@@ -82,11 +82,21 @@ class CycleState:
         """Return a state with what others hold; their values are shared and must not be changed."""
         merged = cls()
         for state in states:
-            if state._values:
-                merged._values.update(state._values)
-            merged.skipped_filters |= state.skipped_filters
-            merged.skipped_scores |= state.skipped_scores
+            merged.absorb(state)
         return merged
+
+    def absorb(self, other: "CycleState") -> None:
+        """Take in what another state holds; its values are shared and must not be changed."""
+        self._values.update(other._values)
+        self.skipped_filters |= other.skipped_filters
+        self.skipped_scores |= other.skipped_scores
+
+    def drop(self, other: "CycleState") -> None:
+        """Leave out what another state, absorbed before, holds."""
+        for key in other._values:
+            self._values.pop(key, None)
+        self.skipped_filters -= other.skipped_filters
+        self.skipped_scores -= other.skipped_scores
 
     def share(self) -> "CycleState":
         """Return a new attempt's state that starts with this one's values; they must not be changed."""

@@ -10,6 +10,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar, Final
 
@@ -26,6 +27,22 @@ from moorage.framework.queued import QueuedPod
 from moorage.framework.status import IntArray, Status, Verdict
 
 
+class DependsOn(IntEnum):
+    """What of the cluster a plugin's answer about a node depends on; each level includes those above it.
+
+    The less, the longer an answer stands: one that depends on the node alone outlives every pod that comes and goes.
+    """
+
+    NODE = 0
+    """The node: labels, taints, capacity, images."""
+    REQUESTS = 1
+    """And what the pods on it take of it: requests, ports, their number."""
+    PODS = 2
+    """And anything else about those pods: labels, annotations, status."""
+    CLUSTER = 3
+    """And other nodes, or pods on them: the plugin is asked afresh for every pod."""
+
+
 class Plugin:
     """A plugin of any kind. Its configuration name is the class name unless ``name`` says otherwise.
 
@@ -35,15 +52,20 @@ class Plugin:
 
     name: ClassVar[str]
     Args: ClassVar[type[Any] | None] = None
-    looks_at_cluster: ClassVar[bool] = False
-    """Whether answers depend on more than the row and the pod; then they are computed afresh in every cycle."""
-    looks_at_pods: ClassVar[bool] = True
-    """Whether answers depend on the pods on the node; if not, they stand while pods come and go there."""
-    looks_into_pods: ClassVar[bool] = True
-    """Whether answers depend on more of those pods than what they take of the node: labels, annotations, status."""
-    signs_shape: bool = False
-    """Whether :meth:`sign` goes by ``pod.spec`` (but for the node's name) and the epoch alone, not by labels or names;
-    then it is asked once for all pods of a template."""
+    depends_on: ClassVar[DependsOn] = DependsOn.PODS
+    """What of the cluster filter and score answers about a node depend on, besides what ``sign`` and ``epoch`` name."""
+
+    # Three facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
+    _signs_template: bool = False
+    """Whether ``sign`` goes by ``pod.spec`` (but for the node's name) and the epoch alone, so that pods of one template
+    are asked about once."""
+    _idle_when_skipped: ClassVar[bool] = False
+    """Whether a pod that ``pre_filter`` skips is of no concern to ``reserve`` and ``pre_bind`` either."""
+    _normalizes_by_value: ClassVar[bool] = False
+    """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
+
+    _timer: Any = None
+    """What takes the time of single calls, while somebody measures; set by the engine."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -128,10 +150,6 @@ PreFilterAnswer = Status | NodeNames | None
 
 class PreFilterPlugin(Plugin):
     """Looks at the pod, and if need be at the whole cluster, before nodes are judged."""
-
-    rests_when_skipped: ClassVar[bool] = False
-    """Whether a pod whose ``pre_filter`` was answered with ``Status.skip()`` is of no concern to this plugin's
-    ``reserve`` and ``pre_bind`` either; then those are not called."""
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
@@ -225,9 +243,6 @@ class PreScorePlugin(Plugin):
 
 class ScorePlugin(Plugin):
     """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other follows from it."""
-
-    normalizes_by_value: ClassVar[bool] = False
-    """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -10,7 +10,7 @@ from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import CountingPlugin
+from moorage.framework.plugin import CountingPlugin, DependsOn
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
 
@@ -164,7 +164,7 @@ def counting_filters(handle: Handle, cycle: CycleState) -> Sequence[CountingPlug
     skipped = cycle.skipped_filters
     if any(plugin.name not in skipped for plugin in handle.extensions):
         return None
-    looking = [plugin for plugin in handle.filters if plugin.looks_at_pods and plugin.name not in skipped]
+    looking = [plugin for plugin in handle.filters if plugin.depends_on > DependsOn.NODE and plugin.name not in skipped]
     if not all(isinstance(plugin, CountingPlugin) for plugin in looking):
         return None
     return cast("list[CountingPlugin]", looking)

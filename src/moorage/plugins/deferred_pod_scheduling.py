@@ -14,7 +14,7 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PermitPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, PermitPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status
 
 OTHER_NODE: Final = Status.unresolvable("pod assigned to different node")
@@ -26,8 +26,8 @@ GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
 class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
     """Keep a pod whose resize is deferred to its own node, and hold it back once it fits there."""
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._concerns = is_deferred if handle.features.enabled(GATE) else _never

@@ -10,7 +10,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import ScorePlugin
+from moorage.framework.plugin import DependsOn, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
 
 MEBIBYTE: Final = 1024 * 1024
@@ -25,8 +25,8 @@ class ImageLocality(ScorePlugin):
     the number of nodes and on what the others hold, which is what :meth:`epoch` tells.
     """
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle

@@ -29,6 +29,7 @@ from moorage.framework.node_selection import matching_nodes, nodes_matching_term
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     NodeNames,
     PreFilterAnswer,
@@ -78,9 +79,9 @@ PREFERENCES: Final = StateKey[tuple[Preference, ...]]("NodeAffinity: what the po
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes that the pod or the profile does not want, and add up the weights of the wishes others fulfil."""
 
-    looks_at_pods = False
-    signs_shape = True
-    normalizes_by_value = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _normalizes_by_value = True
 
     Args = NodeAffinityArgs
 

@@ -9,7 +9,7 @@ from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status, Verdict
 
 MISSING: Final = Status.unresolvable("node(s) didn't match Pod's required features")
@@ -26,8 +26,8 @@ MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Turn down nodes that do not declare a feature the pod's spec makes use of."""
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def sign(self, pod: Pod) -> Hashable:
         return required_features(pod)

@@ -8,7 +8,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status, Verdict
 
 OTHER_NODE: Final = Status.unresolvable("node(s) didn't match the requested node name")
@@ -18,8 +18,8 @@ _EVENTS: Final = (EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),)
 class NodeName(PreFilterPlugin, FilterPlugin):
     """Accept only the node that ``spec.nodeName`` names, if it names one."""
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.node_name

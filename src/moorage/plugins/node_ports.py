@@ -8,7 +8,7 @@ from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status, Verdict
 
 TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
@@ -20,8 +20,8 @@ WANTED: Final = StateKey[tuple[HostPort, ...]](
 class NodePorts(PreFilterPlugin, FilterPlugin):
     """Turn down nodes where another pod holds a host port that this one wants."""
 
-    signs_shape = True
-    looks_into_pods = False
+    _signs_template = True
+    depends_on = DependsOn.REQUESTS
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.host_ports

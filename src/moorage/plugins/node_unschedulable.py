@@ -10,7 +10,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status, Verdict
 
 CORDONED: Final = Status.unresolvable("node(s) were unschedulable")
@@ -21,8 +21,8 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     """Turn down nodes with ``spec.unschedulable``."""
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.tolerates(CORDON)

@@ -11,6 +11,7 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     PreFilterAnswer,
     PreFilterPlugin,
@@ -29,9 +30,9 @@ SOFT: Final = StateKey[tuple[Toleration, ...]](
 class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Turn down nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
 
-    looks_at_pods = False
-    signs_shape = True
-    normalizes_by_value = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _normalizes_by_value = True
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.spec.tolerations

@@ -53,7 +53,7 @@ KEY = StateKey[Restrictions](
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
     """Turn down nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
 
-    signs_shape = True
+    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle

@@ -16,7 +16,7 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, PreFilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterPlugin
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.not_found import claim_not_found, class_not_found, volume_not_found
 
@@ -56,8 +56,8 @@ KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
 class VolumeZone(PreFilterPlugin, FilterPlugin):
     """Turn down nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
 
-    looks_at_pods = False
-    signs_shape = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._claims = handle.lister(PersistentVolumeClaim)

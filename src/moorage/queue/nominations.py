@@ -28,6 +28,9 @@ class Nominations:
         self._by_node: dict[str, dict[str, Nomination]] = {}
         self._node_of: dict[str, str] = {}
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._node_of
+
     def nominated_pods(self, node_name: str) -> Collection[Pod]:
         """Return the pods that were promised a node, in the order of the promises, as they are now.
 

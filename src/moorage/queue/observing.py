@@ -1,7 +1,7 @@
 """Who may watch the queue at work: metrics, logs, and the story of one pod."""
 
 from collections import deque
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from moorage.api.pod import Pod
 
@@ -13,57 +13,35 @@ IN_FLIGHT: Final = "in-flight"
 POD_POPPED: Final = "PodPopped"
 
 
-class QueueObserver(Protocol):
-    """Told of everything upstream counts; must be quick and must not touch the queue."""
+class QueueObserver:
+    """Notified of everything upstream counts; must be quick and must not touch the queue.
+
+    The base of observers: each overrides what it cares for.
+    """
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """A pod came into the active, backoff or unschedulable pods because of an event."""
-        ...
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
-        """The number of waiting pods that a plugin turned down has changed."""
-        ...
+        """The number of waiting pods that a plugin rejected has changed."""
 
     def in_flight(self, event: str, delta: int) -> None:
         """The number of events remembered for pods in flight has changed; popped pods count as events, too."""
-        ...
 
     def popped(self, pod: Pod, attempt: int) -> None:
         """A pod is being tried."""
-        ...
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """A plugin said whether an event helps a pod: ``Queue``, ``QueueSkip`` or ``Error``, in real seconds."""
-        ...
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
         """A plugin raised, or answered with an error, when asked for a hint or whether a pod may enter."""
-        ...
 
 
-class SilentObserver:
-    """Watches nothing; the base of observers that care for some of it."""
-
-    def moved(self, pod: Pod, queue: str, event: str) -> None:
-        """Take no note."""
-
-    def rejected(self, plugin: str, profile: str, delta: int) -> None:
-        """Take no note."""
-
-    def in_flight(self, event: str, delta: int) -> None:
-        """Take no note."""
-
-    def popped(self, pod: Pod, attempt: int) -> None:
-        """Take no note."""
-
-    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """Take no note."""
-
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
-        """Take no note."""
-
-
-SILENT: Final = SilentObserver()
+def report_failure(observer: QueueObserver | None, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    """Report a plugin that failed in the queue to whoever observes it."""
+    if observer is not None:
+        observer.plugin_failed(plugin, pod, problem)
 
 
 class Step(NamedTuple):
@@ -74,7 +52,7 @@ class Step(NamedTuple):
     event: str
 
 
-class Story(SilentObserver):
+class Story(QueueObserver):
     """Remembers the last moves of all pods, to tell the story of one when something is wrong."""
 
     def __init__(self, length: int = 10_000) -> None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.heap import KeyedHeap
+from moorage.queue.entries import KeyedHeap, QueuedPodInfo
 
 
 class ParkedPods:

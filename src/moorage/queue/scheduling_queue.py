@@ -24,12 +24,9 @@ from moorage.clock import Clock
 from moorage.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Action, ClusterEvent, Resource
 from moorage.framework.handle import Lister
 from moorage.framework.plugin import QueueSortPlugin
-from moorage.queue.active import ActiveQueue
-from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue
+from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
 from moorage.queue.changes import pod_changes
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.gates import Gates
-from moorage.queue.hints import Hints, Interest, ProfileQueueing, Strategy
+from moorage.queue.entries import KeyedHeap, QueuedPodInfo
 from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
@@ -38,13 +35,11 @@ from moorage.queue.observing import (
     GATED,
     IN_FLIGHT,
     POD_POPPED,
-    SILENT,
     UNSCHEDULABLE,
     QueueObserver,
 )
 from moorage.queue.parked import ParkedPods
-from moorage.queue.sorting import SortGuard
-from moorage.queue.ticking import Ticker
+from moorage.queue.plugin_calls import Gates, Hints, Interest, ProfileQueueing, SortGuard, Strategy
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
@@ -83,7 +78,7 @@ class SchedulingQueue:
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         pop_from_backoff: bool = True,
         pods: Lister[Pod] | None = None,
-        observer: QueueObserver = SILENT,
+        observer: QueueObserver | None = None,
     ) -> None:
         self._clock = clock
         self._max_unschedulable = max_unschedulable
@@ -92,7 +87,8 @@ class SchedulingQueue:
         self._hints = Hints(profiles, observer)
         self._gates = Gates(profiles, observer)
         guard = SortGuard(sort, observer)
-        self._active = ActiveQueue(guard)
+        self._sort_key = guard.key
+        self._active = KeyedHeap(guard.guarded)
         self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
         self._parked = ParkedPods()
         self._in_flight = InFlight()
@@ -138,8 +134,9 @@ class SchedulingQueue:
         """Take in a new pod; it goes to the active pods unless a pre-enqueue plugin objects."""
         now = self._clock.now()
         info = QueuedPodInfo(pod, now)
-        # Before any gate: a gated pod keeps what it was promised.
-        self.nominator.add(pod)
+        # Before any gate: a gated pod keeps its nomination.
+        if pod.status.nominated_node_name or pod.metadata.uid in self.nominator:
+            self.nominator.add(pod)
         self._drop(info.key)
         self._activate(info, POD_ADDED, now)
 
@@ -160,8 +157,9 @@ class SchedulingQueue:
             if uid in self._in_flight.pods:
                 continue
             self._in_flight.start(uid)
-            self._observer.in_flight(POD_POPPED, +1)
-            self._observer.popped(info.pod, info.attempts)
+            if self._observer is not None:
+                self._observer.in_flight(POD_POPPED, +1)
+                self._observer.popped(info.pod, info.attempts)
             if info.unschedulable_plugins or info.pending_plugins:
                 self._count_rejectors(info, -1)
             return info
@@ -169,7 +167,7 @@ class SchedulingQueue:
     def done(self, uid: str) -> None:
         """Note that an attempt is over, or so far that events during it do not matter any more."""
         dropped = self._in_flight.done(uid)
-        if dropped is None:
+        if dropped is None or self._observer is None:
             return
         for happening in dropped:
             self._observer.in_flight(happening.label, -1)
@@ -211,11 +209,15 @@ class SchedulingQueue:
                 self._record(event, event.label, old, new)
             return
         key = old.key
-        for queue in (self._active, self._backoff):
-            if (info := queue.get(key)) is not None:
-                queue.put(info.with_pod(new))
-                self.nominator.update(old, new)
-                return
+        if (info := self._active.get(key)) is not None:
+            info = info.with_pod(new)
+            self._active.put(info, self._sort_key(info))
+            self.nominator.update(old, new)
+            return
+        if (info := self._backoff.get(key)) is not None:
+            self._backoff.put(info.with_pod(new))
+            self.nominator.update(old, new)
+            return
         parked = self._parked.get(key)
         if parked is None:
             self.add(new)
@@ -224,8 +226,13 @@ class SchedulingQueue:
 
     def delete(self, pod: Pod) -> None:
         """Forget a pod that is gone or was placed by somebody else."""
-        self.nominator.remove(pod)
+        self.drop_nomination(pod)
         self._drop(pod.key)
+
+    def drop_nomination(self, pod: Pod) -> None:
+        """Take a pod's nomination back, if it has one: nearly no pod does."""
+        if pod.metadata.uid in self.nominator:
+            self.nominator.remove(pod)
 
     def move_all(
         self, event: ClusterEvent, old: Any = None, new: Any = None, pre_check: PreCheck | None = None
@@ -316,7 +323,7 @@ class SchedulingQueue:
             return None
         info = self._backoff.pop_early()
         if info is not None:
-            self._observer.moved(info.pod, ACTIVE, POPPED_EARLY)
+            self._notify_moved(info, ACTIVE, POPPED_EARLY)
         return info
 
     def _update_parked(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
@@ -370,8 +377,8 @@ class SchedulingQueue:
             info.initial_attempt_timestamp = now
         if info.key in self._parked.entries:
             self._parked.remove(info.key)
-        self._active.put(info)
-        self._observer.moved(info.pod, ACTIVE, label)
+        self._active.put(info, self._sort_key(info))
+        self._notify_moved(info, ACTIVE, label)
         return True
 
     def _back_off(self, info: QueuedPodInfo, label: str) -> bool:
@@ -380,7 +387,7 @@ class SchedulingQueue:
             return False
         self._parked.remove(info.key)
         self._backoff.put(info)
-        self._observer.moved(info.pod, BACKOFF, label)
+        self._notify_moved(info, BACKOFF, label)
         return True
 
     def _hold_back(self, info: QueuedPodInfo, label: str) -> None:
@@ -392,13 +399,18 @@ class SchedulingQueue:
         is_new = info.key not in self._parked
         self._parked.put(info)
         if is_new:
-            self._observer.moved(info.pod, UNSCHEDULABLE, label)
+            self._notify_moved(info, UNSCHEDULABLE, label)
 
     def _record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         self._in_flight.record(event, label, old, new)
-        self._observer.in_flight(label, +1)
+        if self._observer is not None:
+            self._observer.in_flight(label, +1)
+
+    def _notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
+        if self._observer is not None:
+            self._observer.moved(info.pod, queue, label)
 
     def _count_rejectors(self, info: QueuedPodInfo, delta: int) -> None:
-        if info.unschedulable_plugins or info.pending_plugins:
+        if self._observer is not None:
             for plugin in info.rejectors:
                 self._observer.rejected(plugin, info.scheduler_name, delta)

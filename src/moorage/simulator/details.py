@@ -1,29 +1,35 @@
-"""What a decision tells about each node: why it was turned down, or how it was rated, plugin by plugin."""
+"""What a decision tells about each node: why it was rejected, or how it was scored, plugin by plugin."""
 
 import numpy as np
 
-from moorage.engine.diagnosis import NOT_EXAMINED
-from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
-from moorage.engine.feasibility import Found
-from moorage.engine.placement import Placement
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.outcomes import NOT_EXAMINED
+from moorage.engine.reference import score_all
 from moorage.framework.status import Status
 from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
-from moorage.state.cache import Cache
 
 
-def node_entries(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
+def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str, NodeEntry]:
     """Describe every node of the cluster, in visiting order; one that the search did not come to is left out."""
-    if found.promised is not None:
-        return {found.promised.name: NodeEntry()}
-    scored = _scores(placement, cache, found)
-    statuses = found.diagnosis.statuses
+    if isinstance(found, ExtendedNodes):
+        found = found.found
+    if found.diagnosis.pre_filter is not None:
+        return {}
+    if isinstance(found, OneNode):
+        scored = {found.node.name: NodeEntry()}
+        if found.is_nominated:
+            return scored
+    else:
+        scored = {} if isinstance(found, NoNode) else _scores(cycle, found)
+    statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
     entries: dict[str, NodeEntry] = {}
-    for row in cache.order:
-        name = cache.nodes[int(row)].name
+    for row in cycle.cache.order:
+        name = nodes[int(row)].name
         if name in scored:
             entries[name] = scored[name]
         elif (status := statuses[name]) is not NOT_EXAMINED:
-            entries[name] = _rejected(status)
+            entries[name] = NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
     return entries
 
 
@@ -32,29 +38,19 @@ def rejection(status: Status) -> Rejection:
     return Rejection(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
 
 
-def _rejected(status: Status) -> NodeEntry:
-    return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
-
-
-def _scores(placement: Placement, cache: Cache, found: Found) -> dict[str, NodeEntry]:
-    """Rate the feasible nodes from nothing, so that what is shown does not lean on what stood."""
-    rows = np.roll(cache.order, -found.start)
-    rows = rows[found.feasible[rows]]
-    if len(rows) == 0:
-        return {}
-    window = cache.nodes.take(rows)
-    if len(rows) == 1:
-        return {window[0].name: NodeEntry()}
-    cycle = cycle_before_scoring(placement.profile, found.pod, cache.nodes, window)
-    ratings = rate_nodes(placement.profile, cycle, found.pod, window)
+def _scores(cycle: ProfileCycle, found: SeveralNodes) -> dict[str, NodeEntry]:
+    """Score the feasible nodes from nothing, so that what is shown does not lean on what stood."""
+    rows = np.roll(cycle.cache.order, -found.start)
+    window = cycle.cache.nodes.take(rows[found.feasible[rows]])
+    scores = score_all(cycle.profile, found.cycle.clone(), found.pod, window)
     return {
         name: NodeEntry(
-            total=int(ratings.totals[place]),
+            total=int(scores.totals[place]),
             scores={
                 item.plugin: PluginScore(
                     int(item.raw[place]), int(item.normalized[place]), int(item.weight * item.normalized[place])
                 )
-                for item in ratings.by_plugin
+                for item in scores.by_plugin
             },
         )
         for place, name in enumerate(window.names)

@@ -8,10 +8,10 @@ from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.boundary import ask
-from moorage.engine.diagnosis import Diagnosis
-from moorage.engine.feasibility import Found, Rotation
-from moorage.engine.placement import NO_NODES, Placement, one_node_diagnosis
+from moorage.engine.cycle.filter import Rotation
+from moorage.engine.cycle.found import Found, NoNode
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.outcomes import NO_NODES, Diagnosis
 from moorage.engine.services import Services
 from moorage.errors import PluginError
 from moorage.features import FeatureGates
@@ -139,7 +139,7 @@ class OnePass:
             self.cache.add_pod(pod)
         rotation = Rotation()
         self.placements = {
-            profile.scheduler_name or "": Placement(
+            profile.scheduler_name or "": ProfileCycle(
                 profile,
                 registry,
                 services,
@@ -178,7 +178,7 @@ class OnePass:
             return self._decision(pod, Result.UNSCHEDULABLE, message=NO_NODES)
         try:
             found = placement.find(pod)
-            if found.count == 0:
+            if isinstance(found, NoNode):
                 return await self._unschedulable(placement, pod, found.diagnosis, found)
             entries = self._entries(placement, found)
             choice = placement.choose(found)
@@ -186,14 +186,14 @@ class OnePass:
         except PluginError as error:
             return self._decision(pod, Result.ERROR, message=str(error))
         if refusal is not None:
-            diagnosis = one_node_diagnosis(choice.node.name, refusal)
+            diagnosis = Diagnosis.on_node(choice.node.name, refusal)
             return self._refused(pod, diagnosis, nodes=entries)
         return self._decision(pod, Result.SCHEDULED, node=choice.node.name, tied=choice.tied, nodes=entries)
 
-    def _entries(self, placement: Placement, found: Found) -> dict[str, NodeEntry]:
-        return node_entries(placement, self.cache, found) if self._with_nodes else {}
+    def _entries(self, placement: ProfileCycle, found: Found) -> dict[str, NodeEntry]:
+        return node_entries(placement, found) if self._with_nodes else {}
 
-    def _take(self, placement: Placement, pod: Pod, node_name: str, cycle: Any) -> Status | None:
+    def _take(self, placement: ProfileCycle, pod: Pod, node_name: str, cycle: Any) -> Status | None:
         """Assume the pod on its node and reserve what it needs there, or neither."""
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
@@ -208,12 +208,12 @@ class OnePass:
         self._give_back(placement, assumed, cycle)
         return refusal
 
-    def _give_back(self, placement: Placement, assumed: Pod, cycle: Any) -> None:
+    def _give_back(self, placement: ProfileCycle, assumed: Pod, cycle: Any) -> None:
         placement.unreserve(cycle, assumed, assumed.node_name)
         self.cache.forget(assumed)
 
-    async def _unschedulable(self, placement: Placement, pod: Pod, diagnosis: Diagnosis, found: Any) -> Decision:
-        rescue = await placement.rescue(found)
+    async def _unschedulable(self, placement: ProfileCycle, pod: Pod, diagnosis: Diagnosis, found: Any) -> Decision:
+        rescue = await placement.post_filter(found)
         diagnosis.post_filter_message = rescue.message
         nomination = None
         if rescue.nominated_node:
@@ -231,7 +231,7 @@ class OnePass:
     def _gate(self, pod: Pod) -> Status | None:
         """Return what holds a pod back from the queue, with the plugin's name."""
         for plugin in self.placements[pod.scheduler_name].profile.pre_enqueue:
-            status = ask("PreEnqueue", plugin, plugin.pre_enqueue, pod)
+            status = plugin.pre_enqueue(pod)
             if status is not None:
                 return status.by(plugin.name)
         return None

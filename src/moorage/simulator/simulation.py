@@ -14,7 +14,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.registry import Registry
-from moorage.queue.observing import SILENT, QueueObserver
+from moorage.queue.observing import QueueObserver
 from moorage.simulator.world import World
 
 MOST_ERRORS: Final = 8
@@ -33,7 +33,7 @@ class Simulation:
         features: FeatureGates,
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
-        queue_observer: QueueObserver = SILENT,
+        queue_observer: QueueObserver | None = None,
         meter: Meter = SILENT_METER,
     ) -> None:
         self.world = world

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.feasibility import Found
-from moorage.engine.observing import SilentObserver
-from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
-from moorage.engine.placement import Placement
+from moorage.engine.cycle.found import ExtendedNodes, Found
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
-from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.decisions import Decision, NodeEntry, Result
 from moorage.simulator.details import node_entries, rejection
 from moorage.simulator.loading import ClusterInput
@@ -24,7 +24,7 @@ from moorage.simulator.world import Pace, World
 Progress = Callable[[int, int], None]
 
 
-class LastAttempts(SilentObserver):
+class LastAttempts(AttemptObserver):
     """Keeps the last attempt of every pod, with what was found out about each node if that is wanted."""
 
     def __init__(self, *, with_nodes: bool) -> None:
@@ -32,11 +32,9 @@ class LastAttempts(SilentObserver):
         self._entries: dict[str, NodeEntry] = {}
         self.decisions: dict[str, Decision] = {}
 
-    def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Describe the nodes while the world is as the attempt saw it."""
-        narrowed = found.diagnosis.pre_filter is not None
-        wanted = self._with_nodes and not narrowed
-        self._entries = node_entries(placement, placement.search.cache, found) if wanted else {}
+        self._entries = node_entries(cycle, found) if self._with_nodes else {}
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Note how the attempt ended."""

@@ -14,7 +14,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.box.apiserver.objects import Change, ObjectStore
 from moorage.clock import VirtualClock
-from moorage.engine.background import TaskBackground
+from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, NotFound

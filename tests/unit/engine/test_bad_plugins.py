@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.engine import placement_over
+from tests.support.engine import cycle_over
 
 from moorage.api.pod import PodStatus
+from moorage.engine.cycle.found import NoNode, OneNode
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.nodeinfo import NodeInfo
@@ -187,19 +188,19 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
 
 @pytest.mark.parametrize(("plugin", "message"), CASES.values(), ids=CASES)
 def test_the_attempt_fails_with_the_plugins_name(plugin: type[Plugin], message: str) -> None:
-    placement = placement_over(*NODES, plugins=[plugin], cross_check=False)
+    cycle = cycle_over(*NODES, plugins=[plugin], cross_check=False)
     with pytest.raises(PluginError) as failed:
-        placement.choose(placement.find(POD))
+        cycle.choose(cycle.find(POD))
     assert message in str(failed.value)
     assert failed.value.plugin == plugin.name
 
 
 @pytest.mark.parametrize(("plugin", "message"), CASES.values(), ids=CASES)
 def test_the_next_pod_fails_alike(plugin: type[Plugin], message: str) -> None:
-    placement = placement_over(*NODES, plugins=[plugin], cross_check=False)
+    cycle = cycle_over(*NODES, plugins=[plugin], cross_check=False)
     for _ in range(2):
         with pytest.raises(PluginError, match=re.escape(message)):
-            placement.choose(placement.find(POD))
+            cycle.choose(cycle.find(POD))
 
 
 class BadElsewhere(FilterPlugin, ScorePlugin):
@@ -218,8 +219,8 @@ class BadElsewhere(FilterPlugin, ScorePlugin):
 
 
 def test_a_node_that_is_not_feasible_need_not_be_rated() -> None:
-    placement = placement_over(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
-    assert placement.choose(placement.find(POD)).node.name in ("b", "c")
+    cycle = cycle_over(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
+    assert cycle.choose(cycle.find(POD)).node.name in ("b", "c")
 
 
 class NeverFits(PreFilterPlugin):
@@ -238,15 +239,16 @@ class RaisesForAll(FilterPlugin):
 
 
 def test_a_filter_that_no_node_comes_to_does_not_fail() -> None:
-    placement = placement_over(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
+    cycle = cycle_over(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
     for _ in range(2):
-        found = placement.find(POD)
-        assert (found.count, found.diagnosis.unschedulable_plugins) == (0, {"NodeUnschedulable"})
+        found = cycle.find(POD)
+        assert isinstance(found, NoNode)
+        assert found.diagnosis.unschedulable_plugins == {"NodeUnschedulable"}
 
 
 def test_a_pod_that_is_turned_down_before_comes_to_no_filter() -> None:
-    placement = placement_over(*NODES, plugins=[RaisesForAll, NeverFits])
-    rejection = placement.find(POD).diagnosis.pre_filter
+    cycle = cycle_over(*NODES, plugins=[RaisesForAll, NeverFits])
+    rejection = cycle.find(POD).diagnosis.pre_filter
     assert rejection == Status.unschedulable("not today").by("NeverFits")
 
 
@@ -257,28 +259,30 @@ class RaisesElsewhere(FilterPlugin):
         return None
 
 
-def test_a_promised_node_that_fits_is_the_only_one_looked_at() -> None:
+def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
     pod = make_pod("p", status=PodStatus(nominated_node_name="b"))
-    placement = placement_over(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
-    found = placement.find(pod)
-    assert found.promised is not None
-    assert found.promised.name == "b"
+    cycle = cycle_over(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
+    found = cycle.find(pod)
+    assert isinstance(found, OneNode)
+    assert (found.is_nominated, found.node.name) == (True, "b")
 
 
-class RescueRaises(PostFilterPlugin):
+class PostFilterRaises(PostFilterPlugin):
     async def post_filter(self, *_: Any) -> PostFilterResult:
         raise RuntimeError("no tow truck")
 
 
 def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
     pod = make_pod(requests={"cpu": "1000"})
-    placement = placement_over(*NODES, pod, plugins=[RescueRaises])
-    rescue = run_now(placement.rescue(placement.find(pod)))
-    assert (rescue.message, rescue.nominated_node) == ("no tow truck", None)
+    cycle = cycle_over(*NODES, pod, plugins=[PostFilterRaises])
+    found = cycle.find(pod)
+    assert isinstance(found, NoNode)
+    result = run_now(cycle.post_filter(found))
+    assert (result.message, result.nominated_node) == ("no tow truck", None)
 
 
 def test_reserve_that_raises() -> None:
-    placement = placement_over(*NODES, plugins=[ReserveRaises])
-    found = placement.find(POD)
+    cycle = cycle_over(*NODES, plugins=[ReserveRaises])
+    found = cycle.find(POD)
     with pytest.raises(PluginError, match='running Reserve plugin "ReserveRaises": books are closed'):
-        placement.reserve(found.cycle, POD, "a")
+        cycle.reserve(found.cycle, POD, "a")

@@ -10,7 +10,7 @@ from tests.support.engine import config_with, registry_with
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
-from moorage.engine.binding import parallel_groups
+from moorage.engine.binding.binder import parallel_groups
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
 from moorage.framework.handle import Handle
@@ -106,7 +106,7 @@ class Prepares(PreFilterPlugin, ReservePlugin, PreBindPlugin):
 
 
 class Rests(Prepares):
-    rests_when_skipped = True
+    _idle_when_skipped = True
 
 
 class FailsPreBind(PreBindPlugin):

@@ -13,9 +13,10 @@ from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
 from moorage.clock import VirtualClock
 from moorage.config import default_config
-from moorage.engine.evaluation import cycle_before_scoring, rate_nodes
-from moorage.engine.feasibility import Found
-from moorage.engine.placement import Placement
+from moorage.engine.cycle.found import NoNode, SeveralNodes
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.reference import filter_all, pre_filtered_cycle, score_all
+from moorage.engine.statuses import StatusTable
 from moorage.features import FeatureGates
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import ScorePlugin
@@ -52,13 +53,14 @@ KINDS: dict[str, dict[str, object]] = {
 }
 
 
-def picked_from_nothing(placement: Placement, found: Found) -> str:
-    """Rate the nodes in the order in which they are found, and sift them through a heap."""
-    cache = placement.search.cache
+def picked_from_nothing(cycle: ProfileCycle, found: SeveralNodes) -> str:
+    """Score the nodes in the order in which they are found, and sift them through a heap."""
+    cache = cycle.cache
     rows = np.array([row for row in cache.order if found.feasible[row]])
     window = cache.nodes.take(rows)
-    cycle = cycle_before_scoring(placement.profile, found.pod, cache.nodes, window)
-    totals = rate_nodes(placement.profile, cycle, found.pod, window).totals.tolist()
+    state = pre_filtered_cycle(cycle.profile, found.pod, cache.nodes)
+    filter_all(cycle.profile, state, found.pod, window, StatusTable())
+    totals = score_all(cycle.profile, state, found.pod, window).totals.tolist()
     return window[root_after_init(totals)].name
 
 
@@ -69,13 +71,14 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
     for number in range(17):
         labels = {"disk": "ssd"} if number % 4 else {}
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
-    placement = scheduler.placements["default-scheduler"]
+    cycle = scheduler.cycles["default-scheduler"]
     for number in range(40):
         pod: Pod = make_pod(f"p{number}", labels={"app": "web"}, requests={"cpu": "300m"}, **fields)  # type: ignore[arg-type]
-        found = placement.find(pod)
-        choice = placement.choose(found)
-        if found.count > 1:
-            assert choice.node.name == picked_from_nothing(placement, found)
+        found = cycle.find(pod)
+        assert not isinstance(found, NoNode)
+        choice = cycle.choose(found)
+        if isinstance(found, SeveralNodes):
+            assert choice.node.name == picked_from_nothing(cycle, found)
         scheduler.handlers.pod_added(pod.on_node(choice.node.name))
 
 
@@ -94,6 +97,7 @@ def test_scores_of_small_integers_add_up_with_all_others() -> None:
     scheduler = Simulation(world, config_with(Narrow), registry_with(Narrow), features=FeatureGates()).scheduler
     for number in range(99):
         scheduler.handlers.node_added(make_node(f"n{number}"))
-    placement = scheduler.placements["default-scheduler"]
-    found = placement.find(make_pod())
-    assert placement.choose(found).node.name == "n98" == picked_from_nothing(placement, found)
+    cycle = scheduler.cycles["default-scheduler"]
+    found = cycle.find(make_pod())
+    assert isinstance(found, SeveralNodes)
+    assert cycle.choose(found).node.name == "n98" == picked_from_nothing(cycle, found)

@@ -10,8 +10,10 @@ import pytest
 from moorage.api.pod import Pod, PodStatus
 from moorage.clock import VirtualClock
 from moorage.config import default_config
-from moorage.engine.background import TaskBackground
-from moorage.engine.outcome import Failed, Outcome, Parked, Placed
+from moorage.engine.binding.background import TaskBackground
+from moorage.engine.cycle.found import ExtendedNodes
+from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.engine.reference import score_all
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ExtenderError
 from moorage.features import FeatureGates
@@ -238,10 +240,12 @@ def test_nodes_sent_back_are_rated_without_their_pods() -> None:
     bench = Bench(Service(filtered=Filtered(("a", "b"), stand_ins=whole), scores={"a": 0, "b": 0}))
 
     async def totals() -> dict[str, int]:
-        placement = bench.scheduler.placements["default-scheduler"]
-        found = await placement.find_extended(make_pod("web", requests={"cpu": "1"}))
-        assert found.extended is not None
-        return dict(zip("ab", placement.chooser._totals_of(found, found.extended.rows).tolist(), strict=True))
+        cycle = bench.scheduler.cycles["default-scheduler"]
+        found = await cycle.find_extended(make_pod("web", requests={"cpu": "1"}))
+        assert isinstance(found, ExtendedNodes)
+        assert found.table is not None
+        window = found.table.take(found.rows)
+        return dict(zip("ab", score_all(cycle.profile, found.found.cycle, found.found.pod, window).totals, strict=True))
 
     scores = asyncio.run(totals())
     assert scores["a"] == scores["b"]

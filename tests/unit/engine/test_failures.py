@@ -6,8 +6,8 @@ import pytest
 
 from moorage.api.meta import Condition
 from moorage.api.pod import Pod, PodStatus
-from moorage.engine.diagnosis import Diagnosis
 from moorage.engine.failures import shortened, status_patch
+from moorage.engine.outcomes import Diagnosis
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Status
 from moorage.testing import make_pod
@@ -86,6 +86,6 @@ def test_who_is_blamed() -> None:
         Status.error("broken").by("Broken"),
         Status.unschedulable("x"),
     ):
-        diagnosis.blame(status)
+        diagnosis.add_rejection(status)
     assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "Gang"}
     assert diagnosis.pending_plugins == {"Gang"}

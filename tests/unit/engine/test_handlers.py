@@ -13,11 +13,11 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.clock import VirtualClock
-from moorage.engine.handlers import EventHandlers
+from moorage.engine.event_handlers import EventHandlers
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.framework.queued import QueuedPod
-from moorage.queue.hints import ProfileQueueing
+from moorage.queue.plugin_calls import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects

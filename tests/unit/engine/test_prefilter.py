@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.support.engine import placement_over
+from tests.support.engine import cycle_over, feasible_nodes
 
-from moorage.engine.feasibility import Found
+from moorage.engine.cycle.found import Found, NoNode
 from moorage.framework.plugin import FilterPlugin, NodeNames, Plugin, PreFilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.testing import make_node, make_pod
@@ -52,11 +52,11 @@ class Skips(PreFilterPlugin, FilterPlugin):
 
 
 def find(*plugins: type[Plugin]) -> Found:
-    return placement_over(*NODES, plugins=plugins).find(make_pod("p"))
+    return cycle_over(*NODES, plugins=plugins).find(make_pod("p"))
 
 
 def feasible(found: Found) -> list[str]:
-    return [name for name, ok in zip("abc", found.feasible, strict=True) if ok]
+    return feasible_nodes(cycle_over(*NODES), found)
 
 
 def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
@@ -89,7 +89,7 @@ EMPTY = {
 @pytest.mark.parametrize(("plugins", "message", "blamed"), EMPTY.values(), ids=EMPTY)
 def test_rejections(plugins: tuple[type[Plugin], ...], message: str, blamed: set[str]) -> None:
     found = find(*plugins)
-    assert found.count == 0
+    assert isinstance(found, NoNode)
     assert found.diagnosis.message == message
     assert found.diagnosis.unschedulable_plugins == blamed
 

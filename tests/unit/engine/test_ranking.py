@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from moorage.engine.ranking import HeapOrder
+from moorage.engine.answers.ranking import HeapOrder
 
 
 def root_after_init(scores: list[int]) -> int:

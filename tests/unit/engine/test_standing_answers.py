@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.engine import config_with, registry_with
+from tests.support.engine import config_with, feasible_nodes, registry_with
 
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin
 from moorage.framework.status import Status
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import World
@@ -33,7 +33,7 @@ class KeepsAway(FilterPlugin):
 class Counts(KeepsAway):
     """Says that it goes by what pods take alone, and counts how often it is asked."""
 
-    looks_into_pods = False
+    depends_on = DependsOn.REQUESTS
 
     def __init__(self) -> None:
         self.asked = 0
@@ -60,26 +60,26 @@ def relabel(scheduler: Scheduler, **labels: str) -> None:
 @pytest.mark.parametrize(
     "newcomer", [make_pod("a"), make_pod("b", requests={"cpu": "1"})], ids=["plain", "with requests"]
 )
-def test_another_label_of_a_pod_on_the_node_is_heard_of(newcomer: Pod) -> None:
+def test_another_label_of_a_pod_on_the_node_is_noticed(newcomer: Pod) -> None:
     scheduler = scheduler_with(KeepsAway)
-    placement = scheduler.placements["default-scheduler"]
-    assert placement.find(newcomer).count == 1
+    cycle = scheduler.cycles["default-scheduler"]
+    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 1
     relabel(scheduler, noisy="very")
-    assert placement.find(newcomer).count == 0
+    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 0
     relabel(scheduler)
-    assert placement.find(newcomer).count == 1
+    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 1
 
 
 def test_but_not_by_plugins_that_do_not_look_into_pods() -> None:
     scheduler = scheduler_with(Counts)
-    placement = scheduler.placements["default-scheduler"]
-    plugin = placement.profile.plugins["Counts"]
+    cycle = scheduler.cycles["default-scheduler"]
+    plugin = cycle.profile.plugins["Counts"]
     assert isinstance(plugin, Counts)
-    placement.find(make_pod("a"))
+    cycle.find(make_pod("a"))
     before = plugin.asked
     relabel(scheduler, noisy="very")
-    placement.find(make_pod("b"))
+    cycle.find(make_pod("b"))
     assert plugin.asked == before
     scheduler.handlers.pod_added(make_pod("another", node="n1"))
-    placement.find(make_pod("c"))
+    cycle.find(make_pod("c"))
     assert plugin.asked == before + 1

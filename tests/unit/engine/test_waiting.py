@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from moorage.clock import VirtualClock
-from moorage.engine.waiting import HeldPod, WaitingPods
+from moorage.engine.waiting import PermitWait, WaitingPods
 from moorage.framework.status import Code, Status
 from moorage.simulator.loop import run_virtual
 from moorage.testing import make_pod
@@ -14,7 +14,7 @@ from moorage.testing import make_pod
 POD = make_pod("p")
 TWO = {"Quorum": 10.0, "Budget": 30.0}
 
-CASES: dict[str, tuple[Callable[[HeldPod], object], tuple[Code, str, str] | None, float]] = {
+CASES: dict[str, tuple[Callable[[PermitWait], object], tuple[Code, str, str] | None, float]] = {
     "all let it go": (lambda pod: (pod.allow("Quorum"), pod.allow("Budget")), None, 0.0),
     "one is not enough: the other times out": (
         lambda pod: pod.allow("Quorum"),
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Callable[[HeldPod], object], tuple[Code, str, str] | None
 
 
 @pytest.mark.parametrize(("speak", "want", "seconds"), CASES.values(), ids=CASES)
-def test_waiting(speak: Callable[[HeldPod], object], want: tuple[Code, str, str] | None, seconds: float) -> None:
+def test_waiting(speak: Callable[[PermitWait], object], want: tuple[Code, str, str] | None, seconds: float) -> None:
     clock = VirtualClock()
 
     async def wait() -> Status | None:

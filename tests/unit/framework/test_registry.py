@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.engine import placement_over
+from tests.support.engine import cycle_over
 
 from moorage.errors import ConfigError, PluginError
 from moorage.framework import registry as registry_module
@@ -157,7 +157,7 @@ def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: Exceptio
             raise problem
 
     with pytest.raises(PluginError, match=r"^initializing plugin 'Broken': "):
-        placement_over(plugins=[Broken])
+        cycle_over(plugins=[Broken])
 
 
 def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
@@ -165,6 +165,6 @@ def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
         def events_to_register(self) -> Any:
             raise RuntimeError("no events")
 
-    profile = placement_over(plugins=[Mute]).profile
+    profile = cycle_over(plugins=[Mute]).profile
     with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
         profile.registrations()

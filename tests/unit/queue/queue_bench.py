@@ -10,9 +10,9 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.framework.queued import QueuedPod
 from moorage.framework.status import Status
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.hints import ProfileQueueing
-from moorage.queue.observing import SilentObserver
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import QueueObserver
+from moorage.queue.plugin_calls import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.testing import make_pod
 
@@ -59,7 +59,7 @@ class Door(PreEnqueuePlugin):
         self.closed_for.clear()
 
 
-class Counts(SilentObserver):
+class Counts(QueueObserver):
     """Counts what upstream's metrics count."""
 
     def __init__(self) -> None:

@@ -3,8 +3,7 @@ from tests.unit.queue.queue_bench import Bench, ByPriority, ByPriorityLess
 
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.framework.queued import QueuedPod
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.heap import KeyedHeap
+from moorage.queue.entries import KeyedHeap, QueuedPodInfo
 from moorage.testing import make_pod
 
 

@@ -23,9 +23,8 @@ from moorage.framework.events import (
     Resource,
 )
 from moorage.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.hints import EXTENDER, Hints, ProfileQueueing, Strategy
-from moorage.queue.observing import SILENT
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.plugin_calls import EXTENDER, Hints, ProfileQueueing, Strategy
 from moorage.testing import make_node, make_pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
@@ -124,7 +123,7 @@ def hints(registrations: dict[str, list[tuple[ClusterEvent, Any]]]) -> Hints:
                 }
             )
         },
-        SILENT,
+        None,
     )
 
 
@@ -213,7 +212,7 @@ def test_only_plugins_that_can_turn_a_pod_down_register() -> None:
 
 def test_extenders_register_for_every_event_under_one_name() -> None:
     profile = ProfileQueueing.of([Filters()], with_extenders=True)
-    found = Hints({"default-scheduler": profile}, SILENT)
+    found = Hints({"default-scheduler": profile}, None)
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by({EXTENDER})
     assert found.strategy_for(info, POD_ADD, None, ref("x")) is LATER

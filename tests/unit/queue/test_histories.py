@@ -9,7 +9,7 @@ from tests.unit.queue.queue_bench import CLAIM_ADD, NODE_ADD, NODE_TAINT, POD_AD
 
 from moorage.api.pod import Pod, PodStatus
 from moorage.framework.events import UNSCHEDULABLE_TIMEOUT, QueueingHint
-from moorage.queue.entry import QueuedPodInfo
+from moorage.queue.entries import QueuedPodInfo
 from moorage.testing import make_pod
 
 NAMES = st.sampled_from([f"p{number}" for number in range(6)])

@@ -14,22 +14,24 @@ from moorage.app.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
 from moorage.app.metrics.sampling import PluginSampler
 from moorage.clock import Clock
-from moorage.engine.feasibility import Found
-from moorage.engine.outcome import Dropped, Failed, Outcome, Parked, Placed
-from moorage.engine.placement import Placement, Rescue
-from moorage.engine.timing import FILTER, PRE_FILTER, PRE_SCORE, SCORE, Stopwatch, Take
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.errors import MoorageError
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code
-from moorage.queue.entry import QueuedPodInfo
-from moorage.queue.observing import Story
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import QueueObserver, Story
 
-MOST_ATTEMPTS: Final = 15
+MAX_ATTEMPTS: Final = 15
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 
-Evaluated = tuple[Placement, Set[str], Set[str] | None]
+Take = Callable[[float], None]
+Evaluated = tuple[ProfileCycle, Set[str], Set[str] | None]
 """A profile at work, and whose filters and scores were left out; ``None`` if no node had to be chosen."""
 Noted = tuple[Evaluated, NumberCell]
 
@@ -48,20 +50,24 @@ class Instruments:
         self.informers = InformerInstruments(registry)
 
 
-class PointStopwatch(Stopwatch):
+class PointStopwatch:
     """Times the extension points of one profile."""
 
     def __init__(self, registry: CellRegistry, profile: str) -> None:
-        super().__init__()
         self._metric = registry["scheduler_framework_extension_point_duration_seconds"]
+        self._permit_waits = registry["scheduler_permit_wait_duration_seconds"]
         self._profile = profile
 
     def cell(self, point: str, code: Code) -> Take:
         """Return the histogram of a point that ended with a code."""
         return self._metric.histogram(point, code.label, self._profile).observe
 
+    def permit_wait(self, code: Code) -> Take:
+        """Return the histogram of waits on permit that ended with a code."""
+        return self._permit_waits.histogram(code.label).observe
 
-class AttemptInstruments:
+
+class AttemptInstruments(AttemptObserver):
     """Counts attempts, their results and how long they took."""
 
     def __init__(self, registry: CellRegistry, sampler: PluginSampler, clock: Clock) -> None:
@@ -69,13 +75,13 @@ class AttemptInstruments:
         self._sampler = sampler
         self._clock = clock
         self._began = 0.0
-        self._found: tuple[Placement, Found] | None = None
+        self._found: tuple[ProfileCycle, Found | ExtendedNodes] | None = None
         self._bindings: dict[str, tuple[float, int, int]] = {}
         self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
         self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
         self._attempts = registry["scheduler_pod_scheduling_attempts"].histogram()
         sli = registry["scheduler_pod_scheduling_sli_duration_seconds"]
-        self._sli = [sli.histogram(str(n)) for n in range(1, MOST_ATTEMPTS)] + [sli.histogram(f"{MOST_ATTEMPTS}+")]
+        self._sli = [sli.histogram(str(n)) for n in range(1, MAX_ATTEMPTS)] + [sli.histogram(f"{MAX_ATTEMPTS}+")]
         self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
         self._evaluated: dict[Evaluated, NumberCell] = {}
         self._latest: Noted | None = None
@@ -90,12 +96,9 @@ class AttemptInstruments:
         self._began = perf_counter()
         self._sampler.cycle_begins()
 
-    def found(self, queued: QueuedPodInfo, placement: Placement, found: Found) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Remember the cycle: at its end it is known who had a say."""
-        self._found = placement, found
-
-    def rescued(self, queued: QueuedPodInfo, rescue: Rescue) -> None:
-        """Take no note: who preempts counts it."""
+        self._found = cycle, found
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
@@ -110,10 +113,6 @@ class AttemptInstruments:
             self._count(queued, _result(outcome), self._began)
             log_failed(queued, outcome)
 
-    def waited(self, seconds: float, code: Code) -> None:
-        """Count a wait on permit."""
-        self._registry["scheduler_permit_wait_duration_seconds"].histogram(code.label).observe(seconds)
-
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
         began, evaluated, feasible = self._bindings.pop(queued.pod.metadata.uid)
@@ -122,7 +121,7 @@ class AttemptInstruments:
         attempts = queued.attempts
         self._attempts.observe(attempts)
         if queued.initial_attempt_timestamp is not None:
-            cell = self._sli[attempts - 1 if attempts < MOST_ATTEMPTS else -1]
+            cell = self._sli[attempts - 1 if attempts < MAX_ATTEMPTS else -1]
             cell.observe(self._clock.now() - queued.initial_attempt_timestamp)
         if queued.was_flushed:
             self._after_flush.inc()
@@ -147,30 +146,36 @@ class AttemptInstruments:
         """Note who had a say; return how many nodes were looked at and how many of them would do."""
         if self._found is None:
             return 0, 0
-        (placement, found), self._found = self._found, None
-        cycle, latest = found.cycle, self._latest
-        evaluated: Evaluated = (placement, cycle.skipped_filters, cycle.skipped_scores if found.count > 1 else None)
+        (cycle, found), self._found = self._found, None
+        if isinstance(found, ExtendedNodes):
+            found = found.found
+        count = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
+        state, latest = found.cycle, self._latest
+        evaluated: Evaluated = (cycle, state.skipped_filters, state.skipped_scores if count > 1 else None)
         # Nearly always the same plugins as in the cycle before: sets are compared sooner than frozen and hashed.
         if latest is None or latest[0] != evaluated:
             latest = self._latest = self._cell_of(*evaluated)
         latest[1].value += 1
-        return found.diagnosis.node_count, found.count
+        return found.diagnosis.node_count, count
 
-    def _cell_of(self, placement: Placement, filters: Set[str], scores: Set[str] | None) -> Noted:
-        key = (placement, frozenset(filters), None if scores is None else frozenset(scores))
+    def _cell_of(self, cycle: ProfileCycle, filters: Set[str], scores: Set[str] | None) -> Noted:
+        key = (cycle, frozenset(filters), None if scores is None else frozenset(scores))
         return key, self._evaluated.setdefault(key, NumberCell())
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
         counts: dict[tuple[str, ...], float] = defaultdict(float)
-        for (placement, skipped_filters, skipped_scores), cycles in self._evaluated.items():
-            profile = placement.profile
+        for (cycle, skipped_filters, skipped_scores), cycles in self._evaluated.items():
+            profile = cycle.profile
             points: list[tuple[str, Sequence[Plugin], Set[str]]] = [
-                (PRE_FILTER, profile.pre_filter, frozenset()),
-                (FILTER, profile.filter, skipped_filters),
+                (PRE_FILTER.name, profile.pre_filter, frozenset()),
+                (FILTER.name, profile.filter, skipped_filters),
             ]
             if skipped_scores is not None:
-                points += [(PRE_SCORE, profile.pre_score, frozenset()), (SCORE, profile.score, skipped_scores)]
+                points += [
+                    (PRE_SCORE.name, profile.pre_score, frozenset()),
+                    (SCORE.name, profile.score, skipped_scores),
+                ]
             for point, plugins, skipped in points:
                 for plugin in plugins:
                     if plugin.name not in skipped:
@@ -182,7 +187,7 @@ def _result(outcome: Parked | Failed) -> str:
     return UNSCHEDULABLE if isinstance(outcome, Parked) or outcome.is_rejection else ERROR
 
 
-class QueueInstruments:
+class QueueInstruments(QueueObserver):
     """Counts what happens in the queue, and remembers the last moves of every pod."""
 
     def __init__(self, registry: CellRegistry, attempts: AttemptInstruments) -> None:

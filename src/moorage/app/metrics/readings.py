@@ -47,12 +47,12 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
     registry["moorage_cross_check_differences_total"].read_from(
         lambda: (
-            ((name,), float(placement.search.cross_check.differences))
-            for name, placement in scheduler.placements.items()
-            if placement.search.cross_check is not None
+            ((name,), float(cycle.filtering.cross_check.differences))
+            for name, cycle in scheduler.cycles.items()
+            if cycle.filtering.cross_check is not None
         )
     )
-    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.placements.values()))
+    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.cycles.values()))
 
 
 def read_client(registry: CellRegistry, recorder: EventRecorder, elector: LeaderElector | None) -> None:

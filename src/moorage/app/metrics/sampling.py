@@ -1,75 +1,64 @@
-"""Timing single plugins in one cycle out of ten, at no cost in the other nine.
+"""Timing single plugins in one cycle out of ten: whatever plugins are asked then is asked in the other nine, too.
 
-In sampled cycles every plugin has timed methods of its own, which are taken away when the next run is not sampled.
+In sampled cycles every plugin has a timer, which the engine's one boundary for calls of plugins looks for.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from moorage.app.metrics.cells import CellMetric, CellRegistry
+from moorage.app.metrics.cells import CellRegistry
+from moorage.engine.extension_points import Point
 from moorage.engine.profile import Profile
-from moorage.engine.timing import Take
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status, Verdict
 
+T = TypeVar("T")
+
 SHARE: Final = 0.1
 RUN: Final = 10
-"""So many cycles in a row are timed, or not: to give all plugins other methods takes longer than a cycle."""
+"""So many cycles in a row are timed, or not: to give all plugins a timer takes longer than a cycle."""
 ERROR: Final = Code.ERROR.label
 SUCCESS: Final = Code.SUCCESS.label
-
-#: The methods called within a scheduling cycle, and the extension point each belongs to.
-CYCLE_METHODS: Final = {
-    "pre_filter": "PreFilter",
-    "filter": "Filter",
-    "filter_nodes": "Filter",
-    "add_pod": "PreFilterExtensionAddPod",
-    "remove_pod": "PreFilterExtensionRemovePod",
-    "pre_score": "PreScore",
-    "score": "Score",
-    "score_nodes": "Score",
-    "normalize_scores": "ScoreExtensionNormalize",
-    "reserve": "Reserve",
-    "permit": "Permit",
-}
-#: Those that may wait; a pod is bound, or helped, a little after its cycle, so now and then another run decides.
-WAITING_METHODS: Final = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind", "post_filter": "PostFilter"}
-
-
-class ByStatus(dict[str, Take]):
-    """What takes the seconds of one method, by the status it ended with."""
-
-    def __init__(self, metric: CellMetric, plugin: str, point: str) -> None:
-        super().__init__()
-        self._metric = metric
-        self._labels = (plugin, point)
-
-    def __missing__(self, status: str) -> Take:
-        take = self[status] = self._metric.histogram(*self._labels, status).observe
-        return take
+SAMPLED: Final = frozenset(
+    {
+        "PreFilter",
+        "Filter",
+        "PreFilterExtensionAddPod",
+        "PreFilterExtensionRemovePod",
+        "PostFilter",
+        "PreScore",
+        "Score",
+        "ScoreExtensionNormalize",
+        "Reserve",
+        "Permit",
+        "PreBind",
+        "Bind",
+        "PostBind",
+    }
+)
+"""The extension points of which upstream samples plugins."""
 
 
 class PluginSampler:
-    """Observes plugin_execution_duration_seconds."""
+    """Observes plugin_execution_duration_seconds; the :class:`~moorage.engine.extension_points.CallTimer` of plugins.
+
+    A pod is bound, or helped, a little after its cycle, so now and then another run decides about those calls.
+    """
 
     def __init__(self, registry: CellRegistry, chance: Random) -> None:
         self._metric = registry["scheduler_plugin_execution_duration_seconds"]
         self._chance = chance
-        self._profiles: list[Profile] = []
-        self._timed: list[tuple[Plugin, str, Callable[..., Any]]] = []
+        self._plugins: list[Plugin] = []
+        self._cells: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self._is_sampling = False
         self._left_of_run = 0
-        self._nested = 0
 
     def watch(self, profiles: Iterable[Profile]) -> None:
         """Sample the plugins of these profiles from now on."""
         for profile in profiles:
-            self._profiles.append(profile)
-            for plugin in profile.plugins.values():
-                self._timed += self._timed_methods(plugin)
+            self._plugins += profile.plugins.values()
 
     def cycle_begins(self) -> None:
         """Decide whether this cycle is one of those that are timed."""
@@ -78,59 +67,40 @@ class PluginSampler:
             return
         self._left_of_run = RUN
         is_sampling = self._chance.random() < SHARE
-        if is_sampling and not self._is_sampling:
-            for plugin, name, timed in self._timed:
-                setattr(plugin, name, timed)
-        elif self._is_sampling and not is_sampling:
-            for plugin, name, _ in self._timed:
-                delattr(plugin, name)
-        if self._is_sampling != is_sampling:
-            for profile in self._profiles:
-                profile.asks_all = is_sampling
-        self._is_sampling = is_sampling
+        if is_sampling != self._is_sampling:
+            self._is_sampling = is_sampling
+            for plugin in self._plugins:
+                plugin._timer = self if is_sampling else None
 
-    def _timed_methods(self, plugin: Plugin) -> Iterator[tuple[Plugin, str, Callable[..., Any]]]:
-        for name, point in CYCLE_METHODS.items():
-            if (method := getattr(plugin, name, None)) is not None:
-                yield plugin, name, self._timing(plugin.name, point, method)
-        for name, point in WAITING_METHODS.items():
-            if (method := getattr(plugin, name, None)) is not None:
-                yield plugin, name, self._timing_waiting(plugin.name, point, method)
+    def call(self, point: Point, plugin: str, method: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        """Make a call and take its time."""
+        if point.name not in SAMPLED:
+            return method(*arguments)
+        began, status = perf_counter(), ERROR
+        try:
+            answer = method(*arguments)
+            status = status_of(answer)
+            return answer
+        finally:
+            self._observe((plugin, point.name, status), perf_counter() - began)
 
-    def _timing(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        seconds = ByStatus(self._metric, plugin, point)
+    async def wait(
+        self, point: Point, plugin: str, method: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
+    ) -> T:
+        """Make a call that waits, and take its time."""
+        began, status = perf_counter(), ERROR
+        try:
+            answer = await method(*arguments)
+            status = status_of(answer)
+            return answer
+        finally:
+            self._observe((plugin, point.name, status), perf_counter() - began)
 
-        @wraps(method)
-        def timed(*arguments: Any, **named: Any) -> Any:
-            if self._nested:
-                # One form of a plugin calling the other is one execution.
-                return method(*arguments, **named)
-            self._nested += 1
-            began, status = perf_counter(), ERROR
-            try:
-                answer = method(*arguments, **named)
-                status = status_of(answer)
-                return answer
-            finally:
-                self._nested -= 1
-                seconds[status](perf_counter() - began)
-
-        return timed
-
-    def _timing_waiting(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        seconds = ByStatus(self._metric, plugin, point)
-
-        @wraps(method)
-        async def timed(*arguments: Any, **named: Any) -> Any:
-            began, status = perf_counter(), ERROR
-            try:
-                answer = await method(*arguments, **named)
-                status = status_of(answer)
-                return answer
-            finally:
-                seconds[status](perf_counter() - began)
-
-        return timed
+    def _observe(self, labels: tuple[str, str, str], seconds: float) -> None:
+        observe = self._cells.get(labels)
+        if observe is None:
+            observe = self._cells[labels] = self._metric.histogram(*labels).observe
+        observe(seconds)
 
 
 def status_of(answer: object) -> str:

@@ -14,6 +14,7 @@ from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -56,10 +57,10 @@ class DynamicResources(
     searched for devices; what is found there is set aside when the node is chosen, and stored before the pod is bound.
     """
 
-    looks_at_pods = False
-    signs_shape = True
-    rests_when_skipped = True
-    normalizes_by_value = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _idle_when_skipped = True
+    _normalizes_by_value = True
 
     Args = DynamicResourcesArgs
     allows_parallel = True

@@ -12,6 +12,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     PreFilterAnswer,
     PreFilterExtensions,
@@ -38,7 +39,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
     """Required terms rule nodes out, preferred ones rate them; pods already there have their say, too."""
 
     Args = InterPodAffinityArgs
-    looks_at_cluster = True
+    depends_on = DependsOn.CLUSTER
 
     def __init__(self, *, args: InterPodAffinityArgs | None = None, handle: Handle) -> None:
         self._args = args or InterPodAffinityArgs()

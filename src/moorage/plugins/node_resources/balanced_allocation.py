@@ -13,7 +13,7 @@ from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import PreScorePlugin, ScorePlugin
+from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources.capacities import Capacities, Capacity, FloatArray, capacity_of
@@ -37,7 +37,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     """Compare how evenly a node is used with the pod and without; 75 means that the pod makes no difference."""
 
     Args = NodeResourcesBalancedAllocationArgs
-    looks_into_pods = False
+    depends_on = DependsOn.REQUESTS
 
     def __init__(
         self, *, args: NodeResourcesBalancedAllocationArgs | None = None, handle: Handle | None = None
@@ -46,7 +46,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._resources = tuple(item.name for item in configured if item.name != PODS)
         self._capacities, self._now = Capacities(), EvennessNow()
         self._stock = device_stock(handle, self._resources) if handle is not None else None
-        self.signs_shape = self._stock is None
+        self._signs_template = self._stock is None
 
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._resources):

@@ -13,6 +13,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
     CountingPlugin,
+    DependsOn,
     FilterPlugin,
     PreFilterAnswer,
     PreFilterPlugin,
@@ -46,7 +47,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     """Turn down nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
-    looks_into_pods = False
+    depends_on = DependsOn.REQUESTS
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
@@ -56,7 +57,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         self._scored = tuple(name for name, _ in self._weights)
         self._capacities = Capacities()
         self._stock = device_stock(handle, self._scored)
-        self.signs_shape = self._stock is None
+        self._signs_template = self._stock is None
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
 

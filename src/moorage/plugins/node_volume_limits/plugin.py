@@ -46,7 +46,7 @@ KEY = StateKey[BothWays]("NodeVolumeLimits")
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     """Turn down nodes where a driver would have more volumes to attach than it can, or where it does not run."""
 
-    signs_shape = True
+    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle

@@ -12,6 +12,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     PreFilterAnswer,
     PreFilterExtensions,
@@ -38,7 +39,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
     """Constraints that must hold rule nodes out, the others rate them; pods that have none get the default ones."""
 
     Args = PodTopologySpreadArgs
-    looks_at_cluster = True
+    depends_on = DependsOn.CLUSTER
 
     def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: Handle) -> None:
         self._handle = handle

@@ -16,6 +16,7 @@ from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     PreBindPlugin,
     PreFilterPlugin,
@@ -61,9 +62,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     """Place pods where their bound volumes can be reached and their other claims can be satisfied, and see to that."""
 
     Args = VolumeBindingArgs
-    looks_at_pods = False
-    signs_shape = True
-    rests_when_skipped = True
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _idle_when_skipped = True
     allows_parallel = True
 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:

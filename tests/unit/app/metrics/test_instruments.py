@@ -51,7 +51,7 @@ def scheduled(
             queue_observer=instruments.queue,
             meter=cells,
         )
-        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.placements.values())
+        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.cycles.values())
         simulation.load(objects)
         world.start_watching(simulation.loop)
         asyncio.get_running_loop().call_later(1.0, lambda: world.add(*later))

@@ -9,7 +9,7 @@ from tests.support.metering import Tally
 
 from moorage.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.api.pod import Pod, PodStatus
-from moorage.engine.waiting import HeldPod
+from moorage.engine.waiting import PermitWait
 from moorage.errors import ApiError, Conflict
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
@@ -130,7 +130,7 @@ def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
 
     async def act() -> Status | None:
         result = await scene.start()
-        held = HeldPod(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        held = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
         scene.rig.waiting[result.victims[0].uid] = held
         await scene.finish()
         return await held.decision()
@@ -146,7 +146,7 @@ def test_a_victim_that_was_let_go_meanwhile_is_deleted_after_all() -> None:
 
     async def act() -> None:
         result = await scene.start()
-        held = HeldPod(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        held = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
         held.allow("Gate")
         scene.rig.waiting[result.victims[0].uid] = held
         await scene.finish()

@@ -17,9 +17,8 @@ class Scorer(NamedTuple):
 
 
 class FreshFilter(NamedTuple):
-    """A filter that is asked in every cycle: its place in the profile, and who after it keeps its answer."""
+    """A filter that is asked in every cycle, and who after it keeps its answer."""
 
-    place: int
     plugin: FilterPlugin
     kept_after: frozenset[str]
 
@@ -30,7 +29,6 @@ class Layout:
     def __init__(self, profile: Profile, keeping: Sequence[Plugin]) -> None:
         at = {plugin.name: place for place, plugin in enumerate(keeping)}
         scoring = {plugin.name for plugin in profile.score}
-        self.profile = profile
         self.pre_filters: tuple[tuple[PreFilterPlugin, int | None], ...] = tuple(
             (plugin, at.get(plugin.name)) for plugin in profile.pre_filter
         )
@@ -44,7 +42,7 @@ class Layout:
             at[plugin.name] for plugin in profile.pre_score if plugin.name in at and plugin.name not in scoring
         )
         self.fresh_filters = tuple(
-            FreshFilter(place, plugin, frozenset(later.name for later in profile.filter[place:] if later.name in at))
+            FreshFilter(plugin, frozenset(later.name for later in profile.filter[place:] if later.name in at))
             for place, plugin in enumerate(profile.filter)
             if plugin.name not in at
         )

@@ -8,8 +8,8 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.engine.extenders import Extender
-from moorage.engine.feasibility import Extended, Found
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.engine.extender import Extender
 from moorage.engine.statuses import RowStatuses
 from moorage.errors import ExtenderError
 from moorage.framework.filtered import Filtered
@@ -17,7 +17,7 @@ from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, Status
-from moorage.queue.hints import EXTENDER
+from moorage.queue.plugin_calls import EXTENDER
 from moorage.state.cache import Cache
 
 MAX_EXTENDER_SCORE: Final = 10
@@ -32,25 +32,33 @@ class Extending:
         self._extenders = extenders
         self._cache = cache
 
-    def __bool__(self) -> bool:
-        return bool(self._extenders)
-
-    async def narrow(self, found: Found) -> None:
-        """Leave of the feasible nodes those that every interested extender agrees with.
+    async def narrow(self, found: Found) -> Found | ExtendedNodes:
+        """Leave of the feasible nodes those that every interested extender agrees with, in their order.
 
         ExtenderError if one that may not be ignored fails.
         """
         interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(found.pod)]
-        if not interested or not found.count:
-            return
-        nodes = before = self._in_found_order(found)
-        statuses: dict[str, Status] = {}
+        if not interested or isinstance(found, NoNode):
+            return found
+        nodes = before = self.in_order(found)
+        known, statuses = found.diagnosis.statuses, dict[str, Status]()
         for extender in interested:
             if not nodes:
                 break
             nodes, refused = await self._filter(extender, found.pod, nodes)
             statuses |= refused
-        self._settle(found, before, nodes, statuses)
+        if len(nodes) != len(before):
+            found.diagnosis.unschedulable_plugins.add(EXTENDER)
+        if statuses:
+            found.diagnosis.statuses = NodeStatuses({**known.explicit, **statuses}, known.absent)
+        if not nodes:
+            for status in known.distinct() if isinstance(known, RowStatuses) else ():
+                found.diagnosis.add_rejection(status)
+            return NoNode(found.pod, found.cycle, found.diagnosis)
+        if len(nodes) == 1 or isinstance(found, OneNode):
+            is_nominated = isinstance(found, OneNode) and found.is_nominated
+            return OneNode(found.pod, found.cycle, found.diagnosis, nodes[0], is_nominated)
+        return self._extended(found, nodes)
 
     async def _filter(
         self, extender: Extender, pod: Pod, nodes: list[NodeInfo]
@@ -64,52 +72,35 @@ class Extending:
             log.warning("extender left out of filtering", extender=extender.name, pod=pod.key, error=str(error))
             return nodes, {}
 
-    def _in_found_order(self, found: Found) -> list[NodeInfo]:
+    def in_order(self, found: OneNode | SeveralNodes) -> list[NodeInfo]:
+        """Return the feasible nodes in the order in which they were found."""
+        if isinstance(found, OneNode):
+            return [found.node]
         order = np.roll(self._cache.order, -found.start)
         return [self._cache.nodes[int(row)] for row in order[found.feasible[order]]]
 
-    def _as_extenders_left_them(self, found: Found) -> list[NodeInfo]:
-        if found.extended is None:
-            return self._in_found_order(found)
-        table = found.extended.scored or self._cache.nodes
-        return [table[int(row)] for row in found.extended.rows]
-
-    def _settle(self, found: Found, before: list[NodeInfo], nodes: list[NodeInfo], statuses: dict[str, Status]) -> None:
+    def _extended(self, found: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:
         rows = np.array([info.row for info in nodes], dtype=np.int64)
-        found.feasible = np.zeros_like(found.feasible)
+        found.feasible, found.feasible_version = np.zeros_like(found.feasible), None
         found.feasible[rows] = True
         found.count = len(nodes)
-        found.extended = Extended(rows, self._as_scored(nodes))
-        known = found.diagnosis.statuses
-        if statuses:
-            found.diagnosis.statuses = NodeStatuses({**known.explicit, **statuses}, known.absent)
-        if len(nodes) != len(before):
-            found.diagnosis.unschedulable_plugins.add(EXTENDER)
-        if not nodes and isinstance(known, RowStatuses):
-            for status in known.distinct():
-                found.diagnosis.blame(status)
-
-    def _as_scored(self, nodes: list[NodeInfo]) -> NodeTable | None:
-        """Return the cluster as score plugins see it, if extenders sent nodes back: those are without their pods.
-
-        Upstream's quirk, and kept: whoever wants nodes rated by what runs on them lets the extender answer by name.
-        """
+        # Nodes that were sent back are without their pods. Upstream's quirk, and kept: whoever wants nodes scored by
+        # what runs on them lets the extender answer by name.
         stand_ins = {info.row: info for info in nodes if info is not self._cache.nodes[info.row]}
         if not stand_ins:
-            return None
-        return NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes))
+            return ExtendedNodes(found, rows)
+        return ExtendedNodes(found, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
 
-    async def rate(self, found: Found) -> dict[str, int] | None:
+    async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
         """Return what extenders add to the nodes' totals, by name; ``None`` if none of them is interested.
 
         One that fails is left out. A node that no extender mentions has no entry.
         """
-        interested = [e for e in self._extenders if e.is_interested_in(found.pod)]
+        interested = [e for e in self._extenders if e.is_interested_in(pod)]
         if not interested:
             return None
-        nodes = self._as_extenders_left_them(found)
         totals: dict[str, int] = {}
-        for scores in await asyncio.gather(*(self._prioritize(e, found.pod, nodes) for e in interested)):
+        for scores in await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in interested)):
             for name, score in scores.items():
                 totals[name] = totals.get(name, 0) + score
         return totals
@@ -121,7 +112,7 @@ class Extending:
         try:
             scores = await extender.prioritize(pod, nodes)
         except ExtenderError as error:
-            log.warning("extender left out of rating", extender=extender.name, pod=pod.key, error=str(error))
+            log.warning("extender left out of scoring", extender=extender.name, pod=pod.key, error=str(error))
             return {}
         scale = extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
         return {name: score * scale for name, score in scores.items()}
@@ -145,6 +136,6 @@ def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> lis
 
 
 def refusals(answer: Filtered) -> dict[str, Status]:
-    """Return what an extender said of the nodes it turned down; what cannot be resolved wins."""
+    """Return what an extender said of the nodes it rejected; what cannot be resolved wins."""
     failed = {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
     return failed | {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}

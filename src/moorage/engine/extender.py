@@ -1,4 +1,4 @@
-"""Extenders: web services that have a say in filtering, rating, preempting and binding. The HTTP is the client's."""
+"""An extender as the engine asks it: a web service that has a say in filtering, scoring, preempting and binding."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -19,12 +19,12 @@ class Extender(PreemptionExtender, Protocol):
 
     @property
     def is_filter(self) -> bool:
-        """Whether it turns nodes down."""
+        """Whether it rejects nodes."""
         ...
 
     @property
     def is_prioritizer(self) -> bool:
-        """Whether it rates nodes."""
+        """Whether it scores nodes."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Extender(PreemptionExtender, Protocol):
         ...
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
-        """Rate nodes from 0 to 10, by name."""
+        """Score nodes from 0 to 10, by name."""
         ...
 
     async def bind(self, pod: Pod, node_name: str) -> None:

@@ -1,4 +1,7 @@
-"""Which events could cure which rejection, and whether one did."""
+"""What the queue asks plugins: may a pod enter, which goes first, and did an event cure what they rejected it for.
+
+A plugin that raises costs no pod its place: it is reported, and the pod goes the way that is safe for it.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -15,11 +18,13 @@ from moorage.framework.plugin import (
     Plugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    QueueSortPlugin,
     ReservePlugin,
 )
-from moorage.queue.entry import QueuedPodInfo
+from moorage.framework.status import Code
+from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.inflight import Happening
-from moorage.queue.observing import QueueObserver
+from moorage.queue.observing import QueueObserver, report_failure
 
 EXTENDER: Final = "Extender"
 """The name under which rejections by extenders are kept: a plugin that is registered for every event."""
@@ -70,7 +75,7 @@ class Interest(Struct, frozen=True):
 class Hints:
     """The registrations of all profiles, looked up by event."""
 
-    def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver) -> None:
+    def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> None:
         self._profiles = profiles
         self._observer = observer
         self._interests: dict[ClusterEvent, Interest] = {}
@@ -146,13 +151,109 @@ class Hints:
             helps = hint(*asked) is QueueingHint.QUEUE
         except Exception as problem:
             # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
-            self._observer.plugin_failed(plugin, asked[0], problem)
-            self._observer.hinted(plugin, event, "Error", perf_counter() - began)
-            return True
-        self._observer.hinted(plugin, event, "Queue" if helps else "QueueSkip", perf_counter() - began)
+            report_failure(self._observer, plugin, asked[0], problem)
+            helps, outcome = True, "Error"
+        else:
+            outcome = "Queue" if helps else "QueueSkip"
+        if self._observer is not None:
+            self._observer.hinted(plugin, event, outcome, perf_counter() - began)
         return helps
 
 
 def _concerns(info: QueuedPodInfo, new: Any) -> bool:
     """Tell whether a wildcard event is for this pod: for all, unless it names one object."""
     return new is None or (isinstance(new, Pod) and new.uid == info.uid)
+
+
+class Gates:
+    """The pre-enqueue plugins of all profiles."""
+
+    def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> None:
+        self._plugins = {name: tuple(profile.pre_enqueue) for name, profile in profiles.items()}
+        self._observer = observer
+
+    def admit(self, info: QueuedPodInfo) -> bool:
+        """Ask the plugins in order, the one that held the pod back last time first; the first to object is noted."""
+        plugins = self._plugins.get(info.pod.scheduler_name, ())
+        if info.gating_plugin:
+            plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
+        pod = info.pod
+        for plugin in plugins:
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as problem:
+                # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
+                report_failure(self._observer, plugin.name, pod, problem)
+                self._close(info, plugin.name)
+                return False
+            if status is not None and status.code is not Code.SUCCESS:
+                if status.code is Code.ERROR:
+                    report_failure(self._observer, plugin.name, pod, status.message)
+                self._close(info, plugin.name)
+                return False
+        info.gating_plugin = ""
+        return True
+
+    def _close(self, info: QueuedPodInfo, plugin: str) -> None:
+        if self._observer is not None and plugin not in info.rejectors:
+            self._observer.rejected(plugin, info.scheduler_name, +1)
+        info.unschedulable_plugins |= {plugin}
+        info.gating_plugin = plugin
+
+
+class Unsortable:
+    """The key of a pod that the plugin had none for."""
+
+    def __lt__(self, other: object) -> bool:
+        raise TypeError("the plugin gave no sort key")
+
+
+class SortGuard:
+    """Asks a queue-sort plugin for keys."""
+
+    def __init__(self, sort: QueueSortPlugin, observer: QueueObserver | None = None) -> None:
+        self._sort = sort
+        self._observer = observer
+
+    def key(self, info: QueuedPodInfo) -> Any:
+        """Return what sorts a pod."""
+        try:
+            return self._sort.sort_key(info)
+        except Exception as problem:
+            self.report(info, problem)
+            return Unsortable()
+
+    def guarded(self, key: Any, info: QueuedPodInfo) -> "GuardedKey":
+        """Return a key that can be compared whatever the plugin does."""
+        return GuardedKey(key, info, self)
+
+    def report(self, info: QueuedPodInfo, problem: BaseException) -> None:
+        """Report a failure."""
+        report_failure(self._observer, self._sort.name, info.pod, problem)
+
+
+class GuardedKey:
+    """A plugin's key whose comparisons never raise; a pod's first failure is reported."""
+
+    __slots__ = ("_guard", "_info", "_is_reported", "_key")
+
+    def __init__(self, key: Any, info: QueuedPodInfo, guard: SortGuard) -> None:
+        self._key = key
+        self._info = info
+        self._guard = guard
+        # A pod without a key was reported when it was asked for.
+        self._is_reported = isinstance(key, Unsortable)
+
+    def __lt__(self, other: "GuardedKey") -> bool:
+        try:
+            return bool(self._key < other._key)
+        except Exception as problem:
+            if not (self._is_reported or isinstance(other._key, Unsortable)):
+                self._is_reported = True
+                self._guard.report(self._info, problem)
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GuardedKey) and not self < other and not other < self
+
+    __hash__ = None  # type: ignore[assignment]

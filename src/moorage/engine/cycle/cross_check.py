@@ -5,12 +5,10 @@ from random import Random
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.engine.evaluation import cycle_before_scoring, judge_nodes, rate_nodes
-from moorage.engine.judgement import IdArray, Statuses
-from moorage.engine.prefilter import run_pre_filters
 from moorage.engine.profile import Profile
+from moorage.engine.reference import filter_all, pre_filtered_cycle, score_all
+from moorage.engine.statuses import IdArray, StatusTable
 from moorage.errors import MoorageError
-from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import IntArray
 
@@ -22,7 +20,7 @@ class CrossCheckError(MoorageError):
 
 
 class CrossCheck:
-    """Judges and rates everything again, the plain way, in a share of all cycles.
+    """Filters and scores everything again, the plain way, in a share of all cycles.
 
     Where the result differs it raises, or, on live cycles, logs and counts: a wrong plugin must not keep a pod waiting.
     """
@@ -34,15 +32,15 @@ class CrossCheck:
         self._chance = Random()
         self.differences = 0
 
-    def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, statuses: Statuses) -> None:
+    def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable) -> None:
         """Compare what is said of each row."""
         if not self._is_due():
             return
-        cycle, plain = CycleState(), Statuses()
-        run_pre_filters(self._profile.pre_filter, cycle, pod, nodes)
-        expected = judge_nodes(self._profile.filter, cycle, pod, nodes, plain)
+        plain = StatusTable()
+        cycle = pre_filtered_cycle(self._profile, pod, nodes)
+        expected = filter_all(self._profile, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
-            found, want = statuses[int(numbers[row])], plain[int(expected[row])]
+            found, want = table[int(numbers[row])], plain[int(expected[row])]
             if found != want:
                 self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
                 return
@@ -52,8 +50,10 @@ class CrossCheck:
         if not self._is_due():
             return
         window = nodes.take(rows)
-        cycle = cycle_before_scoring(self._profile, pod, nodes, window)
-        expected = rate_nodes(self._profile, cycle, pod, window).totals
+        cycle = pre_filtered_cycle(self._profile, pod, nodes)
+        # Score plugins may go by what their filters found out.
+        filter_all(self._profile, cycle, pod, window, StatusTable())
+        expected = score_all(self._profile, cycle, pod, window).totals
         for row, found, want in zip(rows, totals, expected, strict=True):
             if found != want:
                 self._report(f"{pod.key} on {nodes[int(row)].name}: standing total {found}, from nothing {want}")

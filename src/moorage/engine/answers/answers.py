@@ -1,0 +1,125 @@
+"""Finding the standing answer for a pod: pods whose signatures are all equal share one.
+
+A plugin that says with ``sign`` what of the pod it goes by keeps what it found out (:class:`PluginAnswer`) for every
+pod that signs the same. The signatures of all such plugins together are the pod's, and lead to their combination.
+"""
+
+from collections.abc import Hashable
+from operator import methodcaller
+from typing import Final, TypeAlias
+
+from moorage.api.pod import Pod
+from moorage.api.shape import MOST_SHAPES, Shape
+from moorage.engine.answers.layout import Layout
+from moorage.engine.answers.standing import PluginAnswer, StandingAnswer
+from moorage.engine.extension_points import EPOCH, SIGN, ask, ask_each
+from moorage.engine.profile import Profile
+from moorage.engine.statuses import StatusTable
+from moorage.errors import PluginError
+from moorage.framework.plugin import DependsOn, Plugin
+from moorage.lru import LRU, Doorkeeper
+from moorage.state.cache import Cache
+
+MEMORY_BUDGET: Final = 64 * 1024 * 1024
+BYTES_PER_ROW: Final = 48
+"""What an answer takes with the parts that only it has: verdicts, scores and totals."""
+MIN_ANSWERS: Final = 4
+MAX_ANSWERS: Final = 1024
+MAX_STATUSES: Final = 10_000
+_EPOCH: Final = methodcaller("epoch")
+
+Signature: TypeAlias = tuple[Hashable, ...]
+
+
+class Answers:
+    """The standing answers of one profile; those asked for again are kept, the least recently used are dropped."""
+
+    def __init__(self, profile: Profile, cache: Cache) -> None:
+        self._profile = profile
+        self._cache = cache
+        signers = [p for p in profile.judges if p.depends_on < DependsOn.CLUSTER and _overrides(p, "sign")]
+        self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
+        self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
+        self._signers = self._template_signers + self._pod_signers
+        self._by_template: LRU[Shape, Signature] = LRU(MOST_SHAPES)
+        self._with_epoch = tuple(p for p in self._signers if _overrides(p, "epoch"))
+        self._epochs: tuple[Hashable, ...] = ()
+        self._structure = -1
+        self._layouts: dict[tuple[bool, ...], Layout] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        affordable = MEMORY_BUDGET // (BYTES_PER_ROW * max(1, self._cache.columns.count))
+        limit = max(MIN_ANSWERS, min(MAX_ANSWERS, affordable))
+        self._table = StatusTable()
+        self._answers: Doorkeeper[Signature, StandingAnswer] = Doorkeeper(limit)
+        self._parts: dict[str, Doorkeeper[Hashable, PluginAnswer]] = {p.name: Doorkeeper(limit) for p in self._signers}
+
+    def __len__(self) -> int:
+        return self._answers.kept.size
+
+    def find(self, pod: Pod) -> StandingAnswer:
+        """Return what stands for pods like this one, not yet brought up to date."""
+        self._drop_what_no_longer_holds()
+        signature = self._signature(pod)
+        try:
+            answer = self._answers.find(signature)
+        except TypeError:
+            for plugin, sign in zip(self._signers, signature, strict=True):
+                ask(SIGN, plugin, hash, sign)
+            raise
+        return self._new(signature) if answer is None else answer
+
+    def _signature(self, pod: Pod) -> Signature:
+        signed = None if pod.node_name else self._by_template.find(pod.shape)
+        if signed is None:
+            signed = ask_each(SIGN, self._template_signers, methodcaller("sign", pod))
+            if not pod.node_name:
+                self._by_template.put(pod.shape, signed)
+        if self._pod_signers:
+            return signed + ask_each(SIGN, self._pod_signers, methodcaller("sign", pod))
+        return signed
+
+    def _drop_what_no_longer_holds(self) -> None:
+        """Start anew when rows stand for other nodes, or something outside pods and rows has changed."""
+        try:
+            epochs = ask_each(EPOCH, self._with_epoch, _EPOCH)
+        except PluginError:
+            self._reset()
+            raise
+        if self._structure != self._cache.structure or len(self._table) > MAX_STATUSES:
+            self._reset()
+        elif epochs != self._epochs:
+            self._answers.clear()
+            self._by_template.clear()
+            for plugin, before, now in zip(self._with_epoch, self._epochs, epochs, strict=True):
+                if before != now:
+                    self._parts[plugin.name].clear()
+        self._structure, self._epochs = self._cache.structure, epochs
+
+    def _new(self, signature: Signature) -> StandingAnswer:
+        parts = []
+        for plugin, sign in zip(self._signers, signature, strict=True):
+            if sign is not None:
+                known = self._parts[plugin.name]
+                # Of most plugins the answer is there, so that is not a call of ours.
+                part = known.kept.get(sign) or known.find(sign)
+                if part is None:
+                    part = PluginAnswer(plugin, self._profile, self._cache.columns, self._table)
+                    known.put(sign, part)
+                parts.append(part)
+        answer = StandingAnswer(self._layout(signature), parts, self._cache.columns, self._table)
+        self._answers.put(signature, answer)
+        return answer
+
+    def _layout(self, signature: Signature) -> Layout:
+        kept = tuple([sign is not None for sign in signature])
+        layout = self._layouts.get(kept)
+        if layout is None:
+            keeping = [plugin for plugin, keeps in zip(self._signers, kept, strict=True) if keeps]
+            layout = self._layouts[kept] = Layout(self._profile, keeping)
+        return layout
+
+
+def _overrides(plugin: Plugin, method: str) -> bool:
+    return getattr(type(plugin), method) is not getattr(Plugin, method)

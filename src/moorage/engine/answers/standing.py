@@ -1,0 +1,437 @@
+"""Answers that stand: what one plugin says of every row (per signature of that plugin), and their combination (per
+signature of the pod): who is feasible, and the weighted sums.
+
+Both remember the position in a change log up to which they are true; the next pod looks again at the rows that changed
+since. docs/explanation/standing-answers.md draws it.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.api.pod import Pod
+from moorage.engine.answers.layout import Layout
+from moorage.engine.answers.ranking import Ranks, TotalOrder
+from moorage.engine.extension_points import (
+    check_range,
+    filter_node,
+    normalize,
+    pre_filter,
+    pre_score,
+    score_node,
+    score_nodes,
+)
+from moorage.engine.profile import Profile
+from moorage.engine.statuses import FEASIBLE, IdArray, StatusTable, rejected_rows
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    Plugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
+from moorage.lru import LRU
+from moorage.state.node_columns import ChangeLog, NodeColumns
+
+FEW_ROWS: Final = 6
+"""Up to so many changed rows it is cheaper to go node by node than to open a window."""
+INFEASIBLE_TOTAL: Final = -1
+MAX_NOMINATED: Final = 4096
+
+NO_NUMBERS: Final = np.zeros(0, dtype=np.int32)
+NO_MASK: Final = np.zeros(0, dtype=np.bool_)
+NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
+
+
+class PluginAnswer:
+    """What one plugin that goes row by row says to one signature: what it prepared, its verdicts, its raw scores.
+
+    Verdicts and scores are computed when first asked for. The log it follows is that of what the plugin depends on:
+    one that looks at nodes alone is not asked again because a pod came.
+    """
+
+    def __init__(self, plugin: Plugin, profile: Profile, columns: NodeColumns, table: StatusTable) -> None:
+        self.plugin = plugin
+        self._pre_scores = plugin.name in profile.pre_scoring
+        self.cycle = CycleState()
+        self.is_prepared = plugin.name not in profile.pre_filtering
+        """Whether ``pre_filter`` was asked, in the turn that the plugin has in the profile."""
+        self.pre_filtered: PreFilterAnswer = None
+        self.skips_filter = False
+        self.skips_score = False
+        self.numbers: IdArray = NO_NUMBERS
+        self.rejects_any = False
+        self.raw: IntArray = NO_TOTALS
+        self.low = self.high = 0
+        self.normalized_constant: tuple[int, int] | None = None
+        """A raw score that all rows had, and what normalising made of it, for plugins that go by the values alone."""
+        self.version = 0
+        """Grows whenever a raw score changes: several answers may share this one."""
+        self.generation = 0
+        """Grows whenever all raw scores are computed anew, into another array."""
+        self._table = table
+        self._log = log_followed_by(plugin, columns)
+        self._filtered_to: int | None = None
+        self._scored_to: int | None = None
+
+    def pre_filter(self, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        """Return what the plugin's pre-filter says, asking it the first time; an error is not remembered."""
+        if not self.is_prepared:
+            assert isinstance(self.plugin, PreFilterPlugin)
+            cycle = CycleState()
+            answer = pre_filter(self.plugin, cycle, pod, nodes)
+            self.skips_filter = isinstance(answer, Status) and answer.code == Code.SKIP
+            if self.skips_filter:
+                cycle.skipped_filters.add(self.plugin.name)
+            self.cycle, self.pre_filtered, self.is_prepared = cycle, answer, True
+        return self.pre_filtered
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the pre-filter said no more than "go on" or "skip", which the state already holds."""
+        return self.pre_filtered is None or self.skips_filter
+
+    def filter(self, pod: Pod, nodes: NodeTable) -> None:
+        """Bring the verdicts up to date."""
+        if self._filtered_to == self._log.position:
+            return
+        plugin = self.plugin
+        assert isinstance(plugin, FilterPlugin)
+        rows = self._dirty_rows(self._filtered_to, nodes)
+        if rows is None:
+            self.numbers = np.zeros(len(nodes), dtype=np.int32)
+            self.rejects_any = self._filter_window(plugin, pod, nodes, None)
+        elif len(rows) <= FEW_ROWS:
+            for row in rows:
+                status = filter_node((plugin,), self.cycle, pod, nodes[row])
+                self.numbers[row] = number = FEASIBLE if status is None else self._table.number(status)
+                self.rejects_any = self.rejects_any or number != FEASIBLE
+        elif self._filter_window(plugin, pod, nodes, np.array(rows)):
+            self.rejects_any = True
+        # Last: after a plugin's error the rows are asked about again.
+        self._filtered_to = self._log.position
+
+    def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> bool:
+        """Filter some rows at once (``None``: all); tell whether any was rejected."""
+        window = nodes if rows is None else nodes.take(rows)
+        numbers: IdArray = np.zeros(len(window), dtype=np.int32)
+        if plugin.name not in self.cycle.skipped_filters:
+            for rejected, number in rejected_rows(plugin, self.cycle, pod, window, self._table, None):
+                numbers[rejected] = number
+        if rows is None:
+            self.numbers = numbers
+        else:
+            self.numbers[rows] = numbers
+        return bool(numbers.any())
+
+    def pre_score(self, pod: Pod, nodes: NodeTable) -> None:
+        """Run the plugin's pre-score, if the profile has it."""
+        if self._pre_scores:
+            assert isinstance(self.plugin, PreScorePlugin)
+            pre_score(self.plugin, self.cycle, pod, nodes)
+            self.skips_score = self.plugin.name in self.cycle.skipped_scores
+
+    def score(self, pod: Pod, nodes: NodeTable) -> None:
+        """Bring the raw scores up to date."""
+        if self._scored_to == self._log.position:
+            return
+        plugin = self.plugin
+        assert isinstance(plugin, ScorePlugin)
+        rows = self._dirty_rows(self._scored_to, nodes)
+        if self._scored_to is None:
+            self.pre_score(pod, nodes)
+        if rows is None and not self.skips_score:
+            self.raw = np.array(score_nodes(plugin, self.cycle, pod, nodes))
+            self.low, self.high = int(np.minimum.reduce(self.raw)), int(np.maximum.reduce(self.raw))
+            self.version += 1
+            self.generation += 1
+        elif rows and not self.skips_score:
+            self._score_rows(plugin, pod, nodes, rows)
+        self._scored_to = self._log.position
+
+    def _score_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
+        if len(rows) > FEW_ROWS:
+            values = score_nodes(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
+        else:
+            values = [score_node(plugin, self.cycle, pod, nodes[row]) for row in rows]
+        for row, value in zip(rows, values, strict=True):
+            if self.raw[row] != value:
+                self.raw[row] = value
+                if value < self.low:
+                    self.low = value
+                elif value > self.high:
+                    self.high = value
+                self.version += 1
+
+    def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
+        """Return the rows to look at again; ``None`` for all of them."""
+        if position is None:
+            return None
+        rows = self._log.since(position)
+        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
+            return None
+        return list(dict.fromkeys(rows))
+
+
+def log_followed_by(plugin: Plugin, columns: NodeColumns) -> ChangeLog:
+    """Return the log of the changes that a plugin's answers depend on."""
+    match plugin.depends_on:
+        case DependsOn.NODE:
+            return columns.node_changes
+        case DependsOn.REQUESTS:
+            return columns.takings
+        case _:
+            return columns.changes
+
+
+class Share(Struct):
+    """What one plugin adds to the totals: a column of normalised scores, or one number for all rows.
+
+    ``version`` is that of the raw scores it was made of. A plugin that does not normalise adds the raw scores
+    themselves, those of a ``generation`` (``None`` if the column is not the raw scores): they follow their plugin.
+    """
+
+    part: PluginAnswer
+    plugin: ScorePlugin
+    weight: int
+    normalizes: bool
+    column: IntArray | int = 0
+    version: int = 0
+    generation: int | None = None
+
+
+class StandingAnswer:
+    """What is known of every row for pods of one signature."""
+
+    def __init__(self, layout: Layout, parts: Sequence[PluginAnswer], columns: NodeColumns, table: StatusTable) -> None:
+        self.layout = layout
+        self.table = table
+        self._parts = parts
+        self._columns = columns
+        self._steps = [(plugin, None if at is None else parts[at]) for plugin, at in layout.pre_filters]
+        self._cycle: CycleState | None = None
+        self._filters: list[PluginAnswer] = []
+        self._pod_filters: list[PluginAnswer] = []
+        self._position = self._nodes_filtered = self._nodes_scored = -1
+        self._shares: list[Share] | None = None
+        self._pod_shares: list[Share] = []
+        self.numbers: IdArray = NO_NUMBERS
+        self.feasible: BoolArray = NO_MASK
+        self.feasible_count = 0
+        self.feasible_version = 0
+        self.found_order: tuple[RowArray, Ranks] | None = None
+        """The feasible rows in the order they are found in, and their tie-breaks, as of the version of those."""
+        self.totals: IntArray = NO_TOTALS
+        self.totals_hold_for_fewer = False
+        """Whether no total depends on which rows are feasible, but for those that are not."""
+        self._totals_dirty = True
+        self._dirty_rows: dict[int, None] = {}
+        self._order = TotalOrder()
+        self.with_nominated: LRU[str, tuple[Hashable, Status | None]] = LRU(MAX_NOMINATED)
+        """What was said of nodes with their nominated pods, and of which version of the node and which pods."""
+
+    def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:
+        """Return the state an attempt starts with, and the pre-filters that have to be looked at, in order.
+
+        The first time those are all, and the state is empty: each part joins it in its turn.
+        """
+        if self._cycle is None:
+            return CycleState(), self._steps
+        return self._cycle.share(), self._steps
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether all pre-filters were asked, so that what they stored is in the state from the beginning."""
+        return self._cycle is not None
+
+    def prepared(self) -> None:
+        """Note that all pre-filters were asked: from now on only those that say more than "go on" are looked at."""
+        self._cycle = CycleState.merged([part.cycle for part in self._parts])
+        self._steps = [(plugin, part) for plugin, part in self._steps if part is None or not part.goes_on]
+        kept = map(self._parts.__getitem__, self.layout.filters)
+        self._filters = [part for part in kept if not part.skips_filter]
+        self._pod_filters = [part for part in self._filters if part.plugin.depends_on > DependsOn.NODE]
+
+    def leave_out_after(self, plugin: PreFilterPlugin, cycle: CycleState) -> None:
+        """Take out of a state what the pre-filters behind one that rejected the pod stored: they were not asked."""
+        places = [place for place, (other, _) in enumerate(self.layout.pre_filters) if other is plugin]
+        for _, at in self.layout.pre_filters[places[0] + 1 :]:
+            if at is not None:
+                cycle.drop(self._parts[at].cycle)
+
+    def has_fresh_filters(self, cycle: CycleState) -> bool:
+        """Tell whether a plugin that is asked in every cycle has a say about the pod."""
+        return any(fresh.plugin.name not in cycle.skipped_filters for fresh in self.layout.fresh_filters)
+
+    def filter(self, pod: Pod, nodes: NodeTable) -> None:
+        """Bring the verdicts up to date: on the rows that changed, or on all."""
+        position = self._columns.changes.position
+        if self._position == position:
+            return
+        dirty = self._columns.changes.since(self._position)
+        if dirty is not None and len(dirty) > FEW_ROWS and len(dirty) > len(nodes):
+            dirty = None
+        nodes_filtered = self._columns.node_changes.position
+        # Filters that look at nodes alone need not be asked while no node has changed.
+        asked = self._filters if dirty is None or self._nodes_filtered != nodes_filtered else self._pod_filters
+        for part in asked:
+            part.filter(pod, nodes)
+        if dirty is None:
+            self._combine_all(len(nodes))
+        else:
+            for row in dict.fromkeys(dirty):
+                self._combine_row(row)
+        # Last: after a plugin's error all of them are asked again.
+        self._position, self._nodes_filtered = position, nodes_filtered
+
+    def _combine_all(self, size: int) -> None:
+        self.numbers = np.zeros(size, dtype=np.int32)
+        rejecting = [part.numbers for part in self._filters if part.rejects_any]
+        for numbers in rejecting:
+            self.numbers = np.where(self.numbers == FEASIBLE, numbers, self.numbers)
+        self.feasible = np.equal(self.numbers, FEASIBLE)
+        self.feasible_count = int(np.count_nonzero(self.feasible)) if rejecting else size
+        self.feasible_version += 1
+        self._totals_dirty = True
+
+    def _combine_row(self, row: int) -> None:
+        number = FEASIBLE
+        for part in self._filters:
+            if part.rejects_any and (number := int(part.numbers[row])) != FEASIBLE:
+                break
+        self.numbers[row] = number
+        self._dirty_rows[row] = None
+        is_feasible = number == FEASIBLE
+        if is_feasible != bool(self.feasible[row]):
+            self.feasible[row] = is_feasible
+            self.feasible_count += 1 if is_feasible else -1
+            self.feasible_version += 1
+            if not self.totals_hold_for_fewer:
+                self._totals_dirty = True
+
+    def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:
+        """Return the score plugins that keep their answers and take part, with raw scores brought up to date."""
+        node_changes = self._columns.node_changes.position
+        if self._shares is None:
+            self._shares = self._new_shares(pod, nodes)
+            self._pod_shares = [share for share in self._shares if share.plugin.depends_on > DependsOn.NODE]
+            self._totals_dirty = True
+        else:
+            for share in self._shares if self._nodes_scored != node_changes else self._pod_shares:
+                share.part.score(pod, nodes)
+            for share in self._shares:
+                if share.version != share.part.version and share.generation != share.part.generation:
+                    self._totals_dirty = True
+        self._nodes_scored = node_changes
+        return self._shares
+
+    def _new_shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
+        for at in self.layout.only_pre_scoring:
+            self._parts[at].pre_score(pod, nodes)
+        shares = []
+        for at, plugin, weight, normalizes in self.layout.scorers:
+            part = self._parts[at]
+            part.score(pod, nodes)
+            if not part.skips_score:
+                shares.append(Share(part, plugin, weight, normalizes))
+        return shares
+
+    def score(self, pod: Pod, nodes: NodeTable) -> IntArray:
+        """Return the weighted sums over the plugins that keep their answers; infeasible rows have less than none."""
+        shares = self._score(pod, nodes)
+        if self._totals_dirty:
+            assert self._cycle is not None
+            rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
+            for share in shares:
+                write_share(share, self._cycle, pod, nodes, rows)
+            self.totals = sum_of(shares, len(nodes))
+            if rows is not None:
+                self.totals[~self.feasible] = INFEASIBLE_TOTAL
+            self.totals_hold_for_fewer = all(isinstance(share.column, int) for share in shares if share.normalizes)
+            self._totals_dirty = False
+            self._order.invalidate()
+        else:
+            for row in self._dirty_rows:
+                self.totals[row] = total = self._total_of(row, shares)
+                self._order.put(row, total)
+        self._dirty_rows.clear()
+        return self.totals
+
+    def winner(self, ranks: Ranks) -> int:
+        """Return the row with the highest standing total; among equals, the one whose rank is lowest."""
+        return self._order.best(self.totals, ranks)
+
+    def _total_of(self, row: int, shares: list[Share]) -> int:
+        if not self.feasible[row]:
+            return INFEASIBLE_TOTAL
+        total = 0
+        for share in shares:
+            score = share.column if isinstance(share.column, int) else int(share.column[row])
+            if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                check_range(share.plugin.name, np.array([score]))
+            total += share.weight * score
+        return total
+
+    def score_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
+        """Return the same sums over another set of feasible rows than the answer's own."""
+        rows = None if feasible.all() else np.flatnonzero(feasible)
+        shares = [Share(share.part, share.plugin, share.weight, share.normalizes) for share in self._score(pod, nodes)]
+        for share in shares:
+            write_share(share, cycle, pod, nodes, rows)
+        totals = sum_of(shares, len(nodes))
+        totals[~feasible] = INFEASIBLE_TOTAL
+        return totals
+
+
+def write_share(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
+    """Work out a plugin's normalised scores over the feasible rows (``None``: all); other rows are left at 0."""
+    part = share.part
+    constant = part.low if part.low == part.high else None
+    share.version, share.generation = part.version, None
+    if not share.normalizes:
+        if part.low < MIN_NODE_SCORE or part.high > MAX_NODE_SCORE:
+            # Once seen on some row, perhaps not there any more.
+            check_range(share.plugin.name, part.raw)
+        share.generation = part.generation if constant is None else None
+        share.column = part.raw if constant is None else constant
+        return
+    if constant is not None and share.plugin._normalizes_by_value and len(nodes):
+        if part.normalized_constant is None or part.normalized_constant[0] != constant:
+            window, one = nodes.take(np.zeros(1, dtype=np.int64)), np.array([constant], dtype=np.int64)
+            part.normalized_constant = constant, int(_normalized(share.plugin, cycle, pod, window, one)[0])
+        share.column = part.normalized_constant[1]
+        return
+    if rows is None:
+        share.column = _normalized(share.plugin, cycle, pod, nodes, part.raw.copy())
+        return
+    share.column = np.zeros(len(part.raw), dtype=np.int64)
+    share.column[rows] = _normalized(share.plugin, cycle, pod, nodes.take(rows), part.raw[rows])
+
+
+def _normalized(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+    normalized = normalize(plugin, cycle, pod, nodes, scores)
+    check_range(plugin.name, normalized)
+    return normalized
+
+
+def sum_of(shares: list[Share], size: int) -> IntArray:
+    """Add up the weighted scores of all plugins."""
+    base = 0
+    columns: list[IntArray] = []
+    for share in shares:
+        column, weight = share.column, share.weight
+        if isinstance(column, int):
+            base += weight * column
+        else:
+            columns.append(column if weight == 1 else weight * column)
+    totals = np.full(size, base, dtype=np.int64)
+    for column in columns:
+        totals += column
+    return totals

@@ -1,0 +1,294 @@
+"""The binding cycle: wait on permit, pre-bind, bind, post-bind. One task per pod; one undo stack if any of it fails."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+
+from moorage.api.pod import Pod
+from moorage.engine.extender import Extender
+from moorage.engine.extension_points import (
+    BIND,
+    POST_BIND,
+    PRE_BIND,
+    PRE_BIND_PRE_FLIGHT,
+    ask,
+    ask_waiting,
+    failure,
+    idle,
+    rejection,
+    require_status,
+)
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.engine.profile import Profile
+from moorage.engine.services import Services
+from moorage.engine.waiting import PermitWait
+from moorage.errors import ExtenderError, MoorageError, PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.plugin import PreBindPlugin
+from moorage.framework.recording import EventNote
+from moorage.framework.status import Code, Status
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.scheduling_queue import SchedulingQueue
+
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+
+log = structlog.get_logger(__name__)
+
+
+class Undo:
+    """Calls to make if a placement comes to nothing, each a function and its arguments.
+
+    One that raises does not keep the others from being made. An :class:`ExitStack` does the work, but is made only
+    then: nearly every placement succeeds.
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, *calls: tuple[Any, ...]) -> None:
+        self._calls = calls
+
+    def unwind(self) -> None:
+        """Make the calls, the last one first, once."""
+        calls, self._calls = self._calls, ()
+        with ExitStack() as stack:
+            for action, *arguments in calls:
+                stack.callback(action, *arguments)
+
+
+class Binding(Struct):
+    """A pod on its way to its node; ``undo`` takes back what was assumed and reserved."""
+
+    queued: QueuedPodInfo
+    pod: Pod
+    cycle: CycleState
+    phases: "BindingPhases"
+    undo: Undo
+    node_name: str
+    permit: PermitWait | None = None
+
+
+class BindingPhases:
+    """The phases of the binding cycle as one profile has them. Each is an attribute that can be timed from outside."""
+
+    def __init__(self, profile: Profile, extenders: Sequence[Extender]) -> None:
+        self.profile = profile
+        self._extenders = extenders
+
+    def pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
+        """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
+        wanted: list[PreBindPlugin | None] = []
+        without = idle(self.profile, binding.cycle)
+        if self.profile.pre_binding <= without:
+            return wanted
+        for plugin in self.profile.pre_bind:
+            if plugin.name not in without and _has_work(plugin, binding):
+                wanted.append(plugin)
+            elif not plugin.allows_parallel:
+                wanted.append(None)
+        return wanted if any(wanted) else []
+
+    async def wait_on_permit(self, permit: PermitWait) -> Status | None:
+        """Wait until all plugins that hold the pod have let it go, or one has not."""
+        return await permit.decision()
+
+    async def pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+        """Have the plugins do their work, neighbours that allow it at the same time."""
+        for group in parallel_groups(plugins):
+            results = await asyncio.gather(*(_pre_bind(binding, plugin) for plugin in group))
+            for status in results:
+                if status is not None:
+                    return status
+        return None
+
+    async def bind(self, binding: Binding) -> Status | None:
+        """Have an extender or the first bind plugin that takes the pod bind it."""
+        if self._extenders and await self._is_bound_by_extender(binding):
+            return None
+        for plugin in self.profile.bind:
+            answer = await ask_waiting(BIND, plugin, plugin.bind, binding.cycle, binding.pod, binding.node_name)
+            if answer is None or (status := require_status(BIND, plugin, answer)) is None:
+                return None
+            if status.code == Code.ERROR:
+                raise failure(BIND, plugin.name, status.message)
+            if status.code != Code.SKIP:
+                return status.by(plugin.name)
+        return Status.error("no bind plugin took the pod")
+
+    async def _is_bound_by_extender(self, binding: Binding) -> bool:
+        """Have the first interested extender that binds pods do so; one that may be ignored leaves it to others."""
+        for extender in self._extenders:
+            if extender.is_binder and extender.is_interested_in(binding.pod):
+                try:
+                    await extender.bind(binding.pod, binding.node_name)
+                except ExtenderError as error:
+                    if not extender.is_ignorable:
+                        raise
+                    log.warning("extender did not bind", extender=extender.name, pod=binding.pod.key, error=str(error))
+                else:
+                    return True
+        return False
+
+    async def post_bind(self, binding: Binding) -> None:
+        """Notify the post-bind plugins; the pod is bound, so one that fails now changes nothing."""
+        for plugin in self.profile.post_bind:
+            try:
+                await ask_waiting(POST_BIND, plugin, plugin.post_bind, binding.cycle, binding.pod, binding.node_name)
+            except PluginError as error:
+                log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
+
+
+class Binder:
+    """Runs binding cycles beside the scheduling cycles."""
+
+    def __init__(
+        self,
+        services: Services,
+        queue: SchedulingQueue,
+        on_failure: Callable[[QueuedPodInfo, Parked | Failed], None],
+        observer: AttemptObserver | None,
+    ) -> None:
+        self._services = services
+        self._observer = observer
+        self._announces = services.features.enabled("NominatedNodeNameForExpectation")
+        self._queue = queue
+        self._on_failure = on_failure
+        self._pre_binding: dict[str, asyncio.Task[Status | None]] = {}
+        self._cancelled: dict[str, str] = {}
+        self.in_flight = 0
+
+    def start(self, binding: Binding) -> None:
+        """Begin a binding cycle."""
+        self.in_flight += 1
+        self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod that is in pre-bind, for example because it is preempted; tell whether it was."""
+        task = self._pre_binding.get(uid)
+        if task is None:
+            return False
+        self._cancelled[uid] = reason
+        task.cancel()
+        return True
+
+    async def _run(self, binding: Binding) -> None:
+        try:
+            refusal = await self._bind(binding)
+        except MoorageError as error:
+            refusal = Status.error(str(error))
+        finally:
+            self.in_flight -= 1
+            if binding.permit is not None:
+                self._services.waiting.release(binding.pod.uid)
+            self._services.wake()
+        if self._services.freeze.thawed is not None:
+            await self._services.freeze.over()
+        if refusal is not None:
+            self._take_back(binding, refusal)
+        elif binding.cycle.pods_to_activate:
+            self._services.activate(binding.cycle.pods_to_activate)
+            binding.cycle.pods_to_activate = {}
+
+    async def _bind(self, binding: Binding) -> Status | None:
+        """Go through the phases; return the status of the one that failed."""
+        phases = binding.phases
+        pre_binds = phases.pre_flight(binding)
+        if (pre_binds or binding.permit is not None) and self._is_news(binding):
+            await self._announce(binding)
+        if binding.permit is not None and (status := await phases.wait_on_permit(binding.permit)) is not None:
+            if status.is_rejection:
+                return status
+            raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
+        if self._services.freeze.thawed is not None:
+            await self._services.freeze.over()
+        self._queue.done(binding.pod.metadata.uid)
+        if pre_binds and (status := await self._pre_bind(binding, pre_binds)) is not None:
+            return status
+        if (status := await phases.bind(binding)) is not None:
+            return status
+        pod, note = binding.pod, f"Successfully assigned {binding.pod.key} to {binding.node_name}"
+        self._services.cluster.record(EventNote(pod, "Scheduled", "Binding", note, pod.scheduler_name))
+        if self._observer is not None:
+            self._observer.bound(binding.queued, binding.node_name)
+        await phases.post_bind(binding)
+        return None
+
+    def _is_news(self, binding: Binding) -> bool:
+        return self._announces and binding.queued.pod.nominated_node_name != binding.node_name
+
+    async def _announce(self, binding: Binding) -> None:
+        """Let the cluster know where the pod is expected to go; if that fails, it is only noted."""
+        try:
+            await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
+        except MoorageError as error:
+            log.warning("expected node was not recorded", pod=binding.pod.key, error=str(error))
+
+    async def _pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+        """Run pre-bind as a task of its own, so that preemption can cancel it."""
+        uid = binding.pod.uid
+        work = asyncio.ensure_future(binding.phases.pre_bind(binding, plugins))
+        self._pre_binding[uid] = work
+        try:
+            return await work
+        except asyncio.CancelledError:
+            reason = self._cancelled.pop(uid, None)
+            if reason is None:
+                raise
+            return Status.error(reason)
+        finally:
+            del self._pre_binding[uid]
+
+    def _take_back(self, binding: Binding, refusal: Status) -> None:
+        """Undo the placement and send the pod back; what it frees may help others, but not itself."""
+        binding.undo.unwind()
+        pod, own_uid = binding.pod, binding.pod.uid
+        outcome: Parked | Failed = Failed(refusal.message, is_rejection=refusal.is_rejection)
+        if refusal.is_rejection and refusal.plugin and binding.permit is not None:
+            outcome = Parked(Diagnosis.on_node(binding.node_name, refusal), "")
+        if self._observer is not None:
+            self._observer.binding_failed(binding.queued, outcome)
+        if not refusal.is_rejection:
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+            self._on_failure(binding.queued, outcome)
+        else:
+            self._on_failure(binding.queued, outcome)
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
+
+
+def _has_work(plugin: PreBindPlugin, binding: Binding) -> bool:
+    method = plugin.pre_bind_pre_flight
+    answer = ask(PRE_BIND_PRE_FLIGHT, plugin, method, binding.cycle, binding.pod, binding.node_name)
+    status = require_status(PRE_BIND_PRE_FLIGHT, plugin, answer)
+    if status is None or status.code == Code.SKIP:
+        return status is None
+    if status.code == Code.ERROR:
+        raise failure(PRE_BIND_PRE_FLIGHT, plugin.name, status.message)
+    problem = f'PreBindPreFlight {plugin.name} returned "{status.code.label}", which is unsupported.'
+    raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
+
+
+async def _pre_bind(binding: Binding, plugin: PreBindPlugin) -> Status | None:
+    answer = await ask_waiting(PRE_BIND, plugin, plugin.pre_bind, binding.cycle, binding.pod, binding.node_name)
+    status = require_status(PRE_BIND, plugin, answer)
+    return None if status is None else rejection(PRE_BIND, plugin, status)
+
+
+def parallel_groups(plugins: list[PreBindPlugin | None]) -> Iterator[list[PreBindPlugin]]:
+    """Put neighbours that allow it into one group; every other plugin is a group of its own."""
+    group: list[PreBindPlugin] = []
+    for plugin in plugins:
+        if plugin is not None and plugin.allows_parallel:
+            group.append(plugin)
+            continue
+        if group:
+            yield group
+            group = []
+        if plugin is not None:
+            yield [plugin]
+    if group:
+        yield group

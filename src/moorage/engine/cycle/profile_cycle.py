@@ -1,0 +1,85 @@
+"""The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
+
+from functools import partial
+
+import numpy as np
+import structlog
+
+from moorage.api.pod import Pod
+from moorage.config.types import Profile as ProfileConfig
+from moorage.engine import extension_points
+from moorage.engine.cycle.cross_check import CrossCheck
+from moorage.engine.cycle.extenders import Extending
+from moorage.engine.cycle.filter import Filtering, Rotation
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.engine.cycle.post_filter import post_filter
+from moorage.engine.cycle.score import Choice, Scoring
+from moorage.engine.handle import EngineHandle
+from moorage.engine.profile import Profile
+from moorage.engine.services import Services
+from moorage.errors import ExtenderError
+from moorage.framework.registry import Registry
+
+log = structlog.get_logger(__name__)
+
+
+class ProfileCycle:
+    """One profile at work. Every phase is an attribute, so that it can be timed from outside."""
+
+    def __init__(
+        self,
+        config: ProfileConfig,
+        registry: Registry,
+        services: Services,
+        rotation: Rotation,
+        percentage: int | None,
+        cross_check: bool | float = False,
+    ) -> None:
+        handle = EngineHandle(services)
+        self.profile = profile = Profile(config, registry, handle)
+        self.filtering = Filtering(profile, services, rotation, percentage)
+        self.scoring = Scoring(profile, services.cache)
+        self.extending = Extending(services.extenders, services.cache)
+        self.cache = services.cache
+        self.find = self.filtering.find
+        self.choose = self.scoring.choose
+        self.post_filter = partial(post_filter, profile)
+        self.reserve = partial(extension_points.reserve, profile)
+        self.unreserve = partial(extension_points.unreserve, profile)
+        self.permit = partial(extension_points.permit, profile)
+        handle.attach(self.filtering)
+        if cross_check:
+            self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
+                profile, float(cross_check), is_live=cross_check is not True
+            )
+
+    async def find_extended(self, pod: Pod) -> Found | ExtendedNodes:
+        """Find the nodes the pod fits on and extenders agree with."""
+        pre = self.filtering.pre_filter(pod)
+        if pre.rejection is not None:
+            return self.filtering.rejected(pre)
+        found = self.filtering.filter(pre)
+        if isinstance(found, OneNode) and found.is_nominated:
+            try:
+                agreed = await self.extending.narrow(found)
+            except ExtenderError as error:
+                log.warning("nominated node could not be judged", pod=pod.key, error=str(error))
+            else:
+                if not isinstance(agreed, NoNode):
+                    return agreed
+            found = self.filtering.filter(pre, try_nominated=False)
+        return await self.extending.narrow(found)
+
+    async def choose_extended(self, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+        """Pick one of them, extenders having their say."""
+        if isinstance(found, OneNode):
+            return Choice(found.node)
+        if isinstance(found, SeveralNodes):
+            nodes = self.extending.in_order(found)
+            added = await self.extending.score(found.pod, nodes)
+            if added is None:
+                return self.choose(found)
+            return self.scoring.choose_with(ExtendedNodes(found, np.flatnonzero(found.feasible)), added)
+        table = found.table or self.cache.nodes
+        added = await self.extending.score(found.found.pod, [table[int(row)] for row in found.rows])
+        return self.choose(found.found) if added is None else self.scoring.choose_with(found, added)

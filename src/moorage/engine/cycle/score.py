@@ -1,0 +1,200 @@
+"""Choosing the node: pre-score, score, normalise, weigh, and upstream's tie-break.
+
+Most totals stand from pod to pod (:meth:`StandingAnswer.score`); the plugins that are asked in every cycle are added,
+and the winner is the maximum of one column that holds totals and tie-breaks together.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.engine.answers.ranking import HeapOrder, Ranks
+from moorage.engine.answers.standing import INFEASIBLE_TOTAL, StandingAnswer
+from moorage.engine.cycle.cross_check import CrossCheck
+from moorage.engine.cycle.found import ExtendedNodes, OneNode, SeveralNodes
+from moorage.engine.extension_points import check_range, normalize, pre_score, score_nodes
+from moorage.engine.profile import Profile
+from moorage.engine.reference import score_all
+from moorage.errors import PluginError
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.status import MAX_NODE_SCORE, IntArray
+from moorage.state.cache import Cache
+
+MAX_ORDERED: Final = 1 << 62
+
+
+class Choice(Struct):
+    """The node that won; ``tied`` lists equals among which upstream would choose at random."""
+
+    node: NodeInfo
+    tied: tuple[str, ...] = ()
+
+
+class Totals(Struct):
+    """The weighted sums of nodes: of some rows, or (``rows`` is ``None``) of all, infeasible ones below zero.
+
+    ``is_standing``: the column is the standing answer's own and must not be changed.
+    """
+
+    column: IntArray
+    rows: RowArray | None = None
+    is_standing: bool = False
+
+    def at(self, rows: RowArray) -> IntArray:
+        """Return the sums of the rows they were asked for."""
+        return self.column.take(rows) if self.rows is None else self.column
+
+
+class Scoring:
+    """Scores feasible nodes and picks one, one profile's way."""
+
+    def __init__(self, profile: Profile, cache: Cache) -> None:
+        self.profile = profile
+        self.cache = cache
+        self.cross_check: CrossCheck | None = None
+        self._heap = HeapOrder()
+        self._max_total = MAX_NODE_SCORE * sum(profile.weights.values())
+        self._ranks_of_all: Ranks | None = None
+        # Reproducible, and yet spread over the nodes.
+        self._chance = Random(0)
+
+    def choose(self, found: OneNode | SeveralNodes) -> Choice:
+        """Pick the best node; a single feasible one is taken without being scored."""
+        if isinstance(found, OneNode):
+            return Choice(found.node)
+        rows = self._rows_in_order(found)
+        totals = self._totals(found, rows)
+        if self.cross_check is not None:
+            checked = np.flatnonzero(found.feasible) if rows is None else rows
+            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked))
+        if found.is_narrowed:
+            return self._first_in_order(totals)
+        return Choice(self.cache.nodes[self._best(found, totals)])
+
+    def _totals(self, found: SeveralNodes, rows: RowArray | None) -> Totals:
+        """Return the weighted sums over all score plugins of the feasible rows (``None``: all there are)."""
+        if not self.profile.score:
+            return Totals(np.where(found.feasible, 1, INFEASIBLE_TOTAL))
+        if found.answer is not None:
+            try:
+                self.pre_score(found, found.answer, rows)
+                return self.score(found, found.answer, rows)
+            except PluginError:
+                # Columns score nodes that are not feasible, too: if only those failed, nothing is wrong. And the error
+                # that counts is the one that upstream would meet first.
+                pass
+        visited = self._visited(found)
+        totals = np.full(len(found.feasible), INFEASIBLE_TOTAL, dtype=np.int64)
+        totals[visited] = score_all(self.profile, found.cycle.clone(), found.pod, self.cache.nodes.take(visited)).totals
+        return Totals(totals)
+
+    def pre_score(self, found: SeveralNodes, answer: StandingAnswer, rows: RowArray | None) -> None:
+        """Ask the pre-score plugins whose answers do not stand."""
+        if answer.layout.fresh_pre_scores:
+            window = self._window(rows)
+            for plugin in answer.layout.fresh_pre_scores:
+                pre_score(plugin, found.cycle, found.pod, window)
+
+    def score(self, found: SeveralNodes, answer: StandingAnswer, rows: RowArray | None) -> Totals:
+        """Add the plugins that are asked in every cycle to the standing totals."""
+        skipped, is_own = found.cycle.skipped_scores, found.feasible_version == answer.feasible_version
+        scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in skipped]
+        standing = answer.score(found.pod, self.cache.nodes)
+        is_standing = is_own or answer.totals_hold_for_fewer
+        if not is_standing:
+            standing = answer.score_over(found.cycle, found.pod, self.cache.nodes, found.feasible)
+        if not scorers and (rows is None or is_own):
+            return Totals(standing, is_standing=is_standing)
+        column, window = standing if rows is None else standing.take(rows), self._window(rows)
+        for scorer in scorers:
+            raw = score_nodes(scorer, found.cycle, found.pod, window)
+            normalized = normalize(scorer, found.cycle, found.pod, window, raw)
+            check_range(scorer.name, normalized)
+            # The product is a column of our own, what stands is not.
+            weighted = np.multiply(normalized, self.profile.weights[scorer.name], dtype=np.int64)
+            weighted += column
+            column = weighted
+        return Totals(column, rows)
+
+    def _window(self, rows: RowArray | None) -> NodeTable:
+        return self.cache.nodes if rows is None else self.cache.nodes.take(rows)
+
+    def _best(self, found: SeveralNodes, totals: Totals) -> int:
+        """Return the row with the highest total; among equals, the one that is the root of upstream's heap."""
+        column, rows = totals.column, totals.rows
+        ranks = self._ranks(found) if rows is None else Ranks(self._heap.ranks(len(rows)), self._heap.size)
+        if self._max_total * (ranks.size + 1) >= MAX_ORDERED:
+            tied = (column == column.max()).nonzero()[0]
+            place = int(tied[ranks.column[tied].argmin()])
+        elif totals.is_standing and found.answer is not None:
+            place = found.answer.winner(ranks)
+        else:
+            column = column * ranks.size
+            column -= ranks.column
+            place = int(column.argmax())
+        return place if rows is None else int(rows[place])
+
+    def _first_in_order(self, totals: Totals) -> Choice:
+        """Pick among the few nodes a pre-filter named: equals are listed in the order of the cluster."""
+        places = (totals.column == totals.column.max()).nonzero()[0]
+        tied = places if totals.rows is None else totals.rows[places]
+        if len(tied) == 1:
+            return Choice(self.cache.nodes[int(tied[0])])
+        in_order = tied[np.argsort(self.cache.places[tied])]
+        nodes = [self.cache.nodes[int(row)] for row in in_order]
+        return Choice(nodes[0], tuple(node.name for node in nodes))
+
+    def choose_with(self, extended: ExtendedNodes, added: Mapping[str, int]) -> Choice:
+        """Pick the best node by the plugins' totals and what extenders add; equals that they mention draw lots."""
+        found, rows = extended.found, extended.rows
+        nodes = [self.cache.nodes[int(row)] for row in rows]
+        if extended.table is None:
+            totals = self._totals(found, rows).at(rows)
+        else:
+            totals = score_all(self.profile, found.cycle, found.pod, extended.table.take(rows)).totals
+        totals = totals + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
+        best = [nodes[place] for place in np.flatnonzero(totals == totals.max())]
+        mentioned = [node for node in best if node.name in added] or best[:1]
+        return Choice(self._chance.choice(mentioned), tuple(node.name for node in mentioned))
+
+    def _rows_in_order(self, found: SeveralNodes) -> RowArray | None:
+        """Return the feasible rows in the order upstream finds them in; ``None`` if all are feasible."""
+        if found.count == len(found.feasible):
+            return None
+        return self._visited(found) if found.feasible_version is None else self._kept_order(found)[0]
+
+    def _ranks(self, found: SeveralNodes) -> Ranks:
+        """Return for each row where it stands in the preorder of upstream's heap over the nodes found."""
+        if found.count == len(found.feasible):
+            version = (self.cache.structure, found.start)
+            if self._ranks_of_all is None or self._ranks_of_all.version != version:
+                self._ranks_of_all = self._ranks_by_row(self._visited(found), version)
+            return self._ranks_of_all
+        if found.feasible_version is None:
+            return self._ranks_by_row(self._visited(found))
+        return self._kept_order(found)[1]
+
+    def _kept_order(self, found: SeveralNodes) -> tuple[RowArray, Ranks]:
+        """Return the standing feasible rows as they are found, and their ranks: they rarely change between pods."""
+        assert found.answer is not None
+        version = (self.cache.structure, found.start, found.feasible_version)
+        known = found.answer.found_order
+        if known is None or known[1].version != version:
+            rows = self._visited(found)
+            known = found.answer.found_order = (rows, self._ranks_by_row(rows, version))
+        return known
+
+    def _visited(self, found: SeveralNodes) -> RowArray:
+        order = self.cache.order
+        if found.start:
+            order = np.concatenate((order[found.start :], order[: found.start]))
+        return order.take(found.feasible.take(order).nonzero()[0])
+
+    def _ranks_by_row(self, visited: RowArray, version: object = None) -> Ranks:
+        ranks = np.zeros(len(self.cache), dtype=np.int64)
+        ranks[visited] = self._heap.ranks(len(visited))
+        return Ranks(ranks, self._heap.size, version)
