@@ -16,6 +16,7 @@ from moorage.api.pod import Pod, SchedulingGate
 from moorage.api.selectors import LabelSelector
 from moorage.clock import VirtualClock
 from moorage.config import default_config
+from moorage.engine.cycle.found import NoNode
 from moorage.errors import ApiError, Conflict
 from moorage.features import FeatureGates
 from moorage.framework.nodetable import NodeTable
@@ -172,7 +173,7 @@ class History:
         for queued in scheduler.queue:
             if not queued.is_gated and queued.rejectors:
                 found = scheduler.cycles[queued.scheduler_name].find(queued.pod)
-                assert found.count == 0, f"{queued.key} waits for {queued.rejectors} but fits"
+                assert isinstance(found, NoNode), f"{queued.key} waits for {queued.rejectors} but fits"
 
 
 def columns(nodes: NodeTable) -> Iterator[tuple[str, list[Any]]]:

@@ -82,7 +82,10 @@ class CycleState:
         """Return a state with what others hold; their values are shared and must not be changed."""
         merged = cls()
         for state in states:
-            merged.absorb(state)
+            if state._values:
+                merged._values.update(state._values)
+            merged.skipped_filters |= state.skipped_filters
+            merged.skipped_scores |= state.skipped_scores
         return merged
 
     def absorb(self, other: "CycleState") -> None:

@@ -93,11 +93,6 @@ class PluginAnswer:
             self.cycle, self.pre_filtered, self.is_prepared = cycle, answer, True
         return self.pre_filtered
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the pre-filter said no more than "go on" or "skip", which the state already holds."""
-        return self.pre_filtered is None or self.skips_filter
-
     def filter(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the verdicts up to date."""
         if self._filtered_to == self._log.position:
@@ -240,31 +235,38 @@ class StandingAnswer:
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:
         """Return the state an attempt starts with, and the pre-filters that have to be looked at, in order.
 
-        The first time those are all, and the state is empty: each part joins it in its turn.
+        The first time those are all of them, and the state is empty until :meth:`join`.
         """
-        if self._cycle is None:
-            return CycleState(), self._steps
-        return self._cycle.share(), self._steps
+        return (CycleState() if self._cycle is None else self._cycle.share()), self._steps
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether all pre-filters were asked, so that what they stored is in the state from the beginning."""
-        return self._cycle is not None
+    def join(self, cycle: CycleState) -> None:
+        """Have what the parts stored in the state of an attempt, now that all pre-filters were asked.
 
-    def prepared(self) -> None:
-        """Note that all pre-filters were asked: from now on only those that say more than "go on" are looked at."""
+        From now on only those that say more than "go on" are looked at.
+        """
+        if self._cycle is not None:
+            return
         self._cycle = CycleState.merged([part.cycle for part in self._parts])
-        self._steps = [(plugin, part) for plugin, part in self._steps if part is None or not part.goes_on]
+        cycle.absorb(self._cycle)
+        self._steps = [
+            (plugin, part)
+            for plugin, part in self._steps
+            if part is None or not (part.pre_filtered is None or part.skips_filter)
+        ]
         kept = map(self._parts.__getitem__, self.layout.filters)
         self._filters = [part for part in kept if not part.skips_filter]
         self._pod_filters = [part for part in self._filters if part.plugin.depends_on > DependsOn.NODE]
 
-    def leave_out_after(self, plugin: PreFilterPlugin, cycle: CycleState) -> None:
-        """Take out of a state what the pre-filters behind one that rejected the pod stored: they were not asked."""
-        places = [place for place, (other, _) in enumerate(self.layout.pre_filters) if other is plugin]
-        for _, at in self.layout.pre_filters[places[0] + 1 :]:
+    def join_up_to(self, plugin: PreFilterPlugin, cycle: CycleState) -> None:
+        """Have in the state of an attempt what the parts up to a pre-filter stored that ended it, and no others."""
+        is_before = True
+        for other, at in self.layout.pre_filters:
             if at is not None:
-                cycle.drop(self._parts[at].cycle)
+                if is_before and self._cycle is None:
+                    cycle.absorb(self._parts[at].cycle)
+                elif not is_before and self._cycle is not None:
+                    cycle.drop(self._parts[at].cycle)
+            is_before = is_before and other is not plugin
 
     def has_fresh_filters(self, cycle: CycleState) -> bool:
         """Tell whether a plugin that is asked in every cycle has a say about the pod."""

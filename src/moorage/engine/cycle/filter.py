@@ -90,16 +90,13 @@ class Filtering:
     def pre_filter(self, pod: Pod) -> PreFiltered:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
         nodes, answer = self.cache.nodes, self.answers.find(pod)
-        is_prepared = answer.is_prepared
         cycle, steps = answer.begin()
         pre = PreFiltered(pod, answer, cycle)
         for plugin, part in steps:
             if part is None:
                 said = pre_filter(plugin, cycle, pod, nodes)
             else:
-                said = part.pre_filter(pod, nodes)
-                if not is_prepared:
-                    cycle.absorb(part.cycle)
+                said = part.pre_filtered if part.is_prepared else part.pre_filter(pod, nodes)
             if said is None:
                 continue
             if said is SKIP or (isinstance(said, Status) and said.code == Code.SKIP):
@@ -115,14 +112,12 @@ class Filtering:
             else:
                 # The pre-filters behind it are asked all the same, as upstream does.
                 pre.rejection = said.by(plugin.name)
-        if not is_prepared:
-            answer.prepared()
+        answer.join(cycle)
         return pre
 
     @staticmethod
     def _stopped_at(plugin: PreFilterPlugin, pre: PreFiltered) -> PreFiltered:
-        if pre.answer.is_prepared:
-            pre.answer.leave_out_after(plugin, pre.cycle)
+        pre.answer.join_up_to(plugin, pre.cycle)
         return pre
 
     def rejected(self, pre: PreFiltered) -> NoNode:

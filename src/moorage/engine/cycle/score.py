@@ -133,7 +133,8 @@ class Scoring:
         elif totals.is_standing and found.answer is not None:
             place = found.answer.winner(ranks)
         else:
-            column = column * ranks.size
+            # A column that does not stand was made for this choice.
+            column *= ranks.size
             column -= ranks.column
             place = int(column.argmax())
         return place if rows is None else int(rows[place])
