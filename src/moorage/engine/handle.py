@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.engine.cycle.filter import Filtering
 from moorage.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if
+from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
@@ -23,6 +23,7 @@ from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
+FilterNode = Callable[[CycleState, Pod, NodeInfo], Status | None]
 
 
 class EngineHandle:
@@ -30,16 +31,18 @@ class EngineHandle:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._filtering: Filtering | None = None
+        self._profile: Profile | None = None
+        self._filter_node: FilterNode | None = None
 
-    def attach(self, filtering: Filtering) -> None:
-        """Give the handle the filtering of its profile, which is built from plugins that already hold the handle."""
-        self._filtering = filtering
+    def attach(self, profile: Profile, filter_node: FilterNode) -> None:
+        """Give the handle its profile, which is built from plugins that already hold the handle."""
+        self._profile = profile
+        self._filter_node = filter_node
 
     @property
-    def _what_if(self) -> Filtering:
-        assert self._filtering is not None, "filters can be run once the profile is complete"
-        return self._filtering
+    def _complete_profile(self) -> Profile:
+        assert self._profile is not None, "filters can be run once the profile is complete"
+        return self._profile
 
     @property
     def nodes(self) -> NodeTable:
@@ -54,12 +57,12 @@ class EngineHandle:
     @property
     def filters(self) -> Sequence[FilterPlugin]:
         """The filters of the profile, in order."""
-        return self._what_if.profile.filter
+        return self._complete_profile.filter
 
     @property
     def extensions(self) -> Sequence[PreFilterExtensions]:
         """The pre-filters of the profile whose state follows what-ifs."""
-        return self._what_if.profile.extensions
+        return self._complete_profile.extensions
 
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
@@ -114,15 +117,16 @@ class EngineHandle:
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
-        return self._what_if.nominated.filter_node(cycle, pod, node)
+        assert self._filter_node is not None, "filters can be run once the profile is complete"
+        return self._filter_node(cycle, pod, node)
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Tell the pre-filters of a what-if that a pod was added to a node."""
-        return change_what_if(ADD_POD, self._what_if.profile, cycle, pod, added, node)
+        return change_what_if(ADD_POD, self._complete_profile, cycle, pod, added, node)
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
         """Tell the pre-filters of a what-if that a pod was taken off a node."""
-        return change_what_if(REMOVE_POD, self._what_if.profile, cycle, pod, removed, node)
+        return change_what_if(REMOVE_POD, self._complete_profile, cycle, pod, removed, node)
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that waits on permit."""

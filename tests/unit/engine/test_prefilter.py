@@ -1,11 +1,17 @@
 """Pre-filters: who narrows, who rejects, and in which words."""
 
-from typing import Any
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import pytest
 from tests.support.engine import cycle_over, feasible_nodes
 
+from moorage.api.pod import Pod
 from moorage.engine.cycle.found import Found, NoNode
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.plugin import FilterPlugin, NodeNames, Plugin, PreFilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.testing import make_node, make_pod
@@ -100,3 +106,86 @@ def test_every_node_gets_the_status_of_the_pre_filter() -> None:
 
 def test_a_plugin_that_skips_is_not_asked_to_filter() -> None:
     assert feasible(find(Skips)) == ["a", "b", "c"]
+
+
+class Records(PreFilterPlugin, FilterPlugin):
+    """Writes down when it is asked, and stores something."""
+
+    calls: ClassVar[list[str]] = []
+    key: ClassVar[StateKey[str]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.key = StateKey(cls.__name__)
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: Any) -> Any:
+        self.calls.append(self.name)
+        cycle[self.key] = self.name
+        return None
+
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class Asked(Records):
+    """Is asked for every pod."""
+
+
+class Kept(Records):
+    """Keeps its answer."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return ()
+
+
+class KeptToo(Kept):
+    """Keeps its answer as well."""
+
+
+class Refuses(Kept):
+    """Rejects pods named so."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.name
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: Any) -> Any:
+        super().pre_filter(cycle, pod, nodes)
+        return Status.unresolvable("not this one") if pod.name == "refused" else None
+
+
+class FailsAfterwards(Records):
+    """Fails at a node, so that nodes are filtered one by one."""
+
+    def filter(self, *_: Any) -> Status | None:
+        raise RuntimeError("no")
+
+
+def asked(cycle: ProfileCycle, pod: Pod) -> list[str]:
+    Records.calls.clear()
+    with suppress(PluginError):
+        cycle.find(pod)
+    return list(Records.calls)
+
+
+def test_pre_filters_are_asked_once_a_cycle_in_the_order_of_the_profile() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, Asked, KeptToo], cross_check=False)
+    assert asked(cycle, make_pod("first")) == ["Kept", "Asked", "KeptToo"]
+    assert asked(cycle, make_pod("second")) == ["Asked"]
+
+
+def test_an_error_in_a_filter_does_not_have_them_asked_again() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, FailsAfterwards], cross_check=False)
+    assert asked(cycle, make_pod("first")) == ["Kept", "FailsAfterwards"]
+
+
+def test_behind_one_that_rejects_the_pod_nobody_is_asked_and_nothing_is_stored() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, Refuses, Asked, KeptToo], cross_check=False)
+    for name in ("refused", "welcome", "refused"):
+        before = asked(cycle, make_pod(name))
+        state = cycle.find(make_pod(name)).cycle
+        stored = [plugin.__name__ for plugin in (Kept, Refuses, Asked, KeptToo) if plugin.key in state]
+        if name == "refused":
+            assert set(before) <= {"Kept", "Refuses"}
+            assert stored == ["Kept", "Refuses"]
+        else:
+            assert stored == ["Kept", "Refuses", "Asked", "KeptToo"]

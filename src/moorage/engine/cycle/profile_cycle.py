@@ -47,7 +47,7 @@ class ProfileCycle:
         self.reserve = partial(extension_points.reserve, profile)
         self.unreserve = partial(extension_points.unreserve, profile)
         self.permit = partial(extension_points.permit, profile)
-        handle.attach(self.filtering)
+        handle.attach(profile, self.filtering.nominated.filter_node)
         if cross_check:
             self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
                 profile, float(cross_check), is_live=cross_check is not True
