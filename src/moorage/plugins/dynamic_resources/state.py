@@ -32,7 +32,6 @@ class DeviceState(Struct):
     extended_resources: dict[str, int] = field(default_factory=dict)
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
-    unavailable: set[int] = field(default_factory=set)
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
@@ -56,5 +55,5 @@ class DeviceState(Struct):
 
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
-JUDGED: Final = StateKey[bool]("DynamicResources/judged")
-"""Set when nodes were judged: without that no devices were looked for, and there are none to set aside."""
+FILTERED: Final = StateKey[bool]("DynamicResources/filtered")
+"""Set when nodes were filtered: without that no devices were looked for, and there are none to set aside."""

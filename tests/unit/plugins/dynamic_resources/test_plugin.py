@@ -16,6 +16,7 @@ from tests.unit.plugins.dynamic_resources.device_builders import (
     make_claim,
     make_class,
     make_slice,
+    refusals,
 )
 
 from moorage.api.devices import (
@@ -391,12 +392,12 @@ def test_only_pods_without_devices_share_their_answers() -> None:
 
 def post_filter(rig: Rig, pod: Pod, *, prepared: bool = True) -> Status | None:
     plugin, cycle = DynamicResources(handle=rig), CycleState()
+    statuses = NodeStatuses({}, Status.unresolvable())
     if prepared:
         plugin.pre_filter(cycle, pod, rig.nodes)
         if not cycle[KEY].is_empty:
-            plugin.filter_nodes(cycle, pod, rig.nodes)
-    absent = Status.unresolvable()
-    return asyncio.run(plugin.post_filter(cycle, pod, NodeStatuses({}, absent))).status
+            statuses = refusals(plugin.filter_nodes(cycle, pod, rig.nodes), rig.nodes)
+    return asyncio.run(plugin.post_filter(cycle, pod, statuses)).status
 
 
 def test_post_filter_without_pre_filter_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""The verdict on nodes: whether the claims of a pod have, or could be given, devices there."""
+"""Filtering nodes: whether the claims of a pod have, or could be given, devices there."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,28 +13,27 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
-from moorage.plugins.dynamic_resources.availability import unavailable_on, unavailable_on_nodes
+from moorage.plugins.dynamic_resources.availability import NOT_AVAILABLE, unavailable_on, unavailable_on_nodes
 from moorage.plugins.dynamic_resources.extended import requests_for
 from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
 from moorage.plugins.dynamic_resources.world import DeviceWorld
 
 STALE_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 CANNOT_FIT = Status.unresolvable("cannot fit resource")
-NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 
 Rejections = list[tuple[BoolArray, Status]]
 
 
-class Judge:
-    """Judges nodes one by one or all at once, from the same answers."""
+class NodeFilter:
+    """Filters and scores nodes one by one or all at once, from the same answers."""
 
     def __init__(self, world: DeviceWorld, clock: Clock, timeout: float | None) -> None:
         self._world = world
         self._clock = clock
         self._timeout = timeout
 
-    def judge(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
-        """Judge one node, perhaps of a what-if; note which claims were in the way."""
+    def filter(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
+        """Filter one node, perhaps of a what-if."""
         pattern = self.pattern_for(state, pod, info)
         if isinstance(pattern, Status):
             return pattern
@@ -47,12 +46,10 @@ class Judge:
                 return _timed_out(info)
             if status is not None:
                 return status
-        unavailable = unavailable_on(state, info)
-        state.unavailable |= unavailable
-        return NOT_AVAILABLE if unavailable else None
+        return NOT_AVAILABLE if unavailable_on(state, info) else None
 
-    def judge_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge a window; only nodes still in the running are looked at."""
+    def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Filter a window; only nodes still in the running are looked at."""
         rejections: Rejections = []
         numbers = self._world.situations.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
@@ -64,7 +61,11 @@ class Judge:
                 rejections += found
                 for where, _ in found:
                     left = left & ~where
-            self._add_unavailable(state, nodes, left, rejections)
+            away = np.zeros(len(nodes), dtype=np.bool_)
+            for unavailable in unavailable_on_nodes(state, nodes).values():
+                away |= left & unavailable
+            if away.any():
+                rejections.append((away, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
@@ -179,16 +180,6 @@ class Judge:
                 continue
         late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
         return late
-
-    def _add_unavailable(self, state: DeviceState, nodes: NodeTable, left: BoolArray, rejections: Rejections) -> None:
-        anywhere = np.zeros(len(nodes), dtype=np.bool_)
-        for place, unavailable in unavailable_on_nodes(state, nodes).items():
-            here = left & unavailable
-            if here.any():
-                state.unavailable.add(place)
-                anywhere |= here
-        if anywhere.any():
-            rejections.append((anywhere, NOT_AVAILABLE))
 
     def _deadline(self) -> Callable[[], bool]:
         """Start the time a search on one node may take."""
