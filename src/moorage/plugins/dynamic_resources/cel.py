@@ -8,7 +8,7 @@ compiler finds, and for evaluation, where they are tagged maps that compare by v
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -100,6 +100,9 @@ def facts_of(driver: str, device: Device) -> Facts:
 class Program:
     """A compiled expression. Answers are remembered with the facts, so an equal device is never asked twice."""
 
+    evaluations: ClassVar[int] = 0
+    """How often any expression was evaluated; who has little time looks whether it was."""
+
     def __init__(self, expression: str) -> None:
         self.expression = expression
         if len(expression.encode("utf-8", "replace")) > MAX_EXPRESSION:
@@ -141,6 +144,7 @@ class Program:
     def _ask(self, facts: Facts) -> bool | CelRuntimeError:
         if facts.problem:
             return CelRuntimeError(facts.problem)
+        Program.evaluations += 1
         result: cel.Value | None = None
         found: set[str] = set()
         for _ in range(self._attempts[facts.size]):

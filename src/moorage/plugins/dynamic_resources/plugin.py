@@ -169,7 +169,7 @@ class DynamicResources(
             return NO_ALLOCATION
         if pattern.answers is None:
             return None
-        solution = self._filter.outcome(pattern.answers, info).solution
+        solution = self._filter.outcome(state, pattern.answers, info).solution
         if solution is None:
             return NO_ALLOCATION
         state.reserved = pattern

@@ -8,6 +8,7 @@ from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.pod import ContainerExtendedResourceRequest
 from moorage.api.selectors import NodeMatcher
 from moorage.framework.cycle import StateKey
+from moorage.plugins.dynamic_resources.allocator import Budget
 from moorage.plugins.dynamic_resources.answers import Answers
 
 
@@ -36,6 +37,7 @@ class DeviceState(Struct):
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
     reserved: Pattern | None = None
+    budget: Budget | None = None
     fixed_score: int = 0
 
     @property
