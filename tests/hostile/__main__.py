@@ -1,5 +1,7 @@
 """`python -m tests.hostile [--n 10000] [--seed SEED]`: send random and mutated requests to a server of our own.
 
+A tenth as many random device selectors are evaluated as well.
+
 Without a seed a fresh one is taken. It is printed first: with it, the same requests are sent again.
 """
 
@@ -8,6 +10,7 @@ import faulthandler
 import secrets
 import sys
 
+from tests.hostile import expressions
 from tests.hostile.campaign import Campaign
 
 #: A server that is stuck shows where, rather than nothing.
@@ -26,10 +29,11 @@ def main() -> int:
     say(f"answers: {dict(sorted(campaign.statuses.items()))}")
     say(f"sent: {dict(campaign.ways.most_common())}")
     say(f"slowest: {campaign.slowest[0]:.2f} s, {campaign.slowest[1][:200]}")
-    for problem in campaign.problems:
+    problems = [*campaign.problems, *expressions.problems(options.seed, options.n // 10)]
+    for problem in problems:
         say(f"PROBLEM {problem}")
-    say(f"{len(campaign.problems)} problems")
-    return 1 if campaign.problems else 0
+    say(f"{len(problems)} problems")
+    return 1 if problems else 0
 
 
 def say(line: str) -> None:

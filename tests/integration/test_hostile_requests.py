@@ -1,5 +1,6 @@
 """A taste of `python -m tests.hostile`: whatever is sent over HTTP, the API server answers as the API would."""
 
+from tests.hostile import expressions
 from tests.hostile.campaign import Campaign
 
 
@@ -8,3 +9,7 @@ def test_hostile_requests_are_answered_and_leave_the_store_whole() -> None:
     campaign.run(400)
     assert not campaign.problems, f"seed {campaign.seed}: {campaign.problems}"
     assert {200, 201, 400, 404, 405, 409, 413, 415, 422} <= campaign.statuses.keys()
+
+
+def test_hostile_selectors_cost_no_more_than_their_budget() -> None:
+    assert not expressions.problems("a taste", 60)

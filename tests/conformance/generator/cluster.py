@@ -9,7 +9,7 @@ from tests.conformance.generator import devices, storage
 from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
-from tests.conformance.generator.pods import Surroundings, make_pod, make_running_pod
+from tests.conformance.generator.pods import Surroundings, make_expected_pods, make_pod, make_running_pod
 from tests.conformance.generator.policy import make_budgets, make_namespaces, make_priority_classes
 from tests.conformance.generator.spread import make_owners
 from tests.conformance.generator.words import Object
@@ -50,6 +50,9 @@ FEATURE_FOCI: Final = {
         ("deviceClaims", "rareDevices", "sharedDevices", "alternatives"),
         ("deviceClaims", "deviceTaints", "sharedDevices"),
         ("deviceClaims", "heldDevices", "priorities", "tight"),
+        # What a filter notes on the way counts for PostFilter only if kube-scheduler's filter came that far.
+        ("deviceClaims", "heldDevices", "nominations", "gates", "tight"),
+        ("deviceClaims", "heldDevices", "nominations", "gates", "priorities", "tight", "config"),
         ("deviceExtended", "extended", "initContainers"),
         ("deviceClaims", "heldDevices", "config", "priorities"),
     ),
@@ -118,6 +121,7 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
     )
     running = [make_running_pod(dice, f"r{number}", around) for number in range(_running_count(dice, search))]
     pending = [make_pod(dice, f"p{number}", around) for number in dice.shuffled(range(_pending_count(dice, search)))]
+    pending += make_expected_pods(dice, nodes)
     objects = [*classes, *make_namespaces(dice), *owners, *make_budgets(dice, running), *nodes, *running, *pending]
     if "volumes" in features:
         objects += storage.equip(dice, nodes, running, pending)

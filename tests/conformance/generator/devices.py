@@ -31,7 +31,7 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
             made += _allocated_claim(dice, pod, slices)
     for pod in pending:
         if dice.wants("deviceClaims"):
-            made += _pod_claims(dice, pod, shared)
+            made += _pod_claims(dice, pod, shared, slices)
         if dice.wants("deviceExtended"):
             _ask_by_name(dice, pod)
     return [*made, *shared]
@@ -175,14 +175,21 @@ def _claim(dice: Dice, name: str, namespace: str) -> Object:
 def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
     """Make a claim that several pods may use; one that was allocated and is used by nobody yet ties them to a node."""
     claim = _claim(dice, name, "default")
-    local = [piece for piece in slices if "nodeName" in piece["spec"]]
-    if local and dice.wants("heldDevices"):
-        claim["spec"] = {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "any"}}]}}
-        piece = dice.pick(local)["spec"]
-        claim["status"] = {"allocation": _allocation(piece, dice.pick(piece["devices"])["name"])}
-        if dice.chance(0.4):
-            _await_conditions(dice, claim["status"])
+    if dice.wants("heldDevices"):
+        _hold_device(dice, claim, slices)
     return claim
+
+
+def _hold_device(dice: Dice, claim: Object, slices: list[Object]) -> None:
+    """Let a claim hold a device of some node already, perhaps one that is not ready."""
+    local = [piece for piece in slices if "nodeName" in piece["spec"]]
+    if not local:
+        return
+    claim["spec"] = {"devices": {"requests": [{"name": "r0", "exactly": {"deviceClassName": "any"}}]}}
+    piece = dice.pick(local)["spec"]
+    claim["status"] = {"allocation": _allocation(piece, dice.pick(piece["devices"])["name"])}
+    if dice.chance(0.4):
+        _await_conditions(dice, claim["status"])
 
 
 def _await_conditions(dice: Dice, status: Object) -> None:
@@ -216,11 +223,11 @@ def _allocation(piece: Object, device: str) -> Object:
     return {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
 
 
-def _pod_claims(dice: Dice, pod: Object, shared: list[Object]) -> list[Object]:
-    """Let a pod claim devices: by a claim of its own, one it shares, or one made from a template."""
+def _pod_claims(dice: Dice, pod: Object, shared: list[Object], slices: list[Object]) -> list[Object]:
+    """Let a pod claim devices: by claims of its own, one it shares, or one made from a template."""
     namespace = pod["metadata"].get("namespace", "default")
     name = f"{pod['metadata']['name']}-own"
-    way = dice.pick(("own", "own", "shared", "template", "missing"))
+    way = "own" if dice.wants("heldDevices", 0.5) else dice.pick(("own", "own", "shared", "template", "missing"))
     if way == "shared" and shared and namespace == "default":
         pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": dice.pick(shared)["metadata"]["name"]}]
         return []
@@ -230,8 +237,27 @@ def _pod_claims(dice: Dice, pod: Object, shared: list[Object]) -> list[Object]:
         return []
     if way == "template":
         return _template_claim(dice, pod, name, namespace)
-    pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": name}]
-    return [_claim(dice, name, namespace)]
+    claims = [
+        _own_claim(dice, f"{name}{suffix}", pod, slices) for suffix in (("", "-2") if dice.chance(0.2) else ("",))
+    ]
+    pod["spec"]["resourceClaims"] = [
+        {"name": f"c{number}", "resourceClaimName": claim["metadata"]["name"]} for number, claim in enumerate(claims)
+    ]
+    return claims
+
+
+def _own_claim(dice: Dice, name: str, pod: Object, slices: list[Object]) -> Object:
+    """Make a claim for one pod; an earlier attempt may have left it allocated, with or without its reservation."""
+    metadata = pod["metadata"]
+    claim = _claim(dice, name, metadata.get("namespace", "default"))
+    if dice.wants("heldDevices", 0.7):
+        _hold_device(dice, claim, slices)
+        user = dice.pick((None, None, metadata["name"], "somebody-else"))
+        if user is not None and "status" in claim:
+            metadata.setdefault("uid", f"pod-{metadata['name']}-uid")
+            uid = metadata["uid"] if user == metadata["name"] else "another-uid"
+            claim["status"]["reservedFor"] = [{"resource": "pods", "name": user, "uid": uid}]
+    return claim
 
 
 def _template_claim(dice: Dice, pod: Object, name: str, namespace: str) -> list[Object]:

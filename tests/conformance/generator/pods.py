@@ -28,10 +28,26 @@ def make_pod(dice: Dice, name: str, around: Surroundings) -> Object:
     placement = _placement(dice, around, metadata["labels"])
     spec: Object = {**make_containers(dice), **placement, **_standing(dice, around)}
     pod = words.thing("Pod", name, namespace=_namespace(dice), metadata=metadata, spec=spec)
-    status = _pending_status(dice, around)
+    status = _pending_status(dice, around, is_gated="schedulingGates" in spec)
     if dice.chance(0.02):
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {**pod, "status": status} if status else pod
+
+
+def make_expected_pods(dice: Dice, nodes: list[Object]) -> list[Object]:
+    """Make gated pods that are nominated to nodes and leave little room there: other pods fit but for them."""
+    made = []
+    for node in nodes:
+        if dice.wants("nominations") and dice.wants("gates"):
+            name = node["metadata"]["name"]
+            cpu = dice.pick(("900m", "1800m", "3", "7", "12"))
+            spec: Object = {
+                "containers": [{"name": "c", "image": "web", "resources": {"requests": {"cpu": cpu}}}],
+                "priority": dice.pick((0, 5, 1000)),
+                "schedulingGates": [{"name": "example.com/quota"}],
+            }
+            made.append({**words.thing("Pod", f"expected-{name}", spec=spec), "status": {"nominatedNodeName": name}})
+    return made
 
 
 def make_running_pod(dice: Dice, name: str, around: Surroundings) -> Object:
@@ -108,13 +124,14 @@ def _standing(dice: Dice, around: Surroundings) -> Object:
         spec["priority"] = dice.number(-1, 12)
         if dice.chance(0.3):
             spec["preemptionPolicy"] = dice.pick(("Never", "PreemptLowerPriority"))
-    if dice.wants("gates", 0.15):
+    if dice.wants("gates", 0.3):
         spec["schedulingGates"] = [{"name": f"example.com/{name}"} for name in dice.some(("quota", "dns"), 1)]
     return spec
 
 
-def _pending_status(dice: Dice, around: Surroundings) -> Object:
-    if around.nodes and dice.wants("nominations", 0.5):
+def _pending_status(dice: Dice, around: Surroundings, *, is_gated: bool) -> Object:
+    # Others lose their nomination when they are placed, which those of high priority are first; a gated pod keeps it.
+    if around.nodes and dice.wants("nominations", 1.0 if is_gated else 0.5):
         return {"nominatedNodeName": dice.pick((*around.nodes, *around.nodes, "nowhere"))}
     return {}
 

@@ -5,28 +5,67 @@ so that combinations and not permutations are looked at. Drivers and users rely 
 is part of the contract.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
+from math import inf
 from typing import Final
 
 from msgspec import Struct
 
+from moorage.clock import Clock
 from moorage.errors import MoorageError
 from moorage.plugins.dynamic_resources.allocated import AllocatedDevices
 from moorage.plugins.dynamic_resources.capacity import CapacityError, consumption, fits
+from moorage.plugins.dynamic_resources.cel import Program
 from moorage.plugins.dynamic_resources.constraints import Constraint, constraint_for
 from moorage.plugins.dynamic_resources.counters import CounterBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, DeviceId
+from moorage.plugins.dynamic_resources.lookahead import Lookahead
 from moorage.plugins.dynamic_resources.pools import Pool, PooledDevice, Situation
 from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault
 from moorage.plugins.dynamic_resources.taints import repels
 
-MOST_RESULTS: Final = 32
+MAX_RESULTS: Final = 32
 """How many devices one claim can be given."""
+MAX_STEPS: Final = 5_000_000
+"""How many devices the searches of one attempt look at; it takes about as long as the default ``filterTimeout``."""
+HARD: Final = 1024
+"""After how many steps a search counts as hard."""
+MAX_DEAD_ENDS: Final = 100_000
 
 
 class Expired(MoorageError):
     """The search took too long."""
+
+
+class Budget:
+    """What the searches of one attempt may take together: time, and steps where time stands still, as simulated."""
+
+    def __init__(self, clock: Clock | None = None, timeout: float | None = None) -> None:
+        self._clock = clock
+        self._timeout = timeout or inf
+        self._end = self.now() + self._timeout
+        self._steps: float = MAX_STEPS if timeout else inf
+        self._began = (self.now(), self._steps)
+
+    def now(self) -> float:
+        """Return the time."""
+        return 0.0 if self._clock is None else self._clock.now()
+
+    def start_search(self) -> None:
+        """Begin the next search."""
+        self._began = (self.now(), self._steps)
+
+    def spend(self, steps: int) -> None:
+        """Count some steps; raise :class:`Expired` if the budget is used up."""
+        self._steps -= steps
+        if self._steps < 0 or self.now() > self._end:
+            raise Expired
+
+    def went_to_last_search(self) -> bool:
+        """Tell whether the last search took most of it, and did not merely come after others that did."""
+        time, steps = self._began
+        return 2 * (self.now() - time) > self._timeout or 2 * (steps - self._steps) > MAX_STEPS
 
 
 class Chosen(Struct, frozen=True, eq=False):
@@ -71,13 +110,19 @@ class Search:
         situation: Situation,
         allocated: AllocatedDevices,
         features: DeviceFeatures,
-        has_expired: Callable[[], bool] = lambda: False,
+        budget: Budget | None = None,
     ) -> None:
         self._asks = asks
         self._situation = situation
         self._allocated = allocated
         self._features = features
-        self._has_expired = has_expired
+        self._budget = budget or Budget()
+        self._visits = 0
+        self._evaluations = Program.evaluations
+        self._is_hard = False
+        self._bits: dict[DeviceId, int] = {}
+        self._lookahead: Lookahead | None = None
+        self._dead_ends: dict[tuple[object, ...], _End] = {}
         self._counters = CounterBook(allocated)
         self._constraints: list[list[Constraint]] = []
         self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
@@ -105,8 +150,8 @@ class Search:
             if request.problem:
                 raise Fault(request.problem, claim=claim)
             needed = min(self._needed(claim, alternative) for alternative in request.alternatives)
-            if needed > MOST_RESULTS - least:
-                text = f"adding {needed} devices exceeds the claim limit of {MOST_RESULTS}"
+            if needed > MAX_RESULTS - least:
+                text = f"adding {needed} devices exceeds the claim limit of {MAX_RESULTS}"
                 raise Fault(f", request {request.name}: {text}, with {least} already accounted for", claim=claim)
             least += needed
         constraints = []
@@ -158,15 +203,32 @@ class Search:
 
     def _device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
         """Find the nth device of a request among those from a position on, and then all that comes after."""
-        if self._has_expired():
-            raise Expired
+        self._visit()
+        if not self._is_hard:
+            return self._try_device(claim, number, alternative, nth, start)
+        used, own, shares = self._taken_by(claim)
+        missing = alternative.count - nth
+        if self._lookahead is not None and self._lookahead.is_hopeless(claim, number, alternative, missing, used):
+            return _End.NOTHING
+        # Whatever the way here was, from the same devices taken under the same constraints the same comes out. Shares
+        # are left out: what they consume depends on who took them.
+        constraints = tuple(constraint.state for constraint in self._constraints[claim])
+        key = (claim, number, alternative, nth, start, self._counts[claim], used, own, constraints)
+        end = self._dead_ends.get(key)
+        if end is None or shares:
+            end = self._try_device(claim, number, alternative, nth, start)
+            if end is not _End.FOUND and not shares and len(self._dead_ends) < MAX_DEAD_ENDS:
+                self._dead_ends[key] = end
+        return end
+
+    def _try_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
         everything = self._everything.get(alternative)
         needed = alternative.count if everything is None else len(everything)
         if needed == 0:
             return _End.NOTHING
         if nth >= needed:
             return self._request(claim, number + 1)
-        if needed - nth > MOST_RESULTS - self._counts[claim]:
+        if needed - nth > MAX_RESULTS - self._counts[claim]:
             return _End.TOO_MANY
         request = self._asks[claim].requests[number].name
         if everything is not None:
@@ -183,6 +245,7 @@ class Search:
         request = self._asks[claim].requests[number].name
         candidates = self._situation.candidates
         for place in range(start, len(candidates)):
+            self._visit()
             device, pool, reached = candidates[place]
             if not (
                 self._is_free(claim, alternative, device)
@@ -199,6 +262,43 @@ class Search:
                 return end
         return _End.NOTHING
 
+    def _visit(self) -> None:
+        self._visits += 1
+        if self._visits == HARD:
+            self._prepare_for_long()
+        if self._visits & 63 == 0:
+            self._budget.spend(64)
+
+    def _prepare_for_long(self) -> None:
+        """Start to remember dead ends and to look ahead: most searches are over before that pays."""
+        self._is_hard = True
+        self._bits = {device.id: 1 << place for place, (device, _, _) in enumerate(self._situation.candidates)}
+        devices = [device for device, _, _ in self._situation.candidates]
+        lookahead = Lookahead(self._asks, self._constraints, devices)
+        if lookahead.prepare(self._might_take, MAX_RESULTS):
+            self._lookahead = lookahead
+
+    def _might_take(self, claim: int, alternative: Alternative, place: int) -> bool:
+        """Tell whether a device could be taken if nothing of this search were in its way."""
+        device, _, reached = self._situation.candidates[place]
+        fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
+        is_selectable = self._is_selectable(claim, alternative, device, reached)
+        is_taken = not alternative.has_admin_access and self._allocated.takes_whole(device.id)
+        return fits and is_selectable and not is_taken
+
+    def _taken_by(self, claim: int) -> tuple[int, int, bool]:
+        """Return the devices taken so far as bits, those of one claim, and whether some are shares of devices."""
+        used = own = 0
+        shares = False
+        for step in self._steps:
+            if step.chosen.consumed is not None:
+                shares = True
+                continue
+            bit = self._bits[step.chosen.device.id]
+            used |= bit
+            own |= bit if step.claim == claim else 0
+        return used, own, shares
+
     def _is_free(self, claim: int, alternative: Alternative, device: PooledDevice) -> bool:
         users = self._in_use.get(device.id)
         if alternative.has_admin_access:
@@ -209,7 +309,12 @@ class Search:
         if device.device.binding_conditions and not self._features.binding_conditions:
             return False
         # The tests come first, as upstream: an expression that fails does so for a device of another node, too.
-        return alternative.selects(device, claim) and reached
+        is_selected = alternative.selects(device, claim)
+        if self._evaluations != Program.evaluations:
+            # An expression that is evaluated for the first time may take long.
+            self._evaluations = Program.evaluations
+            self._budget.spend(1)
+        return is_selected and reached
 
     def _has_room(
         self, claim: int, alternative: Alternative, device: PooledDevice, name: str, *, empty: bool = False

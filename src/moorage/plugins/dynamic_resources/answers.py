@@ -4,8 +4,8 @@ An answer belongs to what a node sees, not to the node: the column of situation 
 Only what was touched since, mostly the devices of the last pod's node, is searched again.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -15,7 +15,8 @@ from msgspec import Struct
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
 from moorage.framework.handle import Lister
 from moorage.framework.status import IntArray, Status
-from moorage.plugins.dynamic_resources.allocator import Search, Solution
+from moorage.lru import LRU
+from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search, Solution
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures
 from moorage.plugins.dynamic_resources.pools import Situation
@@ -28,7 +29,9 @@ INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encounte
 
 UNKNOWN: Final = -1
 ALLOCATED: Final = 0
-MOST_KEPT: Final = 32
+MAX_ANSWERS: Final = 32
+PAUSE: Final = 60.0
+"""How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -57,6 +60,7 @@ class Answers:
         self._generation = -1
         self._position = 0
         self._outcomes: dict[int, Outcome] = {}
+        self._late: dict[int, float] = {}
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
         self._kinds: list[Outcome] = []
@@ -67,6 +71,7 @@ class Answers:
         touched = situations.touched.since(self._position) if self._generation == situations.generation else None
         if touched is None:
             self._outcomes.clear()
+            self._late.clear()
             self._kinds = [Outcome()]
             self._codes = np.full(len(situations.all), UNKNOWN, dtype=np.int64)
             self._scores = np.zeros(len(situations.all), dtype=np.int64)
@@ -75,6 +80,7 @@ class Answers:
                 if number < len(self._codes):
                     self._codes[number] = UNKNOWN
                 self._outcomes.pop(number, None)
+                self._late.pop(number, None)
         self._generation, self._position = situations.generation, situations.touched.position
         missing = len(situations.all) - len(self._codes)
         if missing > 0:
@@ -94,23 +100,32 @@ class Answers:
         """Return the distinct rejections and faults by their codes."""
         return enumerate(self._kinds[1:], start=1)
 
-    def outcome(self, situation: Situation, has_expired: Callable[[], Callable[[], bool]]) -> Outcome:
-        """Return what the claims get in a situation, searching if need be."""
+    def outcome(self, situation: Situation, budget: Budget) -> Outcome:
+        """Return what the claims get in a situation, searching if need be; raise :class:`Expired` if it takes long."""
         known = self._outcomes.get(situation.number)
         if known is not None:
             return known
-        found = self._search(situation, has_expired())
+        if budget.now() < self._late.get(situation.number, -inf):
+            raise Expired
+        budget.start_search()
+        try:
+            found = self._search(situation, budget)
+        except Expired:
+            # One that was cut short because of searches before it may well be easy.
+            if budget.went_to_last_search() and situation.number != UNKNOWN:
+                self._late[situation.number] = budget.now() + PAUSE
+            raise
         if situation.number != UNKNOWN and situation.number < len(self._codes):
             self._outcomes[situation.number] = found
             self._codes[situation.number] = self._code(found)
             self._scores[situation.number] = found.score
         return found
 
-    def _search(self, situation: Situation, has_expired: Callable[[], bool]) -> Outcome:
+    def _search(self, situation: Situation, budget: Budget) -> Outcome:
         if situation.problem:
             return Outcome(fault=Fault(situation.problem))
         try:
-            search = Search(self.asks, situation, self._claims.allocated, self._features, has_expired)
+            search = Search(self.asks, situation, self._claims.allocated, self._features, budget)
             solution = search.run()
             if solution is None:
                 is_invalid = any(pool.is_invalid for pool in situation.pools)
@@ -146,19 +161,16 @@ class AnswerBook:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._kept: OrderedDict[tuple[object, ...], Answers] = OrderedDict()
+        self._answers: LRU[tuple[object, ...], Answers] = LRU(MAX_ANSWERS)
 
     def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> Answers:
         """Return the answers for claims with these specs, up to date."""
         key = (self._classes.version, *keys)
-        answers = self._kept.get(key)
+        answers = self._answers.find(key)
         if answers is None:
             asks = tuple(ask_for(spec, self._classes.get, self._features) for spec in specs)
-            answers = self._kept[key] = Answers(asks, self._situations, self._claims, self._features)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
+            answers = Answers(asks, self._situations, self._claims, self._features)
+            self._answers.put(key, answers)
         answers.refresh()
         return answers
 

@@ -1,18 +1,39 @@
 """Where the claims of a pod that have their devices already can be used."""
 
+from typing import Final
+
 import numpy as np
 
 from moorage.api.selectors import NODE_NAME_FIELD, NodeMatcher, NodeTermMatcher
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray
+from moorage.framework.status import BoolArray, Status
 from moorage.plugins.dynamic_resources.state import DeviceState
+
+NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 
 
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
     """Return the places of the claims that cannot be used on a node."""
     away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
     return away | state.stuck
+
+
+def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
+    """Return the places of the claims for which some node was turned down at the end of an attempt.
+
+    Read from the final statuses and not noted while filtering: a node that would have been turned down for a claim does
+    not count when kube-scheduler never asks about the claim there, as where a nominated pod leaves no room.
+    """
+    candidates = state.stuck | state.matchers.keys()
+    found: set[int] = set()
+    for name, status in statuses.explicit.items() if candidates else ():
+        if status.reasons == NOT_AVAILABLE.reasons and (info := nodes.find(name)) is not None:
+            found |= unavailable_on(state, info)
+            if found == candidates:
+                break
+    return found
 
 
 def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:

@@ -1,7 +1,7 @@
 """What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -89,12 +89,12 @@ class ClaimBinder:
             elif claim.status.allocation is not None and is_reserved_for(claim, pod):
                 self._handle.in_background(self._unreserve(claim, pod), name="unreserve claim")
 
-    async def help(self, state: DeviceState, pod: Pod) -> Status:
+    async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
         """Free a claim whose devices are out of reach, so that others can be looked for."""
         stale = state.extended if state.extended is not None and state.extended.name != CLAIM_IN_MEMORY else None
         try:
             # Upstream picks one at random; the first is as good, and the same every time.
-            for place in sorted(state.unavailable):
+            for place in sorted(unavailable):
                 claim = state.claims[place]
                 if claim is not state.extended and _is_used_by_nobody_but(claim, pod):
                     await self._handle.cluster.update(

@@ -7,9 +7,8 @@ compiler finds, and for evaluation, where they are tagged maps that compare by v
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -17,25 +16,24 @@ import msgspec
 from moorage.api.devices import Device, DeviceAttribute
 from moorage.api.quantity import nano_value
 from moorage.errors import MoorageError
+from moorage.lru import LRU
+from moorage.plugins.dynamic_resources.cel_cost import MAX_COST, OverBudget, Size, cost_of, size, size_of
+from moorage.plugins.dynamic_resources.cel_source import FIELDS, LISTED, Source
+from moorage.plugins.dynamic_resources.cel_tree import read_tree
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-FIELDS: Final = ("driver", "allowMultipleAllocations", "attributes", "capacity")
-MAPS: Final = ("attributes", "capacity")
-# What the device lists itself; under the plain names a domain that it does not list is an empty map, as upstream's is.
-LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
-
-_TOKEN: Final = re.compile(
-    r"""(?P<comment>//[^\n]*)
-    |(?P<string>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
-    |(?P<name>[A-Za-z_]\w*)
-    |(?P<space>\s+)
-    |(?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 _MISSING_KEY: Final = re.compile(r'Key not found in map : "(.*)"\Z', re.DOTALL)
-_MOST_RETRIES: Final = 16
+_MAX_ATTEMPTS: Final = 16
+MAX_EXPRESSION: Final = 10 * 1024
+"""How many bytes an expression may have; the API server takes no longer ones."""
+_MAX_DOMAIN: Final = 253
+_MAX_PROGRAMS: Final = 256
+_MAX_ANSWERS: Final = 64
+_TOO_EXPENSIVE: Final = "operation cancelled: actual cost limit exceeded"
+# What cel-cpp's binding raises: for its own errors, and for data that it cannot convert.
+_FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
 _ADVICE: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for "
     "optional fields"
@@ -53,7 +51,7 @@ class CelRuntimeError(MoorageError):
 class Facts:
     """What an expression sees of a device; devices that look the same share it, and with it all answers."""
 
-    __slots__ = ("__weakref__", "answers", "attributes", "capacity", "driver", "multiple", "problem")
+    __slots__ = ("__weakref__", "answers", "attributes", "capacity", "driver", "multiple", "problem", "size")
 
     def __init__(self, driver: str, device: Device) -> None:
         self.driver = driver
@@ -61,7 +59,7 @@ class Facts:
         self.problem = ""
         self.attributes: dict[str, dict[str, Any]] = {}
         self.capacity: dict[str, dict[str, Any]] = {}
-        self.answers: dict[str, bool | CelRuntimeError] = {}
+        self.answers: LRU[str, bool | CelRuntimeError] = LRU(_MAX_ANSWERS)
         for name, attribute in device.attributes.items():
             domain, identifier = split_name(name, driver)
             try:
@@ -71,6 +69,7 @@ class Facts:
         for name, capacity in device.capacity.items():
             domain, identifier = split_name(name, driver)
             self.capacity.setdefault(domain, {})[identifier] = {"@quantity": str(nano_value(capacity.value))}
+        self.size = size_of(self.as_device(frozenset(), set()))
 
     def as_device(self, domains: frozenset[str], more: set[str]) -> dict[str, Any]:
         """Return the ``device`` variable, with empty maps for the domains an expression names in vain."""
@@ -101,42 +100,68 @@ def facts_of(driver: str, device: Device) -> Facts:
 class Program:
     """A compiled expression. Answers are remembered with the facts, so an equal device is never asked twice."""
 
+    evaluations: ClassVar[int] = 0
+    """How often any expression was evaluated; who has little time looks whether it was."""
+
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        tokens = list(_tokens(expression))
-        _check_fields(tokens)
-        checked = _compile(_checker(), _without_field_tests(tokens), check=True)
+        if len(expression.encode("utf-8", "replace")) > MAX_EXPRESSION:
+            raise CelCompileError(f"compilation failed: ERROR: longer than {MAX_EXPRESSION} bytes")
+        source = Source(expression)
+        for name in source.field_names():
+            if name not in FIELDS:
+                raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
+        checked = _compile(_checker(), source.without_field_tests(), check=True)
         if checked.return_type().name() not in ("BOOL", "DYN"):
             raise CelCompileError(f"must evaluate to bool or the unknown type, not {checked.return_type().name()}")
-        self._compiled = _compile(_evaluator(), _with_listed_maps(tokens), check=False)
-        self._domains = frozenset(_possible_domains(tokens))
+        self._compiled = _compile(_evaluator(), source.with_listed_maps(), check=False)
+        self._domains = frozenset(source.possible_domains())
+        self._tree = read_tree(self._compiled.serialize())
+        self._attempts: LRU[Size, int] = LRU(64, self._attempts_for)
 
     def matches(self, facts: Facts) -> bool:
         """Tell whether a device is selected, or raise :class:`CelRuntimeError`."""
-        answer = facts.answers.get(self.expression)
+        answer = facts.answers.find(self.expression)
         if answer is None:
-            answer = facts.answers[self.expression] = self._ask(facts)
+            answer = self._ask(facts)
+            facts.answers.put(self.expression, answer)
         if isinstance(answer, CelRuntimeError):
             raise answer
         return answer
 
+    def _attempts_for(self, device: Size) -> int:
+        """Return how often the budget allows to evaluate the expression."""
+        try:
+            # The domains that are given empty maps come on top of those that the device lists.
+            maps, added = device.entry(), len(self._domains) + _MAX_ATTEMPTS
+            longest = max(_MAX_DOMAIN, maps.key, *(len(domain.encode("utf-8", "replace")) for domain in self._domains))
+            maps = size(maps.length + added, key=longest, item=maps.item)
+            cost = cost_of(self._tree, {"device": size(device.length, key=device.key, item=maps)})
+        except OverBudget:
+            return 0
+        return min(_MAX_ATTEMPTS, int(MAX_COST / max(cost, 1)))
+
     def _ask(self, facts: Facts) -> bool | CelRuntimeError:
         if facts.problem:
             return CelRuntimeError(facts.problem)
+        Program.evaluations += 1
+        result: cel.Value | None = None
         found: set[str] = set()
-        for _ in range(_MOST_RETRIES):
+        for _ in range(self._attempts[facts.size]):
             try:
                 result = self._compiled.eval(data={"device": facts.as_device(self._domains, found)})
-            except RuntimeError as error:
-                # The iteration budget takes the place of upstream's cost limit: both end what would run on.
-                return CelRuntimeError(f"operation cancelled: actual cost limit exceeded: {error}")
+            except _FAILURES as error:
+                # cel-cpp counts iterations, which is a limit on the cost as well.
+                return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
             if result.type().name() != "ERROR":
                 break
             missing = _MISSING_KEY.search(str(result.value()))
-            if missing is None or missing[1] in found or missing[1] in self._domains:
+            if missing is None or missing[1] in found | self._domains or len(missing[1]) > _MAX_DOMAIN:
                 return CelRuntimeError(_upstream_words(str(result.value())))
             # A domain computed at run time: give it an empty map and ask again; a missing identifier stays missing.
             found.add(missing[1])
+        if result is None:
+            return CelRuntimeError(_TOO_EXPENSIVE)
         value = result.value()
         if isinstance(value, bool):
             return value
@@ -144,10 +169,21 @@ class Program:
         return CelRuntimeError(f"CEL result of type {kind} could not be converted to bool")
 
 
-@lru_cache(maxsize=256)
+_PROGRAMS: Final[LRU[str, Program | CelCompileError]] = LRU(_MAX_PROGRAMS)
+
+
 def compiled(expression: str) -> Program:
     """Compile an expression, or return what was compiled before; raise :class:`CelCompileError`."""
-    return Program(expression)
+    program = _PROGRAMS.find(expression)
+    if program is None:
+        try:
+            program = Program(expression)
+        except CelCompileError as error:
+            program = error
+        _PROGRAMS.put(expression, program)
+    if isinstance(program, CelCompileError):
+        raise program
+    return program
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:
@@ -172,84 +208,10 @@ def _upstream_words(problem: str) -> str:
     return f"no such key: {missing[1]}{_ADVICE}" if missing else problem
 
 
-def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    for match in _TOKEN.finditer(expression):
-        if match.lastgroup == "comment":
-            continue
-        yield match.lastgroup or "", match[0]
-
-
-def _neighbours(tokens: list[tuple[str, str]], index: int, step: int) -> Iterator[str]:
-    """Go through the texts beside a token, leaving out white space."""
-    index += step
-    while 0 <= index < len(tokens):
-        if tokens[index][0] != "space":
-            yield tokens[index][1]
-        index += step
-    yield from ("",) * 5
-
-
-def _field_uses(tokens: list[tuple[str, str]]) -> Iterator[tuple[int, str, list[str], list[str]]]:
-    """Find where a field of ``device`` is named: its token, its name, and what stands before and after the whole."""
-    for index, (kind, text) in enumerate(tokens):
-        if kind != "name" or text != "device":
-            continue
-        before = _neighbours(tokens, index, -1)
-        two_before = [next(before), next(before)]
-        after = list(_take(_neighbours(tokens, index, 1), 6))
-        if two_before[0] == "." or after[0] != ".":
-            continue
-        optional = after[1] == "?"
-        name = after[2] if optional else after[1]
-        place = next(i for i in range(index + 1, len(tokens)) if tokens[i][1] == name)
-        yield place, name, two_before, after[3 if optional else 2 :]
-
-
-def _take(items: Iterator[str], count: int) -> Iterator[str]:
-    for _ in range(count):
-        yield next(items)
-
-
-def _check_fields(tokens: list[tuple[str, str]]) -> None:
-    for _, name, _, _ in _field_uses(tokens):
-        if name not in FIELDS:
-            raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
-
-
-def _without_field_tests(tokens: list[tuple[str, str]]) -> str:
-    """Write ``true`` for ``has(device.driver)``: cel-cpp takes the field for a variable and would not test it."""
-    texts = [text for _, text in tokens]
-    for place, _, before, after in _field_uses(tokens):
-        if before == ["(", "has"] and after[0] == ")":
-            start = max(i for i in range(place) if texts[i] == "has")
-            end = next(i for i in range(place, len(texts)) if texts[i] == ")")
-            texts[start : end + 1] = ["true", *("" for _ in range(end - start))]
-    return "".join(texts)
-
-
-def _with_listed_maps(tokens: list[tuple[str, str]]) -> str:
-    """Let ``in``, ``size`` and macros see the domains that are there; looking one up sees an empty map otherwise."""
-    texts = [text for _, text in tokens]
-    for place, name, before, after in _field_uses(tokens):
-        calls_method = after[0] == "." and after[2:3] == ["("]
-        is_whole = calls_method or (after[0] not in ("[", ".") and (before[0] == "in" or before == ["(", "size"]))
-        if name in MAPS and is_whole:
-            texts[place] = LISTED[name]
-    return "".join(texts)
-
-
-def _possible_domains(tokens: list[tuple[str, str]]) -> Iterator[str]:
-    for kind, text in tokens:
-        if kind == "name":
-            yield text
-        elif kind == "string":
-            yield text.strip("rR").strip(text[-1])
-
-
 def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":
     try:
         return env.compile(text, disable_check=not check)
-    except RuntimeError as error:
+    except _FAILURES as error:
         raise CelCompileError(f"compilation failed: {error}") from error
 
 

@@ -7,9 +7,10 @@ expression runs; the checker knows them as types of their own.
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, total_ordering
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
+import re2
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
@@ -22,6 +23,11 @@ _T = cel.Type
 QUANTITY: Final = _T.AbstractType("kubernetes.Quantity")
 VERSION: Final = _T.AbstractType("kubernetes.Semver")
 MAX_INT64: Final = 2**63 - 1
+
+_REGEX: Final = re2.Options()
+_REGEX.log_errors = False
+# re2 keeps up to 128 compiled patterns.
+_REGEX.max_mem = 2 << 20
 
 _VERSION: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -137,13 +143,21 @@ def _extreme(pick: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]
     return of
 
 
+def compile_regex(pattern: str) -> Any:
+    """Compile a pattern by RE2's rules: Go's, and linear in the text whatever the pattern is."""
+    try:
+        return re2.compile(pattern, _REGEX)
+    except re2.error as error:
+        raise ValueError(f"error parsing regexp: {error.args[0].decode()}") from error
+
+
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match[0] for match in re.finditer(pattern, text)]
-    return found if limit < 0 else found[:limit]
+    matches = compile_regex(pattern).finditer(text)
+    return [match[0] for match in (matches if limit < 0 else islice(matches, limit))]
 
 
 def _find(text: str, pattern: str) -> str:
-    match = re.search(pattern, text)
+    match = compile_regex(pattern).search(text)
     return match[0] if match else ""
 
 

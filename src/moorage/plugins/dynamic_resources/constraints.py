@@ -1,6 +1,7 @@
 """What the devices of a claim must have in common, or must not."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import Final
 
 from moorage.api.devices import DeviceConstraint
@@ -32,15 +33,15 @@ class Constraint(ABC):
     """Follows the devices chosen so far. What was refused once stays refused however many devices are added."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        self._attribute = attribute
+        self.attribute = attribute
         self._requests = frozenset(requests)
         self._values: list[Value] = []
 
     def add(self, device: PooledDevice, request: str, qualified: str) -> bool:
         """Take a device in, or refuse it; requests that are not named do not matter."""
-        if self._requests and request not in self._requests and qualified not in self._requests:
+        if not self.covers(request, qualified):
             return True
-        value = attribute_of(device, self._attribute)
+        value = attribute_of(device, self.attribute)
         if value is None or not self._admits(value):
             return False
         self._values.append(value)
@@ -48,8 +49,17 @@ class Constraint(ABC):
 
     def remove(self, request: str, qualified: str) -> None:
         """Take the last device of this request out again."""
-        if not self._requests or request in self._requests or qualified in self._requests:
+        if self.covers(request, qualified):
             self._values.pop()
+
+    def covers(self, request: str, qualified: str) -> bool:
+        """Tell whether the devices of a request are meant; without a list those of all are."""
+        return not self._requests or request in self._requests or qualified in self._requests
+
+    @property
+    @abstractmethod
+    def state(self) -> Hashable:
+        """What the next answers depend on."""
 
     @abstractmethod
     def _admits(self, value: Value) -> bool:
@@ -59,12 +69,25 @@ class Constraint(ABC):
 class SameValue(Constraint):
     """All devices have the same value, of the same type."""
 
+    @property
+    def value(self) -> Value | None:
+        """The value, once there is a device."""
+        return self._values[0] if self._values else None
+
+    @property
+    def state(self) -> Hashable:
+        return self.value
+
     def _admits(self, value: Value) -> bool:
         return not self._values or (value == self._values[0] and value is not UNKNOWN)
 
 
 class DistinctValues(Constraint):
     """No two devices have the same value."""
+
+    @property
+    def state(self) -> Hashable:
+        return frozenset(self._values)
 
     def _admits(self, value: Value) -> bool:
         return not self._values or (value not in self._values and value is not UNKNOWN)

@@ -26,15 +26,16 @@ from moorage.framework.plugin import (
     default_normalize,
 )
 from moorage.framework.status import IntArray, Status, Verdict
+from moorage.plugins.dynamic_resources.availability import unavailable_after
 from moorage.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
 from moorage.plugins.dynamic_resources.claims import ClaimProblem
 from moorage.plugins.dynamic_resources.conditions import is_stuck
 from moorage.plugins.dynamic_resources.extended import asks_for_devices, claim_for, may_be_backed
+from moorage.plugins.dynamic_resources.filtering import NodeFilter
 from moorage.plugins.dynamic_resources.hints import DeviceHints
-from moorage.plugins.dynamic_resources.judging import Judge
 from moorage.plugins.dynamic_resources.pools import strict_matcher
 from moorage.plugins.dynamic_resources.results import allocation, preference_of_stored
-from moorage.plugins.dynamic_resources.state import JUDGED, KEY, DeviceState
+from moorage.plugins.dynamic_resources.state import FILTERED, KEY, DeviceState
 from moorage.plugins.dynamic_resources.world import device_world
 
 NOT_PREPARED: Final = Status.error(KEY.missing)
@@ -77,7 +78,7 @@ class DynamicResources(
             else None
         )
         limit = timeouts.filter_timeout
-        self._judge = Judge(self._world, handle.clock, limit.seconds if limit is not None else None)
+        self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
         self._hints = DeviceHints(self._world.claims)
 
@@ -122,33 +123,36 @@ class DynamicResources(
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         state = cycle[KEY]
-        cycle[JUDGED] = True
-        return None if state.is_empty else self._judge.judge(state, pod, node)
+        cycle[FILTERED] = True
+        return None if state.is_empty else self._filter.filter(state, pod, node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         state = cycle[KEY]
-        cycle[JUDGED] = True
+        cycle[FILTERED] = True
         if state.is_empty:
             return Verdict.accept(len(nodes))
         if not nodes.is_window_of(self._nodes):
             return super().filter_nodes(cycle, pod, nodes)
-        return self._judge.judge_nodes(state, pod, nodes)
+        return self._filter.filter_nodes(state, pod, nodes)
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
         state = cycle.get(KEY)
         if state is None:
             return PostFilterResult(NOT_PREPARED)
-        return PostFilterResult(NO_HELP if state.is_empty else await self._binder.help(state, pod))
+        if state.is_empty:
+            return PostFilterResult(NO_HELP)
+        unavailable = unavailable_after(state, statuses, self._nodes)
+        return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]
-        return 0 if state.is_empty or JUDGED not in cycle else self._judge.score(state, pod, node)
+        return 0 if state.is_empty or FILTERED not in cycle else self._filter.score(state, pod, node)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         state = cycle[KEY]
-        if state.is_empty or JUDGED not in cycle or not nodes.is_window_of(self._nodes):
+        if state.is_empty or FILTERED not in cycle or not nodes.is_window_of(self._nodes):
             return super().score_nodes(cycle, pod, nodes)
-        return self._judge.score_nodes(state, pod, nodes)
+        return self._filter.score_nodes(state, pod, nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return default_normalize(scores)
@@ -158,15 +162,15 @@ class DynamicResources(
         places = state.to_allocate
         if not places:
             return None
-        if JUDGED not in cycle:
+        if FILTERED not in cycle:
             return NO_ALLOCATION if any(state.claims[place] is not state.extended for place in places) else None
         info = self._nodes.find(node_name)
-        pattern = self._judge.pattern_for(state, pod, info) if info is not None else None
+        pattern = self._filter.pattern_for(state, pod, info) if info is not None else None
         if info is None or pattern is None or isinstance(pattern, Status):
             return NO_ALLOCATION
         if pattern.answers is None:
             return None
-        solution = self._judge.outcome(pattern.answers, info).solution
+        solution = self._filter.outcome(state, pattern.answers, info).solution
         if solution is None:
             return NO_ALLOCATION
         state.reserved = pattern

@@ -8,6 +8,7 @@ from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.pod import ContainerExtendedResourceRequest
 from moorage.api.selectors import NodeMatcher
 from moorage.framework.cycle import StateKey
+from moorage.plugins.dynamic_resources.allocator import Budget
 from moorage.plugins.dynamic_resources.answers import Answers
 
 
@@ -32,11 +33,11 @@ class DeviceState(Struct):
     extended_resources: dict[str, int] = field(default_factory=dict)
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
-    unavailable: set[int] = field(default_factory=set)
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
     reserved: Pattern | None = None
+    budget: Budget | None = None
     fixed_score: int = 0
 
     @property
@@ -56,5 +57,5 @@ class DeviceState(Struct):
 
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
-JUDGED: Final = StateKey[bool]("DynamicResources/judged")
-"""Set when nodes were judged: without that no devices were looked for, and there are none to set aside."""
+FILTERED: Final = StateKey[bool]("DynamicResources/filtered")
+"""Set when nodes were filtered: without that no devices were looked for, and there are none to set aside."""

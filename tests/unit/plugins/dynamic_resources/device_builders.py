@@ -34,6 +34,9 @@ from moorage.api.devices import (
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.pod import Pod, PodResourceClaim
 from moorage.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import Status, Verdict
 from moorage.testing import make_pod
 
 DRIVER = "gpu.example"
@@ -186,3 +189,9 @@ def claiming(*claims: str, name: str = "pod", **fields: Any) -> Pod:
     """Make a pod that names claims."""
     entries = tuple(PodResourceClaim(f"entry{i}", resource_claim_name=claim) for i, claim in enumerate(claims))
     return make_pod(name, resource_claims=entries, **fields)
+
+
+def refusals(verdict: Verdict, nodes: NodeTable) -> NodeStatuses:
+    """Return what a verdict says of each node, as post-filter is given it."""
+    found = {nodes[row].name: verdict.status_at(row) for row in range(len(nodes))}
+    return NodeStatuses({name: status for name, status in found.items() if status is not None}, Status.unresolvable())

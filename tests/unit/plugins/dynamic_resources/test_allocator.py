@@ -29,8 +29,10 @@ from moorage.api.devices import (
     ResourceSlice,
 )
 from moorage.api.quantity import nano_value
+from moorage.clock import VirtualClock
+from moorage.plugins.dynamic_resources import allocator
 from moorage.plugins.dynamic_resources.allocated import AllocatedDevices
-from moorage.plugins.dynamic_resources.allocator import Expired, Search, Solution
+from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search, Solution
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
 from moorage.plugins.dynamic_resources.pools import PoolBuilder, Situation, Slice
 from moorage.plugins.dynamic_resources.requests import Fault, ask_for
@@ -47,6 +49,7 @@ def search(
     *claims: ResourceClaim,
     taken: Iterable[AllocationResult] = (),
     features: DeviceFeatures = FEATURES,
+    budget: Budget | None = None,
 ) -> Solution | None:
     """Look for devices on node n1."""
     known = [Slice(found, (), features) for found in slices]
@@ -58,7 +61,7 @@ def search(
         allocated.add(result)
     situation = Situation(0, PoolBuilder(by_pool, features).pools(NODE, known))
     asks = tuple(ask_for(claim.spec, CLASSES.get, features) for claim in claims)
-    return Search(asks, situation, allocated, features).run()
+    return Search(asks, situation, allocated, features, budget).run()
 
 
 def picked(solution: Solution | None) -> list[list[str]] | None:
@@ -358,12 +361,51 @@ def test_a_class_is_named_when_its_expression_fails() -> None:
     assert caught.value.about(["default/claim"]).startswith("class big: selector #0 on device gpu.example/pool/d: CEL")
 
 
-def test_a_search_ends_when_its_time_is_up() -> None:
-    known = Slice(four(), (), FEATURES)
+class Ticking:
+    """A clock that moves on a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        self._now += 1
+        return self._now
+
+
+def hopeless_search(budget: Budget) -> Search:
+    """Ask for more devices of one kind than there are, with tests that keep the search from seeing that."""
+    kinds = [device(f"d{number}", attributes={"kind": f"k{number % 4}"}) for number in range(36)]
+    known = Slice(make_slice(*kinds), (), FEATURES)
     situation = Situation(0, PoolBuilder({known.pool: {known.name: known}}, FEATURES).pools(NODE, [known]))
-    asks = (ask_for(make_claim().spec, CLASSES.get, FEATURES),)
+    requests = [
+        *(exactly(f"r{number}", "true" + " && true" * number) for number in range(10)),
+        first_of("last", exactly("a", count=1), exactly("b", count=30)),
+    ]
+    claim = make_claim(*requests, constraints=[DeviceConstraint(match_attribute="gpu.example/kind")])
+    asks = (ask_for(claim.spec, CLASSES.get, FEATURES),)
+    return Search(asks, situation, AllocatedDevices(), FEATURES, budget)
+
+
+def test_a_search_ends_when_its_time_is_up() -> None:
     with pytest.raises(Expired):
-        Search(asks, situation, AllocatedDevices(), FEATURES, has_expired=lambda: True).run()
+        hopeless_search(Budget(Ticking(), 10)).run()
+
+
+def test_where_time_stands_still_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "MAX_STEPS", 2000)
+    with pytest.raises(Expired):
+        hopeless_search(Budget(VirtualClock(), 10)).run()
+
+
+def test_searches_of_an_attempt_share_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "MAX_STEPS", 2000)
+    budget, took_most = Budget(VirtualClock(), 10), []
+    for _ in range(2):
+        budget.start_search()
+        with pytest.raises(Expired):
+            hopeless_search(budget).run()
+        took_most.append(budget.went_to_last_search())
+    assert took_most == [True, False]
 
 
 def write(slices: Iterable[ResourceSlice], claim: ResourceClaim) -> AllocationResult:

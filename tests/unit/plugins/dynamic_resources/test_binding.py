@@ -15,6 +15,7 @@ from tests.unit.plugins.dynamic_resources.device_builders import (
     make_claim,
     make_class,
     make_slice,
+    refusals,
 )
 
 from moorage.api.devices import AllocatedDeviceStatus, ClaimConsumer, ResourceClaim
@@ -323,8 +324,9 @@ def test_devices_that_are_ready_at_once_are_no_wait() -> None:
 def helped(rig: LiveRig, pod: Pod) -> Status | None:
     plugin, cycle = DynamicResources(handle=rig), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
-    assert plugin.filter_nodes(cycle, pod, rig.nodes).status_at(0) is not None
-    status: Status | None = run(rig, plugin.post_filter(cycle, pod, NodeStatuses({}, Status.unresolvable()))).status
+    statuses = refusals(plugin.filter_nodes(cycle, pod, rig.nodes), rig.nodes)
+    assert len(statuses) > 0
+    status: Status | None = run(rig, plugin.post_filter(cycle, pod, statuses)).status
     return status
 
 
@@ -332,6 +334,19 @@ def test_a_claim_out_of_reach_is_deallocated() -> None:
     rig = rig_with(SLICE, make_claim(allocation=held("d", node="gone")))
     assert helped(rig, POD) == Status.unschedulable("deallocation of ResourceClaim completed")
     assert rig.claim().status.allocation is None
+
+
+def test_a_claim_that_no_node_was_turned_down_for_is_kept() -> None:
+    rig = rig_with(SLICE, make_claim(allocation=held("d", node="gone")))
+    plugin, cycle = DynamicResources(handle=rig), CycleState()
+    assert plugin.pre_filter(cycle, POD, rig.nodes) is None
+    # The claim is out of reach on every node, but a nominated pod left no room before anybody asked about it.
+    plugin.filter_nodes(cycle, POD, rig.nodes)
+    full = NodeStatuses(
+        {node.name: Status.unschedulable("Insufficient cpu") for node in rig.nodes}, Status.unresolvable()
+    )
+    assert run(rig, plugin.post_filter(cycle, POD, full)).status == Status.unschedulable()
+    assert rig.claim().status.allocation is not None
 
 
 def test_a_write_that_fails_is_an_error() -> None:

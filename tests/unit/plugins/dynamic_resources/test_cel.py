@@ -51,6 +51,10 @@ SELECTED = {
     "regular expressions": 'device.attributes["gpu.example"].model.find("[0-9]+") == "100"',
     "an error beside the truth does not matter": 'device.attributes["gpu.example"].nope == 1 || true',
     "the device as a whole": 'cel.bind(d, device, d.driver == "gpu.example")',
+    "an attribute may be called device": '!has(device.attributes["gpu.example"].device)',
+    "also where the expression ends with it": 'device.attributes["gpu.example"].?device == optional.none()',
+    "the device ends the expression": "device == device",
+    "patterns are RE2's": '"aXbX".findAll("(?U)a.*X|b", 1) == ["aX"] && "é".find("\\\\pL") == "é"',
     "comments and quotes are left alone": "device.driver == 'gpu.example' // device.nope",
 }
 
@@ -69,6 +73,12 @@ REFUSED = {
     "nor are they numbers": 'device.capacity["gpu.example"].memory == 1',
     "no such function": "device.driver.nope()",
     "no such variable": "devices.driver",
+    "no field at the end": "device.",
+    "nor an optional one": "true || device.?",
+    "longer than the API server takes": "true" + " " * 10_240,
+    "deeper than cel-cpp reads": "(" * 300 + "true" + ")" * 300,
+    "the hidden result of a macro": "[1].map(x, __result__).size() == 1",
+    "text that is no text": "device.driver == '\ud800'",
 }
 
 
@@ -87,6 +97,9 @@ FAILING = {
         "no such overload",
     ),
     "a text that is no quantity": ('quantity("ten") == quantity("10")', "quantity"),
+    "a pattern that looks ahead": ('"a".find("a(?=b)") == ""', "error parsing regexp"),
+    "a pattern that refers back": ('"a".findAll("(a)\\\\1").size() == 1', "error parsing regexp"),
+    "a pattern for cel-cpp itself": ('"a".matches("(")', "missing"),
     "an endless search": (
         "[0,1,2,3,4,5,6,7,8,9].all(a, " * 6 + "true" + ")" * 6,
         "cost limit",

@@ -16,11 +16,13 @@ from tests.unit.plugins.dynamic_resources.device_builders import (
     make_claim,
     make_class,
     make_slice,
+    refusals,
 )
 
 from moorage.api.devices import (
     AllocatedDeviceStatus,
     ClaimConsumer,
+    DeviceConstraint,
     DeviceRequest,
     DeviceSelector,
     ResourceClaim,
@@ -33,7 +35,7 @@ from moorage.clock import VirtualClock
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Code, Status
-from moorage.plugins.dynamic_resources import DynamicResources
+from moorage.plugins.dynamic_resources import DynamicResources, allocator
 from moorage.plugins.dynamic_resources.state import KEY
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge
@@ -391,12 +393,12 @@ def test_only_pods_without_devices_share_their_answers() -> None:
 
 def post_filter(rig: Rig, pod: Pod, *, prepared: bool = True) -> Status | None:
     plugin, cycle = DynamicResources(handle=rig), CycleState()
+    statuses = NodeStatuses({}, Status.unresolvable())
     if prepared:
         plugin.pre_filter(cycle, pod, rig.nodes)
         if not cycle[KEY].is_empty:
-            plugin.filter_nodes(cycle, pod, rig.nodes)
-    absent = Status.unresolvable()
-    return asyncio.run(plugin.post_filter(cycle, pod, NodeStatuses({}, absent))).status
+            statuses = refusals(plugin.filter_nodes(cycle, pod, rig.nodes), rig.nodes)
+    return asyncio.run(plugin.post_filter(cycle, pod, statuses)).status
 
 
 def test_post_filter_without_pre_filter_is_an_error() -> None:
@@ -431,3 +433,41 @@ def test_an_unsupported_selector_is_an_error() -> None:
     (status,) = judge(DynamicResources(handle=rig), rig, claiming("claim"), FORMS[0])
     text = "claim default/claim, request r, selector #0: CEL expression empty (unsupported selector type?)"
     assert status == Status.error(text)
+
+
+def hard_cluster() -> tuple[Rig, Pod]:
+    """Make nodes whose devices take a search too long: an error of one request keeps it from looking ahead."""
+    groups = [device(f"d{number}", attributes={"group": number // 11}) for number in range(44)]
+    odd = device("odd", attributes={"group": 9})
+    requests = [exactly(f"r{number}", "true" + " && true" * number) for number in range(12)]
+    picky = exactly("picky", 'device.attributes["gpu.example"].group != 9 || device.attributes["gpu.example"].nope')
+    constraint = DeviceConstraint(match_attribute="gpu.example/group")
+    claim = make_claim(*requests, picky, constraints=[constraint])
+    slices = [make_slice(*groups, odd, node=node.name, pool=node.name, name=node.name) for node in NODES]
+    return Rig(*NODES, make_class(), claim, *slices), claiming("claim")
+
+
+def test_the_time_to_search_is_for_all_nodes_of_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "MAX_STEPS", 5000)
+    rig, pod = hard_cluster()
+    plugin, cycle = DynamicResources(handle=rig), CycleState()
+    assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+    verdict = plugin.filter_nodes(cycle, pod, rig.nodes)
+    late = [Status.error(f"node {node.name}: timed out trying to allocate devices") for node in rig.nodes]
+    assert [verdict.status_at(row) for row in range(len(rig.nodes))] == late
+    assert plugin.filter(cycle, pod, rig.nodes[0]) == late[0]
+
+
+def test_a_search_that_took_too_long_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "MAX_STEPS", 5000)
+    rig, pod = hard_cluster()
+    plugin, spent = DynamicResources(handle=rig), []
+    for seconds in (0, 1, 58, 1):
+        rig.clock.advance(seconds)
+        cycle = CycleState()
+        assert plugin.pre_filter(cycle, pod, rig.nodes) is None
+        assert plugin.filter(cycle, pod, rig.nodes[0]) is not None
+        budget = cycle[KEY].budget
+        assert budget is not None
+        spent.append(budget.went_to_last_search())
+    assert spent == [True, False, False, True]

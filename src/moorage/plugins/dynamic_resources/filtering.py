@@ -1,6 +1,6 @@
-"""The verdict on nodes: whether the claims of a pod have, or could be given, devices there."""
+"""Filtering nodes: whether the claims of a pod have, or could be given, devices there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,30 +11,29 @@ from moorage.clock import Clock
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
-from moorage.plugins.dynamic_resources.allocator import Expired
+from moorage.plugins.dynamic_resources.allocator import Budget, Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
-from moorage.plugins.dynamic_resources.availability import unavailable_on, unavailable_on_nodes
+from moorage.plugins.dynamic_resources.availability import NOT_AVAILABLE, unavailable_on, unavailable_on_nodes
 from moorage.plugins.dynamic_resources.extended import requests_for
 from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
 from moorage.plugins.dynamic_resources.world import DeviceWorld
 
 STALE_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 CANNOT_FIT = Status.unresolvable("cannot fit resource")
-NOT_AVAILABLE = Status.unresolvable("resourceclaim not available on the node")
 
 Rejections = list[tuple[BoolArray, Status]]
 
 
-class Judge:
-    """Judges nodes one by one or all at once, from the same answers."""
+class NodeFilter:
+    """Filters and scores nodes one by one or all at once, from the same answers."""
 
     def __init__(self, world: DeviceWorld, clock: Clock, timeout: float | None) -> None:
         self._world = world
         self._clock = clock
         self._timeout = timeout
 
-    def judge(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
-        """Judge one node, perhaps of a what-if; note which claims were in the way."""
+    def filter(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
+        """Filter one node, perhaps of a what-if."""
         pattern = self.pattern_for(state, pod, info)
         if isinstance(pattern, Status):
             return pattern
@@ -42,17 +41,15 @@ class Judge:
             return None
         if pattern.answers is not None:
             try:
-                status = self.outcome(pattern.answers, info).status(pattern.names)
+                status = self.outcome(state, pattern.answers, info).status(pattern.names)
             except Expired:
                 return _timed_out(info)
             if status is not None:
                 return status
-        unavailable = unavailable_on(state, info)
-        state.unavailable |= unavailable
-        return NOT_AVAILABLE if unavailable else None
+        return NOT_AVAILABLE if unavailable_on(state, info) else None
 
-    def judge_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge a window; only nodes still in the running are looked at."""
+    def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Filter a window; only nodes still in the running are looked at."""
         rejections: Rejections = []
         numbers = self._world.situations.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
@@ -60,11 +57,15 @@ class Judge:
                 continue
             left = mask
             if pattern.answers is not None:
-                found = self._rejections(pattern, pattern.answers, numbers, mask, nodes)
+                found = self._rejections(state, pattern, numbers, mask, nodes)
                 rejections += found
                 for where, _ in found:
                     left = left & ~where
-            self._add_unavailable(state, nodes, left, rejections)
+            away = np.zeros(len(nodes), dtype=np.bool_)
+            for unavailable in unavailable_on_nodes(state, nodes).values():
+                away |= left & unavailable
+            if away.any():
+                rejections.append((away, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
@@ -72,7 +73,7 @@ class Judge:
         pattern = self.pattern_for(state, pod, info)
         if isinstance(pattern, Status) or pattern.answers is None:
             return 0
-        outcome = self.outcome(pattern.answers, info)
+        outcome = self.outcome(state, pattern.answers, info)
         return 0 if outcome.solution is None else outcome.score + state.fixed_score
 
     def score_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -82,14 +83,14 @@ class Judge:
         for mask, pattern in self._groups(state, pod, nodes, np.ones(len(nodes), dtype=np.bool_), []):
             if pattern.answers is None:
                 continue
-            expired = self._settle(pattern.answers, numbers, mask)
+            expired = self._settle(state, pattern.answers, numbers, mask)
             found = mask & (pattern.answers.codes(numbers) == ALLOCATED) & ~expired
             scores[found] = pattern.answers.scores(numbers)[found] + state.fixed_score
         return scores
 
-    def outcome(self, answers: Answers, info: NodeInfo) -> Outcome:
+    def outcome(self, state: DeviceState, answers: Answers, info: NodeInfo) -> Outcome:
         """Return what a node's devices come to; raise :class:`Expired` if finding out takes too long."""
-        return answers.outcome(self._world.situations.at(info), self._deadline)
+        return answers.outcome(self._world.situations.at(info), self._budget(state))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
         """Tell what has to be allocated on a node, or why the node is out of the question."""
@@ -152,9 +153,11 @@ class Judge:
         return Pattern(answers, tuple(claim.key for claim in claims), extended, mappings)
 
     def _rejections(
-        self, pattern: Pattern, answers: Answers, numbers: IntArray, mask: BoolArray, nodes: NodeTable
+        self, state: DeviceState, pattern: Pattern, numbers: IntArray, mask: BoolArray, nodes: NodeTable
     ) -> Rejections:
-        expired = self._settle(answers, numbers, mask)
+        answers = pattern.answers
+        assert answers is not None
+        expired = self._settle(state, answers, numbers, mask)
         found = [
             (expired & (nodes.rows == nodes.rows[place]), _timed_out(nodes[int(place)]))
             for place in np.flatnonzero(expired)
@@ -167,35 +170,24 @@ class Judge:
                 found.append((where, status))
         return found
 
-    def _settle(self, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
+    def _settle(self, state: DeviceState, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
         """Search where nothing is known yet; return the nodes for which there was not enough time."""
         unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
         if not unknown.any():
             return unknown
-        for number in np.unique(numbers[unknown]):
-            try:
-                answers.outcome(self._world.situations.all[int(number)], self._deadline)
-            except Expired:
-                continue
+        try:
+            for number in np.unique(numbers[unknown]):
+                answers.outcome(self._world.situations.all[int(number)], self._budget(state))
+        except Expired:
+            pass  # the attempt fails, so the other nodes do not matter
         late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
         return late
 
-    def _add_unavailable(self, state: DeviceState, nodes: NodeTable, left: BoolArray, rejections: Rejections) -> None:
-        anywhere = np.zeros(len(nodes), dtype=np.bool_)
-        for place, unavailable in unavailable_on_nodes(state, nodes).items():
-            here = left & unavailable
-            if here.any():
-                state.unavailable.add(place)
-                anywhere |= here
-        if anywhere.any():
-            rejections.append((anywhere, NOT_AVAILABLE))
-
-    def _deadline(self) -> Callable[[], bool]:
-        """Start the time a search on one node may take."""
-        if not self._timeout:
-            return lambda: False
-        end = self._clock.now() + self._timeout
-        return lambda: self._clock.now() > end
+    def _budget(self, state: DeviceState) -> Budget:
+        """Return the time that all searches of an attempt may take together; it runs from the first one on."""
+        if state.budget is None:
+            state.budget = Budget(self._clock, self._timeout)
+        return state.budget
 
 
 def _timed_out(info: NodeInfo) -> Status:

@@ -1,0 +1,86 @@
+"""The text of a CEL expression: what has to be written differently before cel-cpp reads it."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+FIELDS: Final = ("driver", "allowMultipleAllocations", "attributes", "capacity")
+MAPS: Final = ("attributes", "capacity")
+# What the device lists itself; under the plain names a domain that it does not list is an empty map, as upstream's is.
+LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
+
+_TOKEN: Final = re.compile(
+    r"""(?P<comment>//[^\n]*)
+    |(?P<string>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<space>\s+)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _FieldUse(NamedTuple):
+    """Where a field of ``device`` is named: places count tokens that are no white space."""
+
+    start: int
+    place: int
+    name: str
+
+
+class Source:
+    """An expression as tokens."""
+
+    def __init__(self, expression: str) -> None:
+        found = ((match.lastgroup, match[0]) for match in _TOKEN.finditer(expression))
+        self._tokens = [(kind, text) for kind, text in found if kind != "comment"]
+        #: The tokens that are no white space, by their place among all.
+        self._solid = [place for place, (kind, _) in enumerate(self._tokens) if kind != "space"]
+
+    def field_names(self) -> list[str]:
+        """Return the fields of ``device`` that are named."""
+        return [use.name for use in self._field_uses()]
+
+    def without_field_tests(self) -> str:
+        """Write ``true`` for ``has(device.driver)``: cel-cpp takes the field for a variable and would not test it."""
+        texts = [text for _, text in self._tokens]
+        for use in self._field_uses():
+            if [self._text(use.start - 2), self._text(use.start - 1), self._text(use.place + 1)] == ["has", "(", ")"]:
+                first, last = self._solid[use.start - 2], self._solid[use.place + 1]
+                texts[first : last + 1] = ["true", *("" for _ in range(last - first))]
+        return "".join(texts)
+
+    def with_listed_maps(self) -> str:
+        """Let ``in``, ``size`` and macros see the domains that are there; a look-up sees an empty map otherwise."""
+        texts = [text for _, text in self._tokens]
+        for use in self._field_uses():
+            after = self._text(use.place + 1)
+            calls_method = after == "." and self._text(use.place + 3) == "("
+            is_argument = self._text(use.start - 1) == "in" or (
+                self._text(use.start - 1) == "(" and self._text(use.start - 2) == "size"
+            )
+            if use.name in MAPS and (calls_method or (is_argument and after not in ("[", "."))):
+                texts[self._solid[use.place]] = LISTED[use.name]
+        return "".join(texts)
+
+    def possible_domains(self) -> Iterator[str]:
+        """Return everything that may be meant as a domain: names and strings."""
+        for kind, text in self._tokens:
+            if kind == "name":
+                yield text
+            elif kind == "string":
+                yield text.strip("rR").strip(text[-1])
+
+    def _field_uses(self) -> Iterator[_FieldUse]:
+        for start, place in enumerate(self._solid):
+            if self._tokens[place] != ("name", "device") or self._text(start + 1) != ".":
+                continue
+            is_field_itself = self._text(start - 1) == "." or (
+                self._text(start - 1) == "?" and self._text(start - 2) == "."
+            )
+            if not is_field_itself:
+                named = start + 3 if self._text(start + 2) == "?" else start + 2
+                yield _FieldUse(start, named, self._text(named))
+
+    def _text(self, number: int) -> str:
+        """Return the text of a token that is no white space; beyond both ends there is nothing."""
+        return self._tokens[self._solid[number]][1] if 0 <= number < len(self._solid) else ""

@@ -1,0 +1,138 @@
+"""The syntax tree of a CEL expression, read from what cel-cpp serializes (the message cel.expr.ParsedExpr)."""
+
+from msgspec import Struct
+
+Fields = dict[int, list[bytes]]
+
+
+class Literal(Struct, frozen=True):
+    """A constant; numbers and the like are no text."""
+
+    text: bytes = b""
+
+
+class Name(Struct, frozen=True):
+    """A variable."""
+
+    name: str
+
+
+class Select(Struct, frozen=True):
+    """A field of a value, or with ``has`` whether it is there."""
+
+    operand: "Node"
+    is_test: bool
+
+
+class Call(Struct, frozen=True):
+    """A function or an operator; what a method is called on is its first argument."""
+
+    function: str
+    arguments: "tuple[Node, ...]"
+
+
+class ListNode(Struct, frozen=True):
+    """A list that is written out."""
+
+    items: "tuple[Node, ...]"
+
+
+class MapNode(Struct, frozen=True):
+    """A map that is written out."""
+
+    entries: "tuple[tuple[Node, Node], ...]"
+
+
+class Fold(Struct, frozen=True):
+    """What a macro becomes: a loop that makes one result from the entries of a list or the keys of a map."""
+
+    variable: str
+    second: str
+    source: "Node"
+    result_name: str
+    start: "Node"
+    condition: "Node"
+    step: "Node"
+    result: "Node"
+
+
+Node = Literal | Name | Select | Call | ListNode | MapNode | Fold
+
+
+def read_tree(serialized: bytes) -> Node:
+    """Read a serialized expression."""
+    # The expression stands in a ParsedExpr, and that in a google.protobuf.Any.
+    return _node(_bytes(_fields(_bytes(_fields(serialized), 2)), 2))
+
+
+def _node(content: bytes) -> Node:
+    fields = _fields(content)
+    if 4 in fields:
+        return Name(_text(_fields(_bytes(fields, 4)), 1))
+    if 5 in fields:
+        select = _fields(_bytes(fields, 5))
+        return Select(_node(_bytes(select, 1)), 3 in select)
+    if 6 in fields:
+        call = _fields(_bytes(fields, 6))
+        return Call(_text(call, 2), tuple(_node(part) for number in (1, 3) for part in call.get(number, ())))
+    if 7 in fields:
+        return ListNode(tuple(_node(item) for item in _fields(_bytes(fields, 7)).get(1, ())))
+    if 8 in fields:
+        entries = (_fields(entry) for entry in _fields(_bytes(fields, 8)).get(2, ()))
+        return MapNode(tuple((_node(_bytes(entry, 3)), _node(_bytes(entry, 4))) for entry in entries))
+    if 9 in fields:
+        return _fold(_fields(_bytes(fields, 9)))
+    constant = _fields(_bytes(fields, 3))
+    return Literal(_bytes(constant, 6) or _bytes(constant, 7))
+
+
+def _fold(fold: Fields) -> Fold:
+    return Fold(
+        variable=_text(fold, 1),
+        second=_text(fold, 8),
+        source=_node(_bytes(fold, 2)),
+        result_name=_text(fold, 3),
+        start=_node(_bytes(fold, 4)),
+        condition=_node(_bytes(fold, 5)),
+        step=_node(_bytes(fold, 6)),
+        result=_node(_bytes(fold, 7)),
+    )
+
+
+def _bytes(fields: Fields, number: int) -> bytes:
+    return fields[number][-1] if number in fields else b""
+
+
+def _text(fields: Fields, number: int) -> str:
+    return _bytes(fields, number).decode()
+
+
+def _fields(content: bytes) -> Fields:
+    """Read a message of the wire format: the contents of its fields by number; of numbers, that they are there."""
+    found: Fields = {}
+    place = 0
+    while place < len(content):
+        key, place = _varint(content, place)
+        number, kind = key >> 3, key & 7
+        if kind == 2:
+            length, place = _varint(content, place)
+            found.setdefault(number, []).append(content[place : place + length])
+            place += length
+        elif kind == 0:
+            _, place = _varint(content, place)
+            found.setdefault(number, []).append(b"")
+        else:
+            place += 8 if kind == 1 else 4
+            found.setdefault(number, []).append(b"")
+    return found
+
+
+def _varint(content: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = content[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7

@@ -1,0 +1,67 @@
+"""Random device selectors, in a process with little memory: none may take long, much memory, or anything else down."""
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from moorage.api.devices import Device, DeviceAttribute
+from moorage.plugins.dynamic_resources.cel import CelCompileError, CelRuntimeError, Program, facts_of
+from tests.support.expressions import Expressions
+
+MAX_SECONDS = 10.0
+"""For one expression on a machine that is busy; a budget spent to the end takes two or three."""
+MAX_GROWTH = 256 << 20
+MAX_MEMORY = 2 << 30
+
+
+def problems(seed: str, count: int) -> list[str]:
+    """Evaluate that many expressions in a process of their own; return what was wrong."""
+    command = [sys.executable, "-m", "tests.hostile.expressions", seed, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: list[str] = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode:
+        found.append(f"expressions of seed {seed}: exit code {done.returncode}: {done.stderr[-2000:]}")
+    return found
+
+
+def evaluate(seed: str, count: int) -> Iterator[str]:
+    """Evaluate expressions one after the other, whole and damaged, and tell what is wrong with each."""
+    chance = random.Random(seed)
+    made = Expressions(chance)
+    attributes = {f"a{number}": DeviceAttribute(string_value="ab" * 32) for number in range(32)}
+    device = Device(name="d", attributes={"model": DeviceAttribute(string_value="a100"), **attributes})
+    for _ in range(count):
+        expression = made.boolean(chance.randrange(1, 9))
+        if chance.random() < 0.3:
+            expression = made.garbled(expression)
+        before, began = peak(), time.perf_counter()
+        try:
+            Program(expression).matches(facts_of("gpu.example", device))
+        except (CelCompileError, CelRuntimeError):
+            pass
+        except Exception as error:
+            yield f"{type(error).__name__}: {error}: {expression}"
+        if (took := time.perf_counter() - began) > MAX_SECONDS:
+            yield f"took {took:.1f} s: {expression}"
+        if (grown := peak() - before) > MAX_GROWTH:
+            yield f"took {grown >> 20} MiB: {expression}"
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    seed, count = sys.argv[1:]
+    for problem in evaluate(seed, int(count)):
+        sys.stdout.write(json.dumps(problem) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
