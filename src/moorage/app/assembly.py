@@ -23,7 +23,7 @@ from moorage.client.leader import LeaderElector, LeaseSettings
 from moorage.client.pool import HttpPool
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
@@ -62,7 +62,7 @@ def connect(options: Options) -> Connection:
 
 def assemble(options: Options, connection: Connection, instruments: Instruments) -> Parts:
     """Build all parts; must be called on the loop that is to run them."""
-    clock = SystemClock()
+    clock = SteadyClock()
     hostname = socket.gethostname()
     client = _client(connection, f"{USER_AGENT}/scheduler", instruments.registry)
     # Events have connections of their own: they must not delay a binding.

@@ -25,7 +25,7 @@ from moorage.app.serving.starting import Server
 from moorage.app.version import version_line
 from moorage.app.wellness import health_checks
 from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml
 from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, TooManyRequests, Unreachable
 
@@ -75,7 +75,7 @@ class Daemon:
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
         registry = self._registry
-        instruments = Instruments(registry, SystemClock())
+        instruments = Instruments(registry, SteadyClock())
         parts = assemble(self.options, connect(self.options), instruments)
         instruments.sampler.watch(placement.profile for placement in parts.scheduler.placements.values())
         read_process(registry, self.options.features)

@@ -16,6 +16,7 @@ from moorage.app.serving.health import HealthChecks, Report
 from moorage.app.serving.routing import PLAIN, Page, Router, text_reply
 from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
+from moorage.clock import boot_time
 from moorage.features import FeatureGates
 from moorage.http.messages import HttpRequest, Reply
 
@@ -50,6 +51,7 @@ class Pages:
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
         self._began = time.time()
+        self._booted = boot_time()
         self._router = Router()
 
     def add_to(self, router: Router) -> None:
@@ -99,7 +101,8 @@ class Pages:
         return flagz(self._sources.flags).answer(request)
 
     async def _statusz(self, request: HttpRequest) -> Reply:
-        page = statusz(self._began, self._sources.features.release, listed_paths(self._router.paths))
+        paths, release = listed_paths(self._router.paths), self._sources.features.release
+        page = statusz(self._began, boot_time() - self._booted, release, paths)
         return page.answer(request)
 
 

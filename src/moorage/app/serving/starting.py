@@ -18,7 +18,7 @@ from moorage.app.serving.tls import server_context
 from moorage.app.serving.users import Authorities
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError, MoorageError
 from moorage.http.messages import HttpRequest, Reply, Service
 from moorage.http.server import HttpServer
@@ -43,7 +43,7 @@ class Server:
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
-        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SystemClock())
+        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SteadyClock())
         router = Router()
         Pages(self._sources).add_to(router)
         if self._with_profiling:
