@@ -2,7 +2,7 @@
 
 :class:`Election` decides and knows no I/O; :class:`LeaderElector` reads and writes the lease for it. Clocks of
 different machines are never compared: a lease runs out when *we* have seen no change of it for as long as it lasts.
-Our own time counts from when we *asked* for a renewal: whoever sees it stored sees it later, so we stop before they start.
+Our own time counts from when we *asked* for a renewal: others see it later, so we stop before they start.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from moorage.errors import ApiError, LeadershipLost, NotFound
 from moorage.framework.recording import EventNote
 
 JITTER: Final = 1.2
+RELEASE_SECONDS: Final = 3.0
 WATCHDOG_TOLERANCE: Final = 20.0
 
 log = structlog.get_logger(__name__)
@@ -242,7 +243,7 @@ class LeaderElector:
         if lease is None or self.clock.now() >= self.election.held_until:
             return
         try:
-            async with asyncio.timeout(self.settings.renew_deadline):
+            async with asyncio.timeout(min(self.settings.renew_deadline, RELEASE_SECONDS)):
                 self.election.observe(await self.client.update(lease))
         except (ApiError, TimeoutError) as error:
             log.warning("lease was not released", lease=self.settings.name, error=str(error))

@@ -122,9 +122,7 @@ class TokenReviewer:
 class AccessReviewer:
     """Finds out whether somebody may do something; ApiError if the API server does not say."""
 
-    def __init__(
-        self, client: ApiClient, meter: Meter, clock: Clock, allowed_ttl: float, denied_ttl: float
-    ) -> None:
+    def __init__(self, client: ApiClient, meter: Meter, clock: Clock, allowed_ttl: float, denied_ttl: float) -> None:
         self._client = client
         self._meter = meter
         self._ttl = {True: allowed_ttl, False: denied_ttl}
