@@ -19,6 +19,7 @@ from moorage.engine.waiting import HeldPod
 from moorage.errors import ExtenderError, MoorageError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.plugin import PreBindPlugin
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Code, Status
@@ -193,7 +194,8 @@ class Binder:
     async def _call_pre_bind(self, binding: Binding, plugin: PreBindPlugin) -> Status | None:
         try:
             said = await plugin.pre_bind(binding.cycle, binding.pod, binding.node_name)
-        except Exception as error:  # the boundary for plugins that wait
+        except PLUGIN_FAULTS as error:  # the boundary for plugins that wait
+            pass_on_interrupt(error)
             raise failure("PreBind", plugin.name, error) from error
         status = require_status("PreBind", plugin, said)
         if status is not None and not status.is_rejection:
@@ -218,7 +220,8 @@ class Binder:
         for plugin in binding.placement.profile.bind:
             try:
                 said = await plugin.bind(binding.cycle, binding.pod, binding.node_name)
-            except Exception as error:  # the boundary for plugins that wait
+            except PLUGIN_FAULTS as error:  # the boundary for plugins that wait
+                pass_on_interrupt(error)
                 raise failure("Bind", plugin.name, error) from error
             if said is None or (status := require_status("Bind", plugin, said)) is None:
                 return None
@@ -233,8 +236,9 @@ class Binder:
         for plugin in binding.placement.profile.post_bind:
             try:
                 await plugin.post_bind(binding.cycle, binding.pod, binding.node_name)
-            except Exception as error:  # the pod is bound: a plugin that fails now changes nothing
-                log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
+            except PLUGIN_FAULTS as error:  # the pod is bound: a plugin that fails now changes nothing
+                pass_on_interrupt(error)
+                log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=described(error))
         binding.placement.stopwatch[timing.POST_BIND](timing.read() - began)
 
     def _tell_bound(self, binding: Binding) -> None:

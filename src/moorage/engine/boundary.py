@@ -1,9 +1,11 @@
 """The one place where a plugin's exception becomes an error of the attempt, named after the plugin."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from moorage.errors import PluginError
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status
 
@@ -26,13 +28,14 @@ def ask(point: str, plugin: Plugin, method: Callable[..., T], *arguments: Any) -
         return method(*arguments)
     except PluginError:
         raise
-    except Exception as error:
+    except (*PLUGIN_FAULTS, CancelledError) as error:
+        pass_on_interrupt(error)
         raise failure(point, plugin.name, error) from error
 
 
 def failure(point: str, plugin: str, error: BaseException | str) -> PluginError:
     """Word an error as upstream does."""
-    problem = error if isinstance(error, str) else (str(error) or type(error).__name__)
+    problem = error if isinstance(error, str) else described(error)
     return PluginError(plugin, _WORDINGS.get(point, _USUAL).format(point=point, plugin=plugin, problem=problem))
 
 
@@ -43,7 +46,7 @@ def ask_each(point: str, plugins: Sequence[P], method: Callable[[P], T]) -> tupl
     """
     try:
         return tuple(map(method, plugins))
-    except Exception:  # raised again by the boundary, unless it was a passing fit
+    except PLUGIN_FAULTS:  # raised again by the boundary, unless it was a passing fit
         return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 
 

@@ -19,6 +19,7 @@ from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.errors import ExtenderError, PluginError
 from moorage.framework.cycle import CycleState
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.plugin import PostFilterResult, Wait
 from moorage.framework.registry import Registry
@@ -114,9 +115,10 @@ class Placement:
         for plugin in self.profile.post_filter:
             try:
                 result = await plugin.post_filter(found.cycle, found.pod, found.diagnosis.statuses)
-            except Exception as error:  # the boundary for plugins that wait; the pod stays what it is: unschedulable
+            except PLUGIN_FAULTS as error:  # the boundary for plugins that wait; the pod stays unschedulable
+                pass_on_interrupt(error)
                 log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
-                return Rescue(str(error) or type(error).__name__, code=Code.ERROR)
+                return Rescue(described(error), code=Code.ERROR)
             if not isinstance(result, PostFilterResult):
                 problem = f"PostFilter plugin {plugin.name} answered {result!r}, which is no PostFilterResult"
                 return Rescue(problem, code=Code.ERROR)
@@ -168,7 +170,7 @@ class Placement:
         for plugin in self.profile.permit:
             said = ask("Permit", plugin, plugin.permit, cycle, pod, node_name)
             if isinstance(said, Wait):
-                waits[plugin.name] = min(said.seconds, LONGEST_WAIT)
+                waits[plugin.name] = _seconds(plugin.name, said)
                 continue
             status = require_status("Permit", plugin, said)
             if status is not None:
@@ -182,6 +184,13 @@ class Placement:
         if not status.is_rejection:
             raise failure(point, plugin, status.message)
         return status.by(plugin)
+
+
+def _seconds(plugin: str, wait: Wait) -> float:
+    seconds = wait.seconds
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
+        return min(seconds, LONGEST_WAIT)
+    raise failure("Permit", plugin, f"it answered {wait!r}: write Wait(seconds) with a number of 0 or more")
 
 
 def one_node_diagnosis(node_name: str, status: Status) -> Diagnosis:

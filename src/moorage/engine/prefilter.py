@@ -8,6 +8,7 @@ from moorage.api.pod import Pod
 from moorage.engine.boundary import failure
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import NodeNames, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import SKIP, Code, Status
@@ -79,7 +80,8 @@ def ask_pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: 
         answer = plugin.pre_filter(cycle, pod, nodes)
     except PluginError:
         raise
-    except Exception as error:
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
         raise failure("PreFilter", plugin.name, error) from error
     if answer is None or answer is SKIP or isinstance(answer, NodeNames):
         return answer

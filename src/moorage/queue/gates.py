@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from moorage.framework.status import Code
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
+from moorage.framework.status import Code, Status
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.hints import ProfileQueueing
 from moorage.queue.observing import QueueObserver
@@ -23,8 +24,9 @@ class Gates:
         pod = info.pod
         for plugin in plugins:
             try:
-                status = plugin.pre_enqueue(pod)
-            except Exception as problem:
+                status = checked(plugin.pre_enqueue(pod))
+            except PLUGIN_FAULTS as problem:
+                pass_on_interrupt(problem)
                 # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
                 self._observer.plugin_failed(plugin.name, pod, problem)
                 self._close(info, plugin.name)
@@ -42,3 +44,10 @@ class Gates:
             self._observer.rejected(plugin, info.scheduler_name, +1)
         info.unschedulable_plugins |= {plugin}
         info.gating_plugin = plugin
+
+
+def checked(answer: object) -> Status | None:
+    """Refuse what is neither a Status nor ``None``."""
+    if answer is None or isinstance(answer, Status):
+        return answer
+    raise TypeError(f"it answered {answer!r}: return None, or a Status that says what the pod waits for")

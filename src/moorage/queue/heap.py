@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, Final
 
+from moorage.framework.faults import PLUGIN_FAULTS
 from moorage.queue.entry import QueuedPodInfo
 
 _SLACK: Final = 64
@@ -49,7 +50,7 @@ class KeyedHeap:
             sort_key = self._guard(sort_key, info)
         try:
             self._put(info, sort_key)
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()
@@ -77,7 +78,7 @@ class KeyedHeap:
             return None
         try:
             self._compact()
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()
@@ -94,7 +95,7 @@ class KeyedHeap:
                 if entries.get(info.key) is entry:
                     del entries[info.key]
                     return info
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()

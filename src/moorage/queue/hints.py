@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -144,7 +145,8 @@ class Hints:
         began = perf_counter()
         try:
             helps = hint(*asked) is QueueingHint.QUEUE
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
             self._observer.plugin_failed(plugin, asked[0], problem)
             self._observer.hinted(plugin, event, "Error", perf_counter() - began)

@@ -6,6 +6,7 @@ whoever watches the queue is told which plugin failed over which pod. Until one 
 
 from typing import Any
 
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.entry import QueuedPodInfo
 from moorage.queue.observing import SILENT, QueueObserver
@@ -29,7 +30,8 @@ class SortGuard:
         """Return what sorts a pod."""
         try:
             return self._sort.sort_key(info)
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             self.tell(info, problem)
             return Unsortable()
 
@@ -57,7 +59,8 @@ class GuardedKey:
     def __lt__(self, other: "GuardedKey") -> bool:
         try:
             return bool(self._key < other._key)
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             if not (self._is_told or isinstance(other._key, Unsortable)):
                 self._is_told = True
                 self._guard.tell(self._info, problem)
