@@ -1,6 +1,8 @@
 """Putting the parts of a scheduler together: client, cluster, scheduler, loop, informers."""
 
 import socket
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,6 +20,7 @@ from moorage.client.dispatcher import Dispatcher, limit_of
 from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
+from moorage.client.mending import Mending
 from moorage.client.pool import HttpPool, WriteGate
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
@@ -26,6 +29,8 @@ from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.state.objects import Objects
+
+APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
 class Parts(Struct):
@@ -85,7 +90,8 @@ def assemble(
     )
     known.objects = scheduler.objects
     loop = SchedulingLoop(scheduler)
-    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features)
+    mending = Mending(partial(instruments.registry.count, APPLY_FAILURES))
+    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features, mending)
     informers = Informers(
         client,
         kinds_of(scheduler),
@@ -93,6 +99,7 @@ def assemble(
         observer=instruments.informers,
         keeps=kept_whole(options.config.extenders),
     )
+    mending.relist = informers.relist
     return Parts(client, event_client, recorder, background, scheduler, loop, deliveries, informers, extenders)
 
 
