@@ -142,9 +142,12 @@ class Load:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return what CPU a process has used until now."""
+    """Return what CPU a process and its children have used until now."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(
+        cpu_seconds(int(pid)) for pid in children
+    )
 
 
 def node(number: int) -> bytes:

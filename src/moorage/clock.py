@@ -1,22 +1,37 @@
-"""What time it is: a protocol, the machine's clock, and one that only moves when told to."""
+"""What time it is: a protocol, the machine's clocks, and one that only moves when told to."""
 
 import time
+from functools import partial
 from typing import Protocol
+
+#: Seconds since the machine was started, those that it slept included; setting the wall clock does not change it.
+boot_time = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Clock(Protocol):
     """Where the scheduler reads the time; nothing below the app asks the machine itself."""
 
     def now(self) -> float:
-        """Return seconds since the Unix epoch."""
+        """Return seconds since some moment in the past: for durations and deadlines."""
+        ...
+
+    def wall(self) -> float:
+        """Return seconds since the Unix epoch: for what others read, and to compare with what others wrote."""
         ...
 
 
 class SystemClock:
-    """The machine's wall clock."""
+    """The machine's wall clock, for who compares all moments with those in objects, as the embedded cluster does."""
 
     now = staticmethod(time.time)
-    """Return seconds since the Unix epoch."""
+    wall = staticmethod(time.time)
+
+
+class SteadyClock:
+    """A clock that no setting of the wall clock moves: leases, backoffs and limits of a daemon go by it."""
+
+    now = staticmethod(boot_time)
+    wall = staticmethod(time.time)
 
 
 class VirtualClock:
@@ -28,6 +43,8 @@ class VirtualClock:
     def now(self) -> float:
         """Return the virtual seconds since the Unix epoch."""
         return self._now
+
+    wall = now
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

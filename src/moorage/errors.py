@@ -166,3 +166,12 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+def explain(error: MoorageError) -> str:
+    """Put an error in words for a terminal; notes on it say which file it is about."""
+    about = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+    if not isinstance(error, ConfigErrors) or len(error.errors) == 1:
+        return f"{about}{error}"
+    lines = str(error).replace("\n", "\n  ")
+    return f"{about}{len(error.errors)} problems\n  {lines}"

@@ -94,10 +94,21 @@ class SchedulerProcess:
         self.log_file.unlink(missing_ok=True)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU it has used so far."""
+        """Return the CPU it has used so far, the scheduler beside its keeper included."""
+        stats = (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (self.pid, *self.children())
+        )
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def pid(self) -> int:
+        """The process that was started: ours is the keeper, and its child is the scheduler."""
         assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self._process.pid
+
+    def children(self) -> list[int]:
+        """Return the processes that it has started and that run."""
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
 
 @contextmanager

@@ -14,7 +14,9 @@ from moorage.app.flags.parsing import parse
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.app.serving.health import Check, HealthChecks, ping
-from moorage.app.serving.pages import PageSources
+from moorage.app.serving.pages import HealthPages, Pages, PageSources, set_verbosity
+from moorage.app.serving.profiling import add_profiling
+from moorage.app.serving.routing import Router
 from moorage.app.serving.starting import Server
 from moorage.clock import VirtualClock
 
@@ -67,11 +69,9 @@ class Visitor:
             return Reply(answer.status, await answer.text(), answer.headers)
 
 
-def page_sources(checks: Mapping[str, Check] | None = None, **changes: Any) -> PageSources:
-    """Return where pages take what they show from, with one set of checks on all endpoints."""
-    given = dict(checks or {"ping": ping})
+def page_sources(**changes: Any) -> PageSources:
+    """Return where pages take what they show from."""
     sources = PageSources(
-        health=HealthChecks({"healthz": given, "livez": given, "readyz": given}),
         metrics=CellRegistry(),
         pod_resources=Nothing(),
         configuration=lambda: {"kind": "KubeSchedulerConfiguration"},
@@ -84,13 +84,19 @@ def page_sources(checks: Mapping[str, Check] | None = None, **changes: Any) -> P
 async def served(
     sources: PageSources | None = None,
     *,
+    checks: Mapping[str, Check] | None = None,
     options: ServingOptions = ON_LOOPBACK,
     authentication: AuthenticationOptions | None = None,
     authorization: AuthorizationOptions = EVERYTHING,
     clock: VirtualClock | None = None,
 ) -> AsyncIterator[Visitor]:
-    """Serve while the block lasts."""
-    server = Server(options, sources or page_sources(), with_profiling=True)
+    """Serve all pages while the block lasts, with one set of checks on all endpoints."""
+    given, shown, router = dict(checks or {"ping": ping}), sources or page_sources(), Router()
+    HealthPages(HealthChecks({"healthz": given, "livez": given, "readyz": given})).add_to(router)
+    Pages(shown).add_to(router)
+    add_profiling(router)
+    router.add("PUT", "/debug/flags/v", set_verbosity)
+    server = Server(options, router.answer, shown.metrics)
     try:
         await server.start(authentication or AuthenticationOptions(), authorization, clock)
         yield Visitor(server.port)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from moorage.clock import SystemClock, VirtualClock
+from moorage.clock import SteadyClock, SystemClock, VirtualClock
 
 
 def test_a_virtual_clock_moves_when_told_to() -> None:
@@ -26,3 +26,10 @@ def test_time_does_not_go_back() -> None:
 def test_the_systems_clock_is_the_machines() -> None:
     before = time.time()
     assert before <= SystemClock().now() <= time.time()
+
+
+def test_the_steady_clock_counts_from_the_start_of_the_machine() -> None:
+    """Not from the epoch: setting the wall clock cannot move it."""
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= SteadyClock().now() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert abs(SteadyClock().wall() - time.time()) < 60

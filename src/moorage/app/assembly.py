@@ -1,7 +1,8 @@
-"""Putting the parts of a scheduler together: client, cluster, scheduler, loop, informers, leader election."""
+"""Putting the parts of a scheduler together: client, cluster, scheduler, loop, informers."""
 
 import socket
-import uuid
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,23 +14,23 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
 from moorage.app.options import Options
-from moorage.app.version import KUBERNETES
+from moorage.app.version import USER_AGENT
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher, limit_of
 from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
-from moorage.client.leader import LeaderElector, LeaseSettings
-from moorage.client.pool import HttpPool
+from moorage.client.mending import Mending
+from moorage.client.pool import HttpPool, WriteGate
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock
+from moorage.clock import SteadyClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.state.objects import Objects
 
-USER_AGENT = f"kube-scheduler/{KUBERNETES} moorage"
+APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
 class Parts(Struct):
@@ -43,8 +44,6 @@ class Parts(Struct):
     loop: SchedulingLoop
     deliveries: Deliveries
     informers: Informers
-    elector: LeaderElector | None
-
     extenders: tuple[HttpExtender, ...] = ()
 
     def close(self) -> None:
@@ -60,19 +59,21 @@ def connect(options: Options) -> Connection:
     return load_connection(options.config.client_connection.kubeconfig, options.flags["master"])
 
 
-def assemble(options: Options, connection: Connection, instruments: Instruments) -> Parts:
-    """Build all parts; must be called on the loop that is to run them."""
-    clock = SystemClock()
+def assemble(
+    options: Options, connection: Connection, instruments: Instruments, gate: WriteGate | None = None
+) -> Parts:
+    """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written."""
+    clock = SteadyClock()
     hostname = socket.gethostname()
-    client = _client(connection, f"{USER_AGENT}/scheduler", instruments.registry)
+    client = _client(connection, f"{USER_AGENT}/scheduler", instruments.registry, gate)
     # Events have connections of their own: they must not delay a binding.
-    event_client = _client(connection, USER_AGENT, instruments.registry)
+    event_client = _client(connection, USER_AGENT, instruments.registry, gate)
     recorder = EventRecorder(event_client, hostname, clock)
     background = MeasuredBackground(instruments.registry)
     limit = limit_of(options.config.client_connection.qps, options.config.client_connection.burst)
     known = KnownObjects()
     cluster = ApiCluster(client, Dispatcher(limit=limit), recorder, clock, known)
-    extenders = tuple(HttpExtender(extender) for extender in options.config.extenders)
+    extenders = tuple(HttpExtender(extender, gate) for extender in options.config.extenders)
     scheduler = Scheduler(
         options.config,
         options.registry,
@@ -89,7 +90,8 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
     )
     known.objects = scheduler.objects
     loop = SchedulingLoop(scheduler)
-    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features)
+    mending = Mending(partial(instruments.registry.count, APPLY_FAILURES))
+    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features, mending)
     informers = Informers(
         client,
         kinds_of(scheduler),
@@ -97,8 +99,8 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
         observer=instruments.informers,
         keeps=kept_whole(options.config.extenders),
     )
-    elector = _elector(options, client, recorder, hostname, clock)
-    return Parts(client, event_client, recorder, background, scheduler, loop, deliveries, informers, elector, extenders)
+    mending.relist = informers.relist
+    return Parts(client, event_client, recorder, background, scheduler, loop, deliveries, informers, extenders)
 
 
 def kinds_of(scheduler: Scheduler) -> tuple[type[KubeObject], ...]:
@@ -106,13 +108,14 @@ def kinds_of(scheduler: Scheduler) -> tuple[type[KubeObject], ...]:
     return tuple(dict.fromkeys((Node, Pod, *scheduler.objects.kinds())))
 
 
-def _client(connection: Connection, user_agent: str, registry: CellRegistry) -> ApiClient:
+def _client(connection: Connection, user_agent: str, registry: CellRegistry, gate: WriteGate | None) -> ApiClient:
     pool = HttpPool(
         connection.server,
         tls=connection.tls,
         server_name=connection.server_name,
         proxy=connection.proxy,
         source=connection.source,
+        gate=gate,
     )
     meter = RequestMeter(pool.host_header, registry)
     return ApiClient(connection, user_agent=user_agent, transport=pool, on_exchange=meter.note)
@@ -128,21 +131,3 @@ class KnownObjects:
         """Return the version last heard of, if the kind is watched."""
         kind = type(thing)
         return self.objects[kind].find(thing.key) if kind in self.objects.kinds() else None
-
-
-def _elector(
-    options: Options, client: ApiClient, recorder: EventRecorder, hostname: str, clock: Clock
-) -> LeaderElector | None:
-    election = options.config.leader_election
-    if not election.leader_elect:
-        return None
-    settings = LeaseSettings(
-        identity=f"{hostname}_{uuid.uuid4()}",
-        name=election.resource_name,
-        namespace=election.resource_namespace,
-        lease_duration=election.lease_duration.seconds,
-        renew_deadline=election.renew_deadline.seconds,
-        retry_period=election.retry_period.seconds,
-    )
-    component = options.config.profiles[0].scheduler_name
-    return LeaderElector(client, settings, clock, recorder.record_core, component)

@@ -1,12 +1,13 @@
 """The daemon: starts everything, works while it leads, and ends in order.
 
-SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, the lease is released; a second one ends at once.
-SIGUSR2 has the debugger compare cache and queue with the API.
+SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, and the keeper releases the lease; a second one ends
+it at once. SIGUSR2 has the debugger compare cache and queue with the API.
 """
 
 import asyncio
-import os
 import signal
+import socket
+import uuid
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
@@ -16,32 +17,35 @@ from moorage.api.pod import Pod
 from moorage.app.assembly import Parts, assemble, connect
 from moorage.app.debugger import Debugger
 from moorage.app.garbage import keep_everything
+from moorage.app.keeper.kept import Kept
+from moorage.app.keeper.link import Setup
+from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.options import Options
-from moorage.app.serving.pages import PageSources
-from moorage.app.serving.starting import Server
+from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
-from moorage.app.wellness import health_checks
+from moorage.client.leader import LeaseSettings
+from moorage.client.pool import WriteGate
 from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml
-from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, TooManyRequests, Unreachable
+from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 
-DRAIN_SECONDS: Final = 25.0
-"""A kubelet waits for 30 seconds before it kills."""
+CYCLE_SECONDS: Final = 5.0
+"""What a cycle that waits for a plugin gets to end by itself when we are to stop."""
+DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
 FOLD_SECONDS: Final = 5.0
-EXIT_FAILURE: Final = 1
 
 log = structlog.get_logger(__name__)
 
 
-def run_daemon(options: Options) -> int:
-    """Run until told to stop; return the exit code."""
+def run_daemon(options: Options, ends: Ends) -> int:
+    """Run beside a keeper until told to stop; return the exit code."""
     import uvloop
 
     log.info("starting", version=version_line())
@@ -54,8 +58,8 @@ def run_daemon(options: Options) -> int:
     log.info("using configuration", v=2, config=to_yaml(completed_view(options.config)))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(Daemon(options).run())
-        except (LeadershipLost, ApiError) as error:
+            runner.run(Daemon(options, ends).run())
+        except ApiError as error:
             log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to mend
             return EXIT_FAILURE
     return 0
@@ -64,64 +68,56 @@ def run_daemon(options: Options) -> int:
 class Daemon:
     """One replica."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, ends: Ends) -> None:
         self.options = options
         self._registry = CellRegistry(options.metrics)
-        self._stopping = asyncio.Event()
+        self._setup = setup_of(options)
+        self._keeper = Kept(ends, self._setup, self._registry)
+        self._stopping = self._keeper.stopping
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
-        registry = self._registry
-        instruments = Instruments(registry, SystemClock())
-        parts = assemble(self.options, connect(self.options), instruments)
-        instruments.sampler.watch(placement.profile for placement in parts.scheduler.cycles.values())
+        registry, keeper, lease = self._registry, self._keeper, self._setup.lease
+        await keeper.open()
+        instruments = Instruments(registry, SteadyClock())
+        gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
+        parts = assemble(self.options, connect(self.options), instruments, gate)
+        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
+        instruments.sampler.watch(profiles)
+        keeper.watch(profiles, parts.scheduler.services.freeze)
+        keeper.record, keeper.is_synced = parts.recorder.record_core, lambda: parts.informers.are_synced
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
-        read_client(registry, parts.recorder, parts.elector)
+        read_client(registry, parts.recorder, "" if lease is None else lease.name, keeper.page.is_held)
         read_informers(registry, parts.informers, parts.deliveries)
-        self._heed_signals(Debugger(parts.scheduler, parts.client, instruments.queue.story))
+        debugger = Debugger(parts.scheduler, parts.client, instruments.queue.story)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
         _tell_forms(parts)
+        resources = PodResources(parts.scheduler.objects[Pod])
+        self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            resources = PodResources(parts.scheduler.objects[Pod])
-            _, is_reachable = await asyncio.gather(
-                self._serve(parts, registry, resources, ending), self._is_reachable(parts.client)
-            )
-            if is_reachable:
+            if await self._is_reachable(parts.client):
                 await self._work(parts, resources)
 
-    def _heed_signals(self, debugger: Debugger) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
-        loop.add_signal_handler(signal.SIGUSR2, debugger.start)
-
-    def _on_signal(self, number: int) -> None:
-        if self._stopping.is_set():
-            os._exit(EXIT_FAILURE)
-        log.info("stopping", signal=signal.Signals(number).name)
-        self._stopping.set()
-
-    async def _serve(
-        self, parts: Parts, registry: CellRegistry, resources: PodResources, ending: AsyncExitStack
-    ) -> None:
-        options = self.options
-        if options.serving.port == 0:
-            return
+    def _add_pages(self, resources: PodResources) -> None:
+        options, router = self.options, self._keeper.router
         sources = PageSources(
-            health=health_checks(parts, self._stopping),
-            metrics=registry,
+            metrics=self._registry,
             pod_resources=resources,
             configuration=lambda: completed_view(options.config),
             flags=options.flags,
             features=options.features,
         )
-        server = Server(options.serving, sources, with_profiling=options.config.enable_profiling)
-        ending.push_async_callback(server.stop)
-        await server.start(options.authentication, options.authorization)
+        Pages(sources).add_to(router)
+        if options.config.enable_profiling:
+            from moorage.app.serving.profiling import add_profiling
+
+            add_profiling(router)
+            router.add("PUT", "/debug/flags/v", set_verbosity)
 
     async def _is_reachable(self, client: ApiClient) -> bool:
         """Wait for the API server to answer; False if we are told to stop first.
@@ -146,7 +142,7 @@ class Daemon:
 
     async def _work(self, parts: Parts, resources: PodResources) -> None:
         """Lead, or wait to lead, until told to stop."""
-        if parts.elector is None or not self.options.config.delay_cache_until_active:
+        if self._setup.lease is None or not self.options.config.delay_cache_until_active:
             self._start_informers(parts)
         self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
@@ -181,26 +177,58 @@ class Daemon:
             self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
     async def _lead(self, parts: Parts, resources: PodResources) -> None:
-        async def work() -> None:
-            self._start_informers(parts)
-            resources.is_leading = True
-            await self._schedule(parts)
-
-        if parts.elector is None:
-            await work()
-        else:
-            await parts.elector.run(work)
-
-    async def _schedule(self, parts: Parts) -> None:
-        """Schedule until stopped, then let everything under way finish; the lease is ours all the while."""
+        if self._setup.lease is not None:
+            await self._keeper.leading()
+        self._start_informers(parts)
+        resources.is_leading = True
         await parts.informers.synced()
         keep_everything()
         parts.deliveries.start_through_loop()
         self._is_scheduling = True
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
         if not self._stopping.is_set():
-            await parts.loop.run()
+            await self._cycle(parts)
         await _drain(parts)
+
+    async def _cycle(self, parts: Parts) -> None:
+        """Schedule until stopped; a plugin that a cycle waits for in vain does not hold up the end."""
+        cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
+        self._keeper.cycling(cycling)
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not cycling.done():
+                await asyncio.wait((cycling,), timeout=CYCLE_SECONDS)
+            if not cycling.done():
+                log.warning("stopping though a cycle waits for a plugin")
+            else:
+                cycling.result()
+        finally:
+            cycling.cancel()
+            stopping.cancel()
+
+
+def setup_of(options: Options) -> Setup:
+    """Say what the keeper has to know."""
+    config, election = options.config, options.config.leader_election
+    lease = LeaseSettings(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        name=election.resource_name,
+        namespace=election.resource_namespace,
+        lease_duration=election.lease_duration.seconds,
+        renew_deadline=election.renew_deadline.seconds,
+        retry_period=election.retry_period.seconds,
+    )
+    return Setup(
+        serving=options.serving,
+        authentication=options.authentication,
+        authorization=options.authorization,
+        stuck_seconds=options.flags["stuck-timeout"].seconds,
+        kubeconfig=config.client_connection.kubeconfig,
+        master=options.flags["master"],
+        lease=lease if election.leader_elect else None,
+        component=config.profiles[0].scheduler_name or "",
+    )
 
 
 async def _fold(registry: CellRegistry) -> None:

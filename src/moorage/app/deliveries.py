@@ -11,6 +11,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.client.mending import Mending
 from moorage.client.watch import Change
 from moorage.engine.event_handlers import RESOURCES, EventHandlers
 from moorage.engine.loop import SchedulingLoop
@@ -36,10 +37,16 @@ class Deliveries:
     """Passes changes on in the order in which they come."""
 
     def __init__(
-        self, handlers: EventHandlers, loop: SchedulingLoop, observer: DeliveryObserver, features: FeatureGates
+        self,
+        handlers: EventHandlers,
+        loop: SchedulingLoop,
+        observer: DeliveryObserver,
+        features: FeatureGates,
+        mending: Mending | None = None,
     ) -> None:
         self._handlers = handlers
         self._loop = loop
+        self.mending = mending or Mending()
         self._observer = observer
         self._adapt = pod_adapter(features)
         self._through_loop = False
@@ -64,9 +71,19 @@ class Deliveries:
         tell = self._tell_pod if kind.type is Pod else self._tell_node if kind.type is Node else self._tell_object
         self.waiting[kind] -= len(changes)
         latency = self._observer.latency_of(kind)
-        for change in changes:
-            began = perf_counter()
-            tell(change)
+        for told in changes:
+            began, change = perf_counter(), told
+            if self.mending.aside:
+                if (adjusted := self.mending.adjust(kind, told)) is None:
+                    continue
+                change = adjusted
+            try:
+                tell(change)
+            except Exception:  # whatever an object can do to us, it may do to itself only
+                self.mending.failed(kind, change, tell)
+                continue
+            if self.mending.aside:
+                self.mending.succeeded(kind, change)
             took = perf_counter() - began
             self._handling_of(kind, change)(took)
             latency(took)

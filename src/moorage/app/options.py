@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from msgspec import Struct
@@ -19,8 +19,9 @@ from moorage.config.types import SchedulerConfiguration
 from moorage.config.validation import validate
 from moorage.errors import ConfigErrors, InputError, did_you_mean
 from moorage.features import FeatureGates
-from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import IN_TREE
+
+if TYPE_CHECKING:
+    from moorage.framework.registry import Registry
 
 LOG_FORMATS: Final = ("text", "json")
 TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
@@ -103,7 +104,7 @@ class Options(Struct, frozen=True):
     flags: FlagValues
     gates: GateChoice
     config: SchedulerConfiguration
-    registry: Registry
+    registry: "Registry"
     serving: ServingOptions
     authentication: AuthenticationOptions
     authorization: AuthorizationOptions
@@ -123,6 +124,10 @@ def load_options(arguments: Sequence[str]) -> Options:
 
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
+    # Plugins and what they are made of: the keeper reads options, too, and does without them.
+    from moorage.framework.registry import Registry
+    from moorage.plugins.catalogue import IN_TREE
+
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
     registry = Registry(IN_TREE)
     registry.register_entry_points()
@@ -143,8 +148,10 @@ def complete_options(flags: FlagValues) -> Options:
     )
 
 
-def catalogue_of(registry: Registry) -> Catalogue:
+def catalogue_of(registry: "Registry") -> Catalogue:
     """Describe the plugins of a registry to the configuration."""
+    from moorage.framework.registry import extension_points
+
     others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
     return {
         **KNOWN_PLUGINS,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from moorage import __version__
 
 KUBERNETES: Final = "v1.37.1"
+USER_AGENT: Final = f"kube-scheduler/{KUBERNETES} moorage"
 
 
 def version_line() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moorage.cli import scheduler
-from moorage.errors import ConfigErrors, MoorageError
+from moorage.errors import MoorageError, explain
 
 #: A mistake in a file, a flag or the usage; the scheduler leaves with what kube-scheduler leaves with.
 EXIT_INPUT: Final = 2
@@ -41,12 +41,3 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"error: {explain(error)}\n")
         return EXIT_SCHEDULER if is_scheduler else EXIT_INPUT
     return 0
-
-
-def explain(error: MoorageError) -> str:
-    """Put an error in words for a terminal; notes on it say which file it is about."""
-    about = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
-    if not isinstance(error, ConfigErrors) or len(error.errors) == 1:
-        return f"{about}{error}"
-    lines = str(error).replace("\n", "\n  ")
-    return f"{about}{len(error.errors)} problems\n  {lines}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moorage.cli.starting import start_lightly
+from moorage.cli.starting import import_numpy, start_lightly
 
 if TYPE_CHECKING:
     from moorage.app.flags.parsing import FlagValues
@@ -37,18 +37,25 @@ def _version(wanted: str) -> str:
 
 
 def _start(flags: "FlagValues") -> int:
-    start_lightly()
+    start_lightly(with_numpy=False)
     from moorage.app.logs import configure_logs
     from moorage.app.options import complete_options, logging_options
 
     configure_logs(logging_options(flags))
-    options = complete_options(flags)
     if path := flags["write-config-to"]:
-        _write_config(options, path)
+        _write_config(complete_options(flags), path)
         return 0
-    from moorage.app.daemon import run_daemon
+    # What both processes need is imported before there are two; the keeper has no more than this.
+    from moorage.app.keeper.keeper import keep
+    from moorage.app.keeper.process import Ends, split
 
-    return run_daemon(options)
+    def schedule(ends: Ends) -> int:
+        import_numpy()
+        from moorage.app.daemon import run_daemon
+
+        return run_daemon(complete_options(flags), ends)
+
+    return split(keep, schedule)
 
 
 def _write_config(options: "Options", path: str) -> None:

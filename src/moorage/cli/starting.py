@@ -8,16 +8,17 @@ from typing import Final
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
-def start_lightly() -> None:
+def start_lightly(*, with_numpy: bool = True) -> None:
     """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich."""
     from moorage.app.garbage import collect_rarely
 
     collect_rarely()
-    _import_numpy()
+    if with_numpy:
+        import_numpy()
     _import_structlog()
 
 
-def _import_numpy() -> None:
+def import_numpy() -> None:
     """Import NumPy without the threads of its linear algebra, which we do not use.
 
     There is one for each core, and all of them spin for a while before they sleep: half of what importing NumPy costs.

@@ -150,7 +150,7 @@ class ApiCluster:
         if "conditions" not in patch or not isinstance(thing, Pod):
             return patch
         known = {condition.type: condition.status for condition in thing.status.conditions}
-        now = format_time(self._clock.now())
+        now = format_time(self._clock.wall())
         conditions = [
             {"lastTransitionTime": now, **condition}
             if known.get(condition["type"]) != condition["status"]

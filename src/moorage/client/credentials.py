@@ -137,11 +137,12 @@ class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 class ExecCredentials:
     """Credentials from a program; a certificate of its is shown on the connections made from then on."""
 
-    def __init__(self, plugin: ExecPlugin, tls: Tls | None, cluster: Mapping[str, Any]) -> None:
+    def __init__(self, plugin: ExecPlugin, tls: Tls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
         self.expires_at = 0.0
         self._plugin = plugin
         self._tls = tls
         self._cluster = cluster
+        self._clock = clock
 
     async def renew(self) -> str:
         """Run the program and take what it prints."""
@@ -149,7 +150,9 @@ class ExecCredentials:
         if status.client_certificate_data and self._tls is not None:
             self._tls.show(status.client_certificate_data, status.client_key_data)
         until = status.expiration_timestamp
-        self.expires_at = parse_time(until) if until else NEVER
+        clock = self._clock
+        # When it runs out is told by the wall clock; that may be set while we wait, so only how long is kept.
+        self.expires_at = clock.now() + parse_time(until) - clock.wall() if until else NEVER
         return f"Bearer {status.token}" if status.token else ""
 
     def _parse(self, output: bytes) -> ExecStatus:

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from moorage.client.backoff import WRITE_DELAYS
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 
 T = TypeVar("T")
@@ -139,4 +139,4 @@ def limit_of(qps: float | None, burst: int | None, clock: Clock | None = None) -
     """
     if (qps is None and burst is None) or (qps is not None and qps < 0):
         return None
-    return TokenBucket(qps or DEFAULT_QPS, burst or DEFAULT_BURST, clock or SystemClock())
+    return TokenBucket(qps or DEFAULT_QPS, burst or DEFAULT_BURST, clock or SteadyClock())

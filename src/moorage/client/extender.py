@@ -14,7 +14,7 @@ from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
 from moorage.client.certificates import Pem, Tls
-from moorage.client.pool import HttpPool
+from moorage.client.pool import HttpPool, WriteGate
 from moorage.client.proxies import proxy_for
 from moorage.config.types import Extender as ExtenderConfig
 from moorage.config.types import ExtenderTLS
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class HttpExtender:
     """A web service that has a say in scheduling; the engine's ``Extender``."""
 
-    def __init__(self, config: ExtenderConfig) -> None:
+    def __init__(self, config: ExtenderConfig, gate: WriteGate | None = None) -> None:
         self.name = config.url_prefix
         self.is_ignorable = config.ignorable
         self.weight = config.weight
@@ -51,6 +51,7 @@ class HttpExtender:
             server_name=config.tls_config.server_name if config.tls_config else "",
             proxy=proxy_for(server, "", config.url_prefix),
             source=f"extender {config.url_prefix}",
+            gate=gate,
         )
 
     def __repr__(self) -> str:

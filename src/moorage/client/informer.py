@@ -84,6 +84,8 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._complaint = ("", 0.0)
         self._failures = 0
+        self._stepping: asyncio.Task[None] | None = None
+        self._is_relisting = False
 
     @property
     def machine(self) -> ListWatch[T]:
@@ -103,13 +105,31 @@ class Informer(Generic[T]):
         """List and watch until cancelled."""
         while True:
             try:
-                await self._step(self._machine.next_request())
+                await self._interruptible_step()
             except Gone as error:
                 log.info("version is gone, listing again", resource=self.kind.plural, told=str(error))
                 self._machine.failed(error)
                 await self._pause(error)
             except MoorageError as error:
                 await self._recover(error)
+
+    def relist(self, key: str) -> None:
+        """List again soon, and tell of one object as if it were new."""
+        self._machine.forget(key)
+        self._is_relisting = True
+        if self._stepping is not None:
+            self._stepping.cancel()
+
+    async def _interruptible_step(self) -> None:
+        self._stepping = asyncio.create_task(self._step(self._machine.next_request()))
+        try:
+            await self._stepping
+        except asyncio.CancelledError:
+            if not self._is_relisting:
+                raise
+            self._is_relisting = False
+            # Not at once: what cannot be applied may come again and again.
+            await asyncio.sleep(WATCH_DELAYS.after(1, self._chance))
 
     async def _step(self, request: Request) -> None:
         if request.is_watch:
@@ -231,6 +251,12 @@ class Informers:
         """Wait until every kind was listed once."""
         for informer in self.all:
             await informer.synced()
+
+    def relist(self, kind: Kind, key: str) -> None:
+        """List a kind again soon, and tell of one object as if it were new."""
+        for informer in self.all:
+            if informer.kind == kind:
+                informer.relist(key)
 
     async def run(self) -> None:
         """List and watch every kind until cancelled."""

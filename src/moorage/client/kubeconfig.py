@@ -18,7 +18,7 @@ from moorage.client.certificates import Tls
 from moorage.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
 from moorage.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
 from moorage.client.proxies import proxy_for
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -63,7 +63,7 @@ def load_connection(
     the pod we run in, else the files in ``KUBECONFIG``, else the one in the home folder. InputError says what is wrong.
     """
     env = os.environ if environ is None else environ
-    time = clock or SystemClock()
+    time = clock or SteadyClock()
     if kubeconfig:
         return _from_files([kubeconfig], context, master, env, time)
     if master:
@@ -204,5 +204,5 @@ def _credentials(user: UserEntry, cluster: ClusterEntry, tls: Tls | None, source
         user.exec.check(source)
         authority = cluster.authority(source)
         known = authority.read_bytes() if isinstance(authority, Path) else authority
-        return ExecCredentials(user.exec, tls, cluster.as_told_to_programs(known))
+        return ExecCredentials(user.exec, tls, cluster.as_told_to_programs(known), clock)
     return FixedCredentials()

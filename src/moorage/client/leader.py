@@ -2,6 +2,7 @@
 
 :class:`Election` decides and knows no I/O; :class:`LeaderElector` reads and writes the lease for it. Clocks of
 different machines are never compared: a lease runs out when *we* have seen no change of it for as long as it lasts.
+Our own time counts from when we *asked* for a renewal: others see it later, so we stop before they start.
 """
 
 import asyncio
@@ -16,11 +17,12 @@ from msgspec.structs import replace
 from moorage.api.meta import ObjectMeta, format_micro_time
 from moorage.api.records import Lease, LeaseSpec
 from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import ApiError, LeadershipLost, NotFound
 from moorage.framework.recording import EventNote
 
 JITTER: Final = 1.2
+RELEASE_SECONDS: Final = 3.0
 WATCHDOG_TOLERANCE: Final = 20.0
 
 log = structlog.get_logger(__name__)
@@ -47,7 +49,9 @@ class Election:
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0
         self._lease: Lease | None = None
+        self._asked_at = 0.0
         self.renewed_at = 0.0
+        """When we asked for what was granted last; others wait for at least the lease's duration from then on."""
 
     @property
     def leader(self) -> str:
@@ -77,7 +81,8 @@ class Election:
         seen = self._seen or LeaseSpec()
         if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
             return None
-        told = format_micro_time(now)
+        self._asked_at = now
+        told = format_micro_time(self._clock.wall())
         transitions = seen.lease_transitions or 0
         is_new = self._lease is None
         spec = LeaseSpec(
@@ -90,15 +95,20 @@ class Election:
         return self._with(spec)
 
     def written(self, lease: Lease) -> None:
-        """Hear that our bid was taken."""
+        """Take in that our last bid was stored."""
         self.observe(lease)
-        self.renewed_at = self._clock.now()
+        self.renewed_at = self._asked_at
+
+    @property
+    def held_until(self) -> float:
+        """The moment after which nothing may be begun in the name of the lease, unless it is renewed."""
+        return self.renewed_at + self.settings.renew_deadline if self.is_leader else 0.0
 
     def release(self) -> Lease | None:
         """Return the lease to write to give it up, or ``None`` if it is not ours."""
         if not self.is_leader or self._seen is None:
             return None
-        told = format_micro_time(self._clock.now())
+        told = format_micro_time(self._clock.wall())
         return self._with(
             LeaseSpec(
                 holder_identity="",
@@ -125,10 +135,14 @@ class LeaderElector:
 
     client: ApiClient
     settings: LeaseSettings
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=SteadyClock)
     record: Callable[[EventNote], None] = lambda _note: None
     component: str = "default-scheduler"
     on_new_leader: Callable[[str], None] = lambda _identity: None
+    on_held: Callable[[float], None] = lambda _until: None
+    """Called with the moment until which the lease is held, whenever that changes; 0 when it no longer is."""
+    may_renew: Callable[[], bool] = lambda: True
+    """Whether the lease is still worth keeping; while it is not, it runs out."""
     chance: Random = field(default_factory=Random)
     election: Election = field(init=False)
     _announced: str = field(init=False, default="")
@@ -150,7 +164,11 @@ class LeaderElector:
         finally:
             for task in (renewing, working):
                 task.cancel()
+            if renewing.done():
+                # It is lost: nothing may be begun while the work takes its time to end.
+                self.on_held(0.0)
             results = await asyncio.gather(working, renewing, return_exceptions=True)
+            self.on_held(0.0)
             await self._release()
             self._tell("stopped leading")
         for result in results:
@@ -165,17 +183,20 @@ class LeaderElector:
 
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
-        deadline = self.clock.now() + self.settings.renew_deadline
         while True:
-            await asyncio.sleep(self.settings.retry_period)
-            if await self._try(deadline):
-                deadline = self.clock.now() + self.settings.renew_deadline
-            elif not self.election.is_leader or self.clock.now() >= deadline:
+            left = self.election.held_until - self.clock.now()
+            await asyncio.sleep(max(0.0, min(self.settings.retry_period, left)))
+            if self.may_renew() and await self._try(self.election.held_until):
+                continue
+            if self.clock.now() >= self.election.held_until:
                 raise LeadershipLost("Leaderelection lost")
 
     async def _try(self, deadline: float | None = None) -> bool:
         """Bid for the lease once; tell whether it is ours now."""
-        left = self.settings.renew_deadline if deadline is None else max(0.1, deadline - self.clock.now())
+        left = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
+        if left <= 0:
+            # As after a machine slept: to write now could take the lease back from whoever got it meanwhile.
+            return False
         try:
             async with asyncio.timeout(left):
                 return await self._bid()
@@ -192,6 +213,7 @@ class LeaderElector:
             if bid is not None:
                 self.election.written(await self._write(bid))
         self._announce()
+        self.on_held(self.election.held_until)
         return self.election.is_leader
 
     async def _renew_unseen(self) -> bool:
@@ -218,10 +240,10 @@ class LeaderElector:
 
     async def _release(self) -> None:
         lease = self.election.release()
-        if lease is None:
+        if lease is None or self.clock.now() >= self.election.held_until:
             return
         try:
-            async with asyncio.timeout(self.settings.renew_deadline):
+            async with asyncio.timeout(min(self.settings.renew_deadline, RELEASE_SECONDS)):
                 self.election.observe(await self.client.update(lease))
         except (ApiError, TimeoutError) as error:
             log.warning("lease was not released", lease=self.settings.name, error=str(error))

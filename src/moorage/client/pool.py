@@ -5,10 +5,14 @@ compression, parsed addresses and a timer for each request. Instead of timers, o
 """
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from moorage.client.certificates import Tls
 from moorage.client.dialing import CONNECT_SECONDS, Dialer
@@ -20,6 +24,29 @@ ANSWER_SECONDS: Final = 65.0
 SWEEP_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 300.0
 """How often certificates in files are compared with those in use, as client-go does."""
+
+
+class WriteGate(Struct, frozen=True):
+    """Whether anything may be written, looked at in the moment in which bytes leave.
+
+    What has left may be in the kernel, or on its way: it is given up after ``cut_seconds`` without a receipt, and at
+    once when the connection is closed, as it is when the process ends.
+    """
+
+    is_open: Callable[[], bool]
+    cut_seconds: float
+
+    def check(self, request: bytes) -> None:
+        """Refuse a write without the right to it; reading is always allowed."""
+        if not request.startswith(b"GET ") and not self.is_open():
+            raise Unreachable("nothing is written: the lease is not held any more", was_sent=False)
+
+    def guard(self, wire: Wire) -> None:
+        """Have the kernel cut what is under way on a connection."""
+        connection = wire.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.cut_seconds * 1000))
 
 
 class Transport(Protocol):
@@ -54,8 +81,10 @@ class HttpPool:
         server_name: str = "",
         proxy: str = "",
         source: str = "",
+        gate: WriteGate | None = None,
     ) -> None:
         self.server = server
+        self._gate = gate
         self.source = source or server
         self._idle: list[Wire] = []
         self._dialer = Dialer(server, shelf=self._idle, tls=tls, server_name=server_name, proxy=proxy)
@@ -77,12 +106,21 @@ class HttpPool:
 
         With a connection at hand it is sent at once, and no coroutine stands between the answer and who waits for it.
         """
+        if self._gate is not None:
+            self._gate.check(request)
         if self._idle:
             return self._idle.pop().ask(request, seconds)
         return self._send_on_new(request, seconds)
 
     async def _send_on_new(self, request: bytes, seconds: float) -> Answer:
-        return await (await self._dial()).ask(request, seconds)
+        wire = await self._dial()
+        if self._gate is not None:
+            try:
+                self._gate.check(request)
+            except Unreachable:
+                wire.close()
+                raise
+        return await wire.ask(request, seconds)
 
     @asynccontextmanager
     async def stream(self, request: bytes, patience: float) -> AsyncIterator[Stream]:
@@ -116,6 +154,8 @@ class HttpPool:
             told = "nobody answers" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no connection to {self.server}: {told}", was_sent=False) from error
         self._all.add(wire)
+        if self._gate is not None:
+            self._gate.guard(wire)
         self._sweep_later()
         return wire
 

@@ -135,7 +135,7 @@ class EventRecorder:
         series = self._series.get(key)
         now = self._clock.now()
         if series is None:
-            series = self._series[key] = Series(self._event(note, now), now)
+            series = self._series[key] = Series(self._event(note, self._clock.wall()), now)
             if len(self._series) > MOST_SERIES:
                 self._series.popitem(last=False)
             self._send(series.event)
@@ -147,7 +147,7 @@ class EventRecorder:
 
     def record_core(self, note: EventNote) -> None:
         """Have an event of the core API written, which never becomes a series."""
-        now = self._clock.now()
+        now = self._clock.wall()
         about, moment = reference(note.regarding), format_time(int(now))
         event = CoreEvent(
             api_version="v1",
@@ -196,7 +196,8 @@ class EventRecorder:
     def _send_state(self, series: Series) -> None:
         if series.count > series.written:
             series.written = series.count
-            state = EventSeries(count=series.count, last_observed_time=format_micro_time(series.last))
+            last = self._clock.wall() - (self._clock.now() - series.last)
+            state = EventSeries(count=series.count, last_observed_time=format_micro_time(last))
             self._send(msgspec.structs.replace(series.event, series=state))
 
     def _send(self, event: WrittenEvent | CoreEvent) -> None:

@@ -20,7 +20,7 @@ from moorage.client.answers import api_error
 from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
 from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import ServerError, Unreachable
 
 T = TypeVar("T", bound=KubeObject)
@@ -58,7 +58,7 @@ class ApiClient:
             proxy=connection.proxy,
             source=connection.source,
         )
-        self._clock = clock or SystemClock()
+        self._clock = clock or SteadyClock()
         fixed = {"Host": self._transport.host_header, "User-Agent": user_agent, "Accept": JSON}
         self._fixed = "".join(f"{name}: {text}\r\n" for name, text in (*fixed.items(), *connection.headers))
         self._authorization = ""

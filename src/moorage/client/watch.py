@@ -180,6 +180,12 @@ class ListWatch(Generic[T]):
             self._version = self._continue = ""
             self._listed = set()
 
+    def forget(self, key: str) -> None:
+        """Know nothing of an object, and list from the start: if it is there, it is told as new."""
+        self._known.pop(key, None)
+        self._version = self._continue = ""
+        self._listed = set()
+
     def absent(self) -> None:
         """Hear that the server has no such resource: as long as it has not, there is nothing of it."""
         self.is_synced = True

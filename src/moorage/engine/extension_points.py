@@ -4,6 +4,7 @@ This is the one place where a plugin's exception becomes an error of the attempt
 time of a single plugin can be taken (``plugin._timer``), without changing what is asked.
 """
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from moorage.api.pod import Pod
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
@@ -88,7 +90,8 @@ def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any)
         answer: T = plugin._timer.call(point, plugin.name, method, arguments)
     except PluginError:
         raise
-    except Exception as error:
+    except (*PLUGIN_FAULTS, CancelledError) as error:
+        pass_on_interrupt(error)
         raise failure(point, plugin.name, error) from error
     return answer
 
@@ -101,7 +104,8 @@ async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaita
         answer: T = await plugin._timer.wait(point, plugin.name, method, arguments)
     except PluginError:
         raise
-    except Exception as error:
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
         raise failure(point, plugin.name, error) from error
     return answer
 
@@ -113,13 +117,13 @@ def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tu
     """
     try:
         return tuple(map(method, plugins))
-    except Exception:  # raised again by the boundary, unless it was a passing fit
+    except PLUGIN_FAULTS:  # raised again by the boundary, unless it was a passing fit
         return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 
 
 def failure(point: Point, plugin: str, error: BaseException | str) -> PluginError:
     """Word an error as upstream does."""
-    problem = error if isinstance(error, str) else (str(error) or type(error).__name__)
+    problem = error if isinstance(error, str) else described(error)
     return PluginError(plugin, point.wording.format(point=point.name, plugin=plugin, problem=problem))
 
 
@@ -268,7 +272,14 @@ def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Sta
     for plugin in profile.permit:
         answer = ask(PERMIT, plugin, plugin.permit, cycle, pod, node_name)
         if isinstance(answer, Wait):
-            waits[plugin.name] = min(answer.seconds, MAX_WAIT)
+            waits[plugin.name] = _seconds(plugin, answer)
         elif (status := require_status(PERMIT, plugin, answer)) is not None:
             return rejection(PERMIT, plugin, status)
     return waits or None
+
+
+def _seconds(plugin: Plugin, wait: Wait) -> float:
+    seconds = wait.seconds
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
+        return min(seconds, MAX_WAIT)
+    raise failure(PERMIT, plugin.name, f"it answered {wait!r}: write Wait(seconds) with a number of 0 or more")

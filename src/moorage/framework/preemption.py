@@ -32,7 +32,7 @@ class DryRun:
         self._pod = pod
         self._priority = pod.priority
         self._split = split
-        self._now = handle.clock.now()
+        self._now = handle.clock.wall()
         self._counting = counting_filters(handle, cycle)
         self._promised: Collection[str] = handle.nominator.nodes_with_nominations()
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import EXTENSION_POINTS, Plugin
 
@@ -83,7 +84,8 @@ class Registry(Mapping[str, type[Plugin]]):
         wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
         try:
             return plugin(**wanted)
-        except Exception as error:  # the author's code: whatever it raises is said in the plugin's name
+        except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is said in the plugin's name
+            pass_on_interrupt(error)
             raise PluginError(name, f"initializing plugin {name!r}: {error or type(error).__name__}") from error
 
 
@@ -100,11 +102,12 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
         raise ConfigError(
             where, f"it cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?"
         ) from error
-    except Exception as error:  # the author's code may raise anything
+    except PLUGIN_FAULTS as error:  # the author's code may raise anything
+        pass_on_interrupt(error)
         raise ConfigError(where, f"it cannot be imported: {type(error).__name__}: {error}{_place(error)}") from error
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Say where an error arose, if that is not in the message already."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError) or not frames:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Final, Self
 
 from moorage.api.pod import Pod
+from moorage.framework.faults import PLUGIN_FAULTS
 
 _SLACK: Final = 64
 NOBODY: Final[frozenset[str]] = frozenset()
@@ -138,7 +139,7 @@ class KeyedHeap:
             sort_key = self._guard(sort_key, info)
         try:
             self._put(info, sort_key)
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()
@@ -166,7 +167,7 @@ class KeyedHeap:
             return None
         try:
             self._compact()
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()
@@ -183,7 +184,7 @@ class KeyedHeap:
                 if entries.get(info.key) is entry:
                     del entries[info.key]
                     return info
-        except Exception:
+        except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
                 raise
             self._guard_all()

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -21,7 +22,7 @@ from moorage.framework.plugin import (
     QueueSortPlugin,
     ReservePlugin,
 )
-from moorage.framework.status import Code
+from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.inflight import Happening
 from moorage.queue.observing import QueueObserver, report_failure
@@ -149,7 +150,8 @@ class Hints:
         began = perf_counter()
         try:
             helps = hint(*asked) is QueueingHint.QUEUE
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
             report_failure(self._observer, plugin, asked[0], problem)
             helps, outcome = True, "Error"
@@ -180,8 +182,9 @@ class Gates:
         pod = info.pod
         for plugin in plugins:
             try:
-                status = plugin.pre_enqueue(pod)
-            except Exception as problem:
+                status = checked(plugin.pre_enqueue(pod))
+            except PLUGIN_FAULTS as problem:
+                pass_on_interrupt(problem)
                 # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
                 report_failure(self._observer, plugin.name, pod, problem)
                 self._close(info, plugin.name)
@@ -199,6 +202,13 @@ class Gates:
             self._observer.rejected(plugin, info.scheduler_name, +1)
         info.unschedulable_plugins |= {plugin}
         info.gating_plugin = plugin
+
+
+def checked(answer: object) -> Status | None:
+    """Refuse what is neither a Status nor ``None``."""
+    if answer is None or isinstance(answer, Status):
+        return answer
+    raise TypeError(f"it answered {answer!r}: return None, or a Status that says what the pod waits for")
 
 
 class Unsortable:
@@ -219,7 +229,8 @@ class SortGuard:
         """Return what sorts a pod."""
         try:
             return self._sort.sort_key(info)
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             self.report(info, problem)
             return Unsortable()
 
@@ -247,7 +258,8 @@ class GuardedKey:
     def __lt__(self, other: "GuardedKey") -> bool:
         try:
             return bool(self._key < other._key)
-        except Exception as problem:
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
             if not (self._is_reported or isinstance(other._key, Unsortable)):
                 self._is_reported = True
                 self._guard.report(self._info, problem)

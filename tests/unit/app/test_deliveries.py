@@ -10,7 +10,7 @@ from moorage.api.container import ResourceRequirements
 from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node
+from moorage.api.node import Node, NodeStatus
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import StorageClass
 from moorage.app.deliveries import Deliveries
@@ -135,3 +135,10 @@ def test_pods_and_nodes_are_always_watched() -> None:
     from moorage.app.assembly import kinds_of
 
     assert kinds_of(scheduler_of(FeatureGates()))[:2] == (Node, Pod)
+
+
+def test_an_object_that_cannot_be_applied_costs_itself_only() -> None:
+    bad = replace(make_node("bad"), status=NodeStatus(allocatable={"cpu": "a lot"}))
+    scheduler, heard = deliver(added(bad), added(NODE), added(PLACED))
+    assert [info.name for info in scheduler.cache.columns.infos] == ["n"]
+    assert heard.events == ["NodeAdd", "AssignedPodAdd"]

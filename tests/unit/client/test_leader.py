@@ -86,11 +86,55 @@ class TestElection:
         assert self.election.release() is None
 
     def test_the_watchdog_barks_when_a_leader_renews_nothing(self) -> None:
+        self.election.observe(None)
+        self.election.bid()
         self.election.written(lease("me"))
         self.clock.advance(34)
         assert not self.election.is_overdue()
         self.clock.advance(2)
         assert self.election.is_overdue()
+
+
+class Jumping(VirtualClock):
+    """A clock whose wall clock somebody sets."""
+
+    offset = 0.0
+
+    def wall(self) -> float:
+        return self.now() + self.offset
+
+
+JUMPS = {"back": -86_400.0, "ahead": 86_400.0}
+
+
+@pytest.mark.parametrize("jump", JUMPS.values(), ids=JUMPS)
+def test_setting_the_wall_clock_changes_no_lease(jump: float) -> None:
+    clock = Jumping()
+    ours, theirs = (Election(LeaseSettings(name), clock) for name in ("me", "you"))
+    ours.observe(None)
+    written = ours.bid()
+    assert written is not None
+    ours.written(written)
+    theirs.observe(written)
+    held_until = ours.held_until
+    clock.offset = jump
+    assert ours.held_until == held_until == clock.now() + 10
+    assert not ours.is_overdue()
+    clock.advance(14)
+    assert theirs.bid() is None
+    clock.advance(2)
+    assert theirs.bid() is not None
+
+
+def test_the_lease_is_held_from_when_it_was_asked_for() -> None:
+    clock = VirtualClock()
+    election = Election(LeaseSettings("me"), clock)
+    election.observe(None)
+    asked_at, bid = clock.now(), election.bid()
+    assert bid is not None
+    clock.advance(4)
+    election.written(bid)
+    assert election.held_until == asked_at + 10
 
 
 class Replica:
@@ -213,6 +257,53 @@ def test_a_lease_taken_by_somebody_else_is_lost_at_once() -> None:
             await leading
         assert not first.working
         assert holder(server) == "thief"
+
+    run(scenario)
+
+
+def test_what_is_held_is_told_and_ends_before_another_can_lead() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        held: list[float] = []
+        first.elector.on_held = held.append
+        leading = first.start()
+        await asyncio.sleep(10)
+        assert clock.now() < held[-1] <= clock.now() + 10
+        server.is_down = True
+        with pytest.raises(LeadershipLost):
+            await leading
+        *_, last, end = [until for until, following in zip(held, [*held[1:], None], strict=True) if until != following]
+        assert end == 0.0
+        assert clock.now() == pytest.approx(last, abs=0.1)
+
+    run(scenario)
+
+
+def test_a_lease_that_is_not_worth_keeping_runs_out() -> None:
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(5)
+        waiting = second.start()
+        first.elector.may_renew = lambda: False
+        with pytest.raises(LeadershipLost):
+            await leading
+        await asyncio.sleep(16)
+        assert second.working
+        await settle(waiting)
+
+    run(scenario)
+
+
+def test_a_leader_that_was_frozen_does_not_take_the_lease_back() -> None:
+    """Its clock went on, but it did not run: as after SIGSTOP, or on a machine that slept."""
+
+    async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
+        leading = first.start()
+        await asyncio.sleep(5)
+        writes = len(server.requests)
+        clock.advance(60)
+        with pytest.raises(LeadershipLost):
+            await leading
+        assert len(server.requests) == writes
 
     run(scenario)
 

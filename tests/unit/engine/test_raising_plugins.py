@@ -3,7 +3,8 @@
 Every plugin here raises for pods labelled ``unlucky`` only: ordinary pods must be placed before and after them.
 """
 
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
+    Wait,
 )
 from moorage.framework.status import IntArray, Status
 from moorage.simulator.loop import run_virtual
@@ -40,9 +42,13 @@ PODS = (make_pod("a", requests={"cpu": "1"}), UNLUCKY, make_pod("c", requests={"
 NODES = (make_node("n1"), make_node("n2"))
 
 
+class Fault:
+    kind: type[BaseException] = RuntimeError
+
+
 def fail_on(pod: Pod) -> None:
     if "unlucky" in pod.labels:
-        raise RuntimeError("out of luck")
+        raise Fault.kind("out of luck")
 
 
 class Signs(FilterPlugin):
@@ -184,6 +190,65 @@ def test_the_attempt_fails_in_the_plugins_name_and_others_are_placed(plugin: typ
     assert "out of luck" in message or "unhashable" in message
 
 
+@pytest.fixture
+def _signals_as_in_a_daemon() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_signals_as_in_a_daemon")
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
+def test_what_would_end_a_program_costs_the_attempt_only(
+    plugin: type[Plugin], kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fault, "kind", kind)
+    test_the_attempt_fails_in_the_plugins_name_and_others_are_placed(plugin)
+
+
+@pytest.mark.usefixtures("_signals_as_in_a_daemon")
+def test_the_message_says_what_to_write_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Fault, "kind", SystemExit)
+    [message] = {event.note for event in schedule(Filters).events if event.regarding.uid == UNLUCKY.uid}
+    assert message == (
+        "running \"Filters\" filter plugin: it raised SystemExit('out of luck'), which ends nothing here: "
+        "return a Status that says why, or raise an Exception"
+    )
+
+
+NO_WAITS: dict[str, Any] = {
+    "no number": float("nan"),
+    "less than nothing": -1.0,
+    "a text": "soon",
+    "nothing": None,
+    "a truth": True,
+}
+
+
+@pytest.mark.parametrize("seconds", NO_WAITS.values(), ids=NO_WAITS)
+def test_a_permit_that_waits_for(seconds: Any) -> None:
+    class Waits(PermitPlugin):
+        def permit(self, _cycle: Any, pod: Pod, _node: str) -> Wait | None:
+            return Wait(seconds) if "unlucky" in pod.labels else None
+
+    world = schedule(Waits)
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+    [message] = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
+    assert message.startswith('running Permit plugin "Waits": it answered Wait(seconds=')
+    assert message.endswith("write Wait(seconds) with a number of 0 or more")
+
+
+def test_a_permit_that_waits_for_ever_waits_for_fifteen_minutes() -> None:
+    class Waits(PermitPlugin):
+        def permit(self, _cycle: Any, pod: Pod, _node: str) -> Wait | None:
+            return Wait(float("inf")) if "unlucky" in pod.labels else None
+
+    world = schedule(Waits, seconds=1000.0)
+    notes = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
+    assert any("rejected due to timeout after waiting 15m0s at plugin Waits" in note for note in notes)
+
+
 class Rescues(PostFilterPlugin):
     async def post_filter(self, _cycle: Any, pod: Pod, _statuses: Any) -> PostFilterResult:
         fail_on(pod)
@@ -220,6 +285,15 @@ def test_a_pre_enqueue_that_raises_holds_the_pod_back() -> None:
     class Holds(PreEnqueuePlugin):
         def pre_enqueue(self, pod: Pod) -> None:
             return fail_on(pod)
+
+    assert set(schedule(Holds).bindings) == {PODS[0].uid, PODS[2].uid}
+
+
+@pytest.mark.parametrize("answer", ["not yet", False, 0, RuntimeError("no")])
+def test_a_pre_enqueue_that_answers_neither_none_nor_a_status_holds_the_pod_back(answer: Any) -> None:
+    class Holds(PreEnqueuePlugin):
+        def pre_enqueue(self, pod: Pod) -> Any:
+            return answer if "unlucky" in pod.labels else None
 
     assert set(schedule(Holds).bindings) == {PODS[0].uid, PODS[2].uid}
 
@@ -279,8 +353,8 @@ def test_every_reserve_plugin_gives_back_though_one_cannot() -> None:
     assert set(Bookkeeper.given_back) == {UNLUCKY.name}
 
 
-def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = False) -> World:
-    """Run a small cluster for a minute of virtual time with plugins that misbehave."""
+def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = False, seconds: float = 60.0) -> World:
+    """Run a small cluster for a while of virtual time with plugins that misbehave."""
     clock = VirtualClock()
 
     async def work() -> World:
@@ -289,7 +363,7 @@ def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = F
         simulation = Simulation(world, config, registry_with(*plugins), features=FeatureGates(), cross_check=False)
         objects: list[KubeObject] = [*NODES, *pods]
         simulation.load(objects)
-        await simulation.run_until_quiet(most_seconds=60.0)
+        await simulation.run_until_quiet(most_seconds=seconds)
         simulation.scheduler.queue.check_invariants()
         return world
 

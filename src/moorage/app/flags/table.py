@@ -213,6 +213,13 @@ _ALL: Final = (
     Flag("vmodule", kinds.MODULE_LEVELS, {}, LOGS, "Levels of single modules: scheduling_queue=5,bind*=4."),
     Flag("plugin", kinds.PATHS, (), OWN, "Third-party plugin as module:Class; may be repeated."),
     Flag("cross-check-percent", kinds.FLOAT, 0.0, OWN, "Share of cycles in which both forms of plugins are compared."),
+    Flag(
+        "stuck-timeout",
+        kinds.DURATION,
+        Duration.of(seconds=60),
+        OWN,
+        "Time a plugin may block scheduling before /livez fails and the lease is let go; 0 for ever.",
+    ),
     Flag("help", kinds.BOOL, False, GLOBAL, "Print this and exit.", short="h"),
     Flag("version", kinds.VERSION, "false", GLOBAL, "Print the version and exit; =raw prints all there is to say."),
 )

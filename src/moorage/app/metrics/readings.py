@@ -1,6 +1,6 @@
 """What is known anyway and read only when somebody scrapes: sizes of queues and cache, versions, gates, forms."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from moorage.api.pod import Pod
@@ -10,7 +10,6 @@ from moorage.app.metrics.cells import CellRegistry, Labels
 from moorage.app.metrics.instruments import informer_labels
 from moorage.app.version import KUBERNETES, version_info
 from moorage.client.informer import Informers
-from moorage.client.leader import LeaderElector
 from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
@@ -55,12 +54,11 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.cycles.values()))
 
 
-def read_client(registry: CellRegistry, recorder: EventRecorder, elector: LeaderElector | None) -> None:
-    """Read whether we lead, and how many events were dropped."""
+def read_client(registry: CellRegistry, recorder: EventRecorder, lease: str, leads: Callable[[], bool]) -> None:
+    """Read whether we lead by a lease, empty where nobody elects, and how many events were dropped."""
     registry["moorage_events_dropped_total"].read_from(lambda: [((), float(recorder.dropped))])
-    if elector is not None:
-        lease = elector.settings.name
-        registry["leader_election_master_status"].read_from(lambda: [((lease,), float(elector.election.is_leader))])
+    if lease:
+        registry["leader_election_master_status"].read_from(lambda: [((lease,), float(leads()))])
 
 
 def read_informers(registry: CellRegistry, informers: Informers, deliveries: Deliveries) -> None:

@@ -1,9 +1,9 @@
-"""The pages: health, metrics, configuration, version, flags, status and the level of logs."""
+"""The pages: health, which the keeper serves, and metrics, configuration, version, flags, status and profiles."""
 
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -11,18 +11,22 @@ from msgspec import Struct, field
 
 from moorage.app.flags.parsing import FlagValues
 from moorage.app.logs import VERBOSITY
-from moorage.app.metrics.cells import CellRegistry
 from moorage.app.serving.health import HealthChecks, Report
 from moorage.app.serving.routing import PLAIN, Page, Router, text_reply
 from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
+from moorage.clock import boot_time
 from moorage.features import FeatureGates
 from moorage.http.messages import HttpRequest, Reply
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from moorage.app.metrics.cells import CellRegistry
     from moorage.app.serving.exposition import Exposition
+
+HEALTH_PATHS: Final = ("/healthz", "/livez", "/readyz")
+"""Pages that are the keeper's to answer."""
 
 
 class Exposed(Protocol):
@@ -36,54 +40,64 @@ class Exposed(Protocol):
 class PageSources(Struct, frozen=True):
     """Where the pages take what they show from."""
 
-    health: HealthChecks
-    metrics: CellRegistry
+    metrics: "CellRegistry"
     pod_resources: Exposed
     configuration: Callable[[], dict[str, Any]]
     flags: FlagValues
     features: FeatureGates = field(default_factory=FeatureGates)
 
 
-class Pages:
-    """Answers requests for pages."""
+class HealthPages:
+    """Answers whether the process is well, and how often it was."""
 
-    def __init__(self, sources: PageSources) -> None:
-        self._sources = sources
-        self._began = time.time()
-        self._router = Router()
+    def __init__(self, health: HealthChecks) -> None:
+        self._health = health
 
     def add_to(self, router: Router) -> None:
-        """Register all pages."""
-        self._router = router
-        for endpoint in self._sources.health.endpoints:
+        """Register the pages."""
+        for endpoint in self._health.endpoints:
             router.add("GET", f"/{endpoint}", self._health_page(endpoint))
             router.add("GET", f"/{endpoint}/", self._check_page(endpoint))
-        router.add("GET", "/metrics", _exposition_page(self._sources.metrics.collect, of_process=True))
-        router.add("DELETE", "/metrics", self._reset_metrics)
-        router.add("GET", "/metrics/resources", _exposition_page(self._sources.pod_resources.collect))
-        router.add("GET", "/metrics/slis", _exposition_page(self._sources.health.families))
-        router.add("GET", "/configz", self._configz)
-        router.add("GET", "/version", self._version)
-        if self._sources.features.enabled("ComponentFlagz"):
-            router.add("GET", "/flagz", self._flagz)
-        if self._sources.features.enabled("ComponentStatusz"):
-            router.add("GET", "/statusz", self._statusz)
+        router.add("GET", "/metrics/slis", _exposition_page(self._health.families))
 
     def _health_page(self, endpoint: str) -> Page:
         async def page(request: HttpRequest) -> Reply:
             words = parse_qsl(request.query_string, keep_blank_values=True)
             excluded = [name for key, given in words if key == "exclude" for name in given.split(",")]
             is_verbose = any(key == "verbose" for key, _ in words)
-            return _health_answer(self._sources.health.report(endpoint, verbose=is_verbose, exclude=excluded))
+            return _health_answer(self._health.report(endpoint, verbose=is_verbose, exclude=excluded))
 
         return page
 
     def _check_page(self, endpoint: str) -> Page:
         async def page(request: HttpRequest) -> Reply:
-            report = self._sources.health.report_one(endpoint, unquote(request.path).rpartition("/")[2])
+            report = self._health.report_one(endpoint, unquote(request.path).rpartition("/")[2])
             return _health_answer(report) if report is not None else text_reply("404 page not found\n", 404)
 
         return page
+
+
+class Pages:
+    """Answers requests for all other pages."""
+
+    def __init__(self, sources: PageSources) -> None:
+        self._sources = sources
+        self._began = time.time()
+        self._booted = boot_time()
+        self._router = Router()
+
+    def add_to(self, router: Router) -> None:
+        """Register the pages."""
+        self._router = router
+        router.add("GET", "/metrics", _exposition_page(self._sources.metrics.collect, of_process=True))
+        router.add("DELETE", "/metrics", self._reset_metrics)
+        router.add("GET", "/metrics/resources", _exposition_page(self._sources.pod_resources.collect))
+        router.add("GET", "/configz", self._configz)
+        router.add("GET", "/version", self._version)
+        if self._sources.features.enabled("ComponentFlagz"):
+            router.add("GET", "/flagz", self._flagz)
+        if self._sources.features.enabled("ComponentStatusz"):
+            router.add("GET", "/statusz", self._statusz)
 
     async def _reset_metrics(self, _: HttpRequest) -> Reply:
         self._sources.metrics.reset()
@@ -99,7 +113,8 @@ class Pages:
         return flagz(self._sources.flags).answer(request)
 
     async def _statusz(self, request: HttpRequest) -> Reply:
-        page = statusz(self._began, self._sources.features.release, listed_paths(self._router.paths))
+        paths, release = listed_paths({*self._router.paths, *HEALTH_PATHS}), self._sources.features.release
+        page = statusz(self._began, boot_time() - self._booted, release, paths)
         return page.answer(request)
 
 

@@ -8,11 +8,11 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from moorage.app.metrics.cells import CellRegistry
 from moorage.app.serving.users import User
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
 from moorage.errors import ApiError
+from moorage.framework.metering import Meter
 
 MOST_REMEMBERED: Final = 4096
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -81,9 +81,9 @@ class AccessAnswer(msgspec.Struct, frozen=True):
 class TokenReviewer:
     """Finds out whose token it is. ``None`` for nobody's; ApiError if the API server does not say."""
 
-    def __init__(self, client: ApiClient, registry: CellRegistry, clock: Clock, ttl: float) -> None:
+    def __init__(self, client: ApiClient, meter: Meter, clock: Clock, ttl: float) -> None:
         self._client = client
-        self._registry = registry
+        self._meter = meter
         self._ttl = ttl
         self._remembered: Remembered[TokenStatus] = Remembered(clock)
 
@@ -92,7 +92,7 @@ class TokenReviewer:
         # The token itself is not kept in memory any longer than the request.
         key = hashlib.sha256(token.encode()).digest()
         status = self._remembered.get(key)
-        self._registry.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
+        self._meter.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
         if status is None:
             status = await self._fetch(token)
             self._remembered.put(key, status, self._ttl)
@@ -108,13 +108,13 @@ class TokenReviewer:
             result = "ok"
             return status
         finally:
-            self._registry.count("authentication_token_cache_fetch_total", result)
+            self._meter.count("authentication_token_cache_fetch_total", result)
 
     async def _ask(self, token: str) -> TokenStatus:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         body = msgspec.json.encode(review)
         answer = await measured(
-            self._registry, "authn", lambda: self._client.request("POST", TOKEN_REVIEWS, body, seconds=10.0)
+            self._meter, "authn", lambda: self._client.request("POST", TOKEN_REVIEWS, body, seconds=10.0)
         )
         return msgspec.json.decode(answer, type=TokenAnswer).status
 
@@ -122,11 +122,9 @@ class TokenReviewer:
 class AccessReviewer:
     """Finds out whether somebody may do something; ApiError if the API server does not say."""
 
-    def __init__(
-        self, client: ApiClient, registry: CellRegistry, clock: Clock, allowed_ttl: float, denied_ttl: float
-    ) -> None:
+    def __init__(self, client: ApiClient, meter: Meter, clock: Clock, allowed_ttl: float, denied_ttl: float) -> None:
         self._client = client
-        self._registry = registry
+        self._meter = meter
         self._ttl = {True: allowed_ttl, False: denied_ttl}
         self._remembered: Remembered[AccessStatus] = Remembered(clock)
 
@@ -150,12 +148,12 @@ class AccessReviewer:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         body = msgspec.json.encode(review)
         answer = await measured(
-            self._registry, "authz", lambda: self._client.request("POST", ACCESS_REVIEWS, body, seconds=10.0)
+            self._meter, "authz", lambda: self._client.request("POST", ACCESS_REVIEWS, body, seconds=10.0)
         )
         return msgspec.json.decode(answer, type=AccessAnswer).status
 
 
-async def measured(registry: CellRegistry, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
     """Count a request and how long it took, by the code of its answer."""
     began, code = perf_counter(), "<error>"
     try:
@@ -166,6 +164,5 @@ async def measured(registry: CellRegistry, what: str, ask: Callable[[], Awaitabl
         code = str(error.status or "<error>")
         raise
     finally:
-        registry[f"apiserver_delegated_{what}_request_total"].number(code).inc()
-        seconds = perf_counter() - began
-        registry[f"apiserver_delegated_{what}_request_duration_seconds"].histogram(code).observe(seconds)
+        meter.count(f"apiserver_delegated_{what}_request_total", code)
+        meter.observe(f"apiserver_delegated_{what}_request_duration_seconds", perf_counter() - began, code)

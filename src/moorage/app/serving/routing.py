@@ -33,11 +33,16 @@ class Router:
         """What is served, in order."""
         return sorted(self._pages)
 
+    def has(self, path: str) -> bool:
+        """Tell whether something is served there."""
+        return self._at(unquote(path)) is not None
+
+    def _at(self, path: str) -> dict[str, Page] | None:
+        return self._pages.get(path) or self._pages.get(f"{path.rpartition('/')[0]}/")
+
     async def answer(self, request: HttpRequest) -> Reply:
         """Answer a request: 404 where nothing is served, 405 for what cannot be done there."""
-        path = unquote(request.path)
-        parent = f"{path.rpartition('/')[0]}/"
-        pages = self._pages.get(path) or self._pages.get(parent)
+        pages = self._at(unquote(request.path))
         if pages is None:
             return text_reply("404 page not found\n", 404)
         page = pages.get(request.method)

@@ -10,16 +10,15 @@ import structlog
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.app.serving.gatekeeper import Gatekeeper
 from moorage.app.serving.lookup import TrustedClients, from_flags, looked_up
-from moorage.app.serving.pages import Pages, PageSources, set_verbosity
-from moorage.app.serving.profiling import add_profiling
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.app.serving.routing import Router, text_reply
+from moorage.app.serving.routing import Page, text_reply
 from moorage.app.serving.tls import server_context
 from moorage.app.serving.users import Authorities
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock
+from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError, MoorageError
+from moorage.framework.metering import SILENT_METER, Meter
 from moorage.http.messages import HttpRequest, Reply, Service
 from moorage.http.server import HttpServer
 
@@ -31,10 +30,10 @@ log = structlog.get_logger(__name__)
 class Server:
     """Our HTTPS server, from start to stop."""
 
-    def __init__(self, options: ServingOptions, sources: PageSources, *, with_profiling: bool) -> None:
+    def __init__(self, options: ServingOptions, page: Page, meter: Meter = SILENT_METER) -> None:
         self._options = options
-        self._sources = sources
-        self._with_profiling = with_profiling
+        self._page = page
+        self._meter = meter
         self._http: HttpServer | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
@@ -43,16 +42,11 @@ class Server:
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
-        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SystemClock())
-        router = Router()
-        Pages(self._sources).add_to(router)
-        if self._with_profiling:
-            add_profiling(router)
-            router.add("PUT", "/debug/flags/v", set_verbosity)
+        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SteadyClock())
         context = server_context(self._options, [bundle for bundle in (trusted.client_ca, trusted.proxy_ca) if bundle])
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
-            return gatekeeper.admit(request, router.answer)
+            return gatekeeper.admit(request, self._page)
 
         self._http = HttpServer(Service(answer, _refuse))
         self.port = await self._listen(self._http, context)
@@ -82,20 +76,20 @@ class Server:
     async def _gatekeeper(
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock
     ) -> tuple[Gatekeeper, TrustedClients]:
-        registry = self._sources.metrics
+        meter = self._meter
         asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
         asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
         trusted = await self._trusted(authentication, asks_who)
         gatekeeper = Gatekeeper(
             always_allow=authorization.always_allow,
-            tokens=None if asks_who is None else TokenReviewer(asks_who, registry, clock, authentication.cache_ttl),
+            tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
             access=None
             if asks_may is None
-            else AccessReviewer(asks_may, registry, clock, authorization.allowed_ttl, authorization.denied_ttl),
+            else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
             client_authorities=Authorities(trusted.client_ca) if trusted.client_ca else Authorities(),
             proxy_authorities=Authorities(trusted.proxy_ca) if trusted.proxy_ca else Authorities(),
             proxy_headers=trusted.headers,
-            meter=registry,
+            meter=meter,
         )
         return gatekeeper, trusted
 

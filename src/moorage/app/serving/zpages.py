@@ -64,9 +64,9 @@ def flagz(flags: FlagValues) -> ZPage:
     return ZPage("Flagz", tuple(f"{name}={value}" for name, value in values.items()), {"flags": values})
 
 
-def statusz(began: float, release: str, paths: list[str]) -> ZPage:
+def statusz(began: float, seconds_up: float, release: str, paths: list[str]) -> ZPage:
     """Show since when which version runs, as which it behaves, and what there is to visit."""
-    lasted = int(time.time() - began)
+    lasted = int(seconds_up)
     minutes, seconds = divmod(lasted, 60)
     hours, minutes = divmod(minutes, 60)
     compiler, binary = version_info()["compiler"], KUBERNETES.removeprefix("v")

@@ -8,6 +8,7 @@ from moorage.engine.cycle.found import NoNode
 from moorage.engine.extension_points import POST_FILTER, ask_waiting
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
+from moorage.framework.faults import described
 from moorage.framework.plugin import PostFilterResult
 from moorage.framework.status import Code
 
@@ -37,7 +38,7 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
         except PluginError as error:  # the pod stays what it is: unschedulable
             cause = error.__cause__
             log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
-            problem = str(error) if cause is None else (str(cause) or type(cause).__name__)
+            problem = str(error) if cause is None else described(cause)
             return PostFiltered(problem, code=Code.ERROR)
         if not isinstance(result, PostFilterResult):
             problem = f"PostFilter plugin {plugin.name} answered {result!r}, which is no PostFilterResult"

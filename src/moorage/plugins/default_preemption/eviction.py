@@ -61,7 +61,7 @@ class Eviction:
         """Say on the pod why it goes and delete it; tell whether it was still there."""
         cluster = self._handle.cluster
         try:
-            if (patch := disruption_patch(victim, preemptor, self._handle.clock.now())) is not None:
+            if (patch := disruption_patch(victim, preemptor, self._handle.clock.wall())) is not None:
                 await cluster.patch_status(victim, patch)
             await cluster.delete(victim)
         except NotFound:

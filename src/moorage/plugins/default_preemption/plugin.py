@@ -69,7 +69,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
             candidates = await approved(self._handle, current, findings.candidates)
             if not candidates:
                 return _unschedulable(NO_CANDIDATE)
-            node_name = least_harmful(candidates, self._handle.clock.now())
+            node_name = least_harmful(candidates, self._handle.clock.wall())
             return await self._preempt(current, node_name, candidates[node_name].pods)
         except (ApiError, ExtenderError) as error:
             return _error(str(error))

@@ -160,7 +160,7 @@ class ClaimBinder:
             if held is None:
                 raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
             if held.allocation_timestamp is None:
-                held = replace(held, allocation_timestamp=format_time(self._handle.clock.now()))
+                held = replace(held, allocation_timestamp=format_time(self._handle.clock.wall()))
         consumer = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
         status = replace(claim.status, allocation=held, reserved_for=(*claim.status.reserved_for, consumer))
         added = "reservation" if allocation is None else "allocation and reservation"
@@ -227,7 +227,7 @@ class ClaimBinder:
                 state.extended = claim
             state.claims[place] = claim
             if not is_ready(claim):
-                if is_late(claim, now=self._handle.clock.now(), timeout=timeout):
+                if is_late(claim, now=self._handle.clock.wall(), timeout=timeout):
                     raise DeviceBindingTimeoutError(f"device binding timeout: claim={claim.name}")
                 return False
         return True

@@ -222,7 +222,7 @@ class DynamicResources(
                     return Status.error(str(error), cause=error)
             state.fixed_score += preference_of_stored(claim)
             if self._binding_timeout is not None and is_stuck(
-                claim, now=self._clock.now(), timeout=self._binding_timeout
+                claim, now=self._clock.wall(), timeout=self._binding_timeout
             ):
                 stuck.add(place)
         state.stuck = frozenset(stuck)

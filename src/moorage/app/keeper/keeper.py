@@ -1,0 +1,214 @@
+"""The process that keeps lease, health and signals while the scheduler is busy, and ends with it.
+
+Whatever goes wrong here ends the scheduler, and the scheduler's end is the end of the keeper: there is one way out.
+It runs no plugin, and does nothing that could take long.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from moorage.api.codec import encode
+from moorage.app.keeper.forwarding import Forwarding, LinkMeter
+from moorage.app.keeper.health import health_checks
+from moorage.app.keeper.incidents import Incidents
+from moorage.app.keeper.link import Announcement, Answered, Campaign, Failed, Lead, Link, Located, Message, Setup, Stop
+from moorage.app.keeper.page import HELD_UNTIL
+from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
+from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
+from moorage.app.serving.pages import HealthPages
+from moorage.app.serving.routing import Router
+from moorage.app.serving.starting import Server
+from moorage.app.version import USER_AGENT
+from moorage.client.kubeconfig import load_connection
+from moorage.client.leader import LeaderElector
+from moorage.client.rest import ApiClient, Exchange
+from moorage.clock import boot_time
+from moorage.errors import LeadershipLost, MoorageError
+from moorage.framework.recording import EventNote
+from moorage.http.messages import HttpRequest, Reply
+
+END_SECONDS: Final = 25.0
+"""What a scheduler that was asked to end gets for it; a kubelet waits for 30 seconds before it kills."""
+BLOCKED_END_SECONDS: Final = 5.0
+"""What it gets if its loop does not turn: nothing can come to an end there."""
+FINISH_SECONDS: Final = 3.5
+"""What is left for giving the lease back."""
+
+log = structlog.get_logger(__name__)
+
+
+def keep(ends: Ends) -> int:
+    """Run the keeper to its end; return the exit code of the program."""
+    with asyncio.Runner() as runner:
+        return runner.run(_keep(ends))
+
+
+async def _keep(ends: Ends) -> int:
+    return await Keeper(ends, await Link.over(ends.socket)).run()
+
+
+class Keeper:
+    """The keeper of one scheduler."""
+
+    def __init__(self, ends: Ends, link: Link) -> None:
+        self._page = ends.page
+        self._link = link
+        self._meter = LinkMeter(link)
+        self._child = Child(ends.other)
+        self._watchdog = Watchdog(ends.page)
+        self._incidents = Incidents(self._watchdog, self._child, ends.stacks, self._meter)
+        self._forwarding = Forwarding(link, self._watchdog, self._incidents)
+        self._setup: Setup | None = None
+        self._server: Server | None = None
+        self._elector: LeaderElector | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._gone = asyncio.Event()
+        self._error: Exception | None = None
+        self._code: int | None = None
+
+    async def run(self) -> int:
+        """Keep, until the scheduler has ended."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGUSR2, self._child.send, signal.SIGUSR2)
+        watching = asyncio.create_task(self._incidents.watch(), name="watchdog")
+        async for message in self._link.messages():
+            self._take(message)
+        code = await self._child.wait()
+        watching.cancel()
+        await self._finish()
+        if self._error is not None:
+            raise self._error
+        if self._code is None and code < 0:
+            log.error("the scheduler was killed", signal=signal.Signals(-code).name)
+            return 128 - code
+        return code if self._code is None else self._code
+
+    async def _finish(self) -> None:
+        """Give the lease back, now that nobody writes any more, and stop serving."""
+        self._gone.set()
+        self._forwarding.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
+        if self._server is not None:
+            await self._server.stop()
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Setup():
+                self._setup = message
+                self._watchdog.limit = message.stuck_seconds
+                if message.serving.port:
+                    self._start(self._serve(message))
+            case Located(spans):
+                self._incidents.spans = spans
+            case Campaign():
+                self._start(self._elect())
+            case Answered():
+                self._forwarding.answered(message)
+            case Failed(text):
+                self._error = MoorageError(text)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the keeper")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LeadershipLost as error:
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says all there is to say
+            self._end()
+        except Exception as error:  # whatever it is, run() raises it once the scheduler is gone
+            self._error = error
+            self._end()
+
+    def _end(self) -> None:
+        """End the scheduler at once: what it has under way is cut with its connections."""
+        self._code = EXIT_FAILURE
+        self._child.kill()
+
+    def _on_signal(self, number: int) -> None:
+        if self._is_stopping:
+            self._end()
+            return
+        self._is_stopping = True
+        log.info("stopping", signal=signal.Signals(number).name)
+        self._link.send(Stop(signal.Signals(number).name))
+        self._start(self._see_it_end())
+
+    async def _see_it_end(self) -> None:
+        deadline = boot_time() + END_SECONDS
+        while boot_time() < deadline and self._watchdog.blocked < BLOCKED_END_SECONDS:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._gone.wait()
+                    return
+        log.warning("the scheduler does not end, so it is killed", plugin=self._incidents.plugin)
+        self._end()
+
+    async def _serve(self, setup: Setup) -> None:
+        router = Router()
+        checks = health_checks(self._page, self._watchdog, self._is_overdue)
+        HealthPages(checks).add_to(router)
+
+        async def page(request: HttpRequest) -> Reply:
+            return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
+
+        self._server = Server(setup.serving, page, self._meter)
+        await self._server.start(setup.authentication, setup.authorization)
+
+    def _is_overdue(self) -> bool:
+        return self._elector is not None and self._elector.election.is_overdue()
+
+    async def _elect(self) -> None:
+        """Lead, or wait to lead, until the scheduler has ended."""
+        setup = self._setup
+        assert setup is not None
+        assert setup.lease is not None
+        connection = load_connection(setup.kubeconfig, setup.master)
+        async with ApiClient(
+            connection, user_agent=f"{USER_AGENT}/leader-election", on_exchange=self._count_exchange
+        ) as client:
+            self._elector = LeaderElector(
+                client,
+                setup.lease,
+                record=self._announce,
+                component=setup.component,
+                on_held=lambda until: self._page.__setitem__(HELD_UNTIL, until),
+                may_renew=lambda: not self._watchdog.is_stuck,
+            )
+            electing = asyncio.ensure_future(self._elector.run(self._lead))
+            ending = asyncio.ensure_future(self._gone.wait())
+            await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
+            ending.cancel()
+            if not self._page[HELD_UNTIL]:
+                # The scheduler is gone before we led; if we do lead, the election ends by itself and gives it back.
+                electing.cancel()
+            with suppress(asyncio.CancelledError):
+                await electing
+
+    async def _lead(self) -> None:
+        self._link.send(Lead())
+        await self._gone.wait()
+
+    def _announce(self, note: EventNote) -> None:
+        self._link.send(Announcement(note.note, msgspec.json.encode(encode(note.regarding))))
+
+    def _count_exchange(self, exchange: Exchange) -> None:
+        assert self._elector is not None
+        method, status, seconds, _, _ = exchange
+        host = self._elector.client.connection.server.partition("://")[2]
+        self._meter.count("rest_client_requests_total", str(status or "<error>"), method, host)
+        self._meter.observe("rest_client_request_duration_seconds", seconds, method, host)

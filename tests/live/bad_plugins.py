@@ -1,0 +1,52 @@
+"""Plugins that do what no plugin should, to pods that ask for it by their name."""
+
+import asyncio
+import os
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
+from moorage.framework.status import Status
+
+ONCE: Final = "MOORAGE_TEST_ONCE"
+"""Names a file: whoever makes it may misbehave, all others behave."""
+
+
+def may_misbehave() -> bool:
+    try:
+        Path(os.environ[ONCE]).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+class Sleeper(FilterPlugin):
+    """Sleeps, as a plugin does that asks somebody synchronously."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if pod.name.startswith("sleep-") and may_misbehave():
+            time.sleep(float(pod.name.partition("-")[2]))
+        return None
+
+
+class Hog(FilterPlugin):
+    """Never comes back, and never lets go of the interpreter's lock."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if pod.name.startswith("hog-") and may_misbehave():
+            re.match(r"(a+)+$", "a" * 64 + "!")
+        return None
+
+
+class Waiter(PostFilterPlugin):
+    """Waits for what never happens, with the loop free for everything else."""
+
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        await asyncio.Event().wait()
+        raise AssertionError("this never happens")
