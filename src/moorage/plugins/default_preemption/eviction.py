@@ -117,7 +117,6 @@ class BackgroundEviction(Eviction):
         # Asked by the queue when a pod is deleted, only so that it looks at gated pods again: whether a pod is worth
         # another try is for the plugins to say that turned it down.
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), never_by_itself),)
-        self._pods = handle.lister(Pod)
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Sequence[Pod]] = LRU(MAX_EVICTIONS)
 
@@ -155,13 +154,17 @@ class BackgroundEviction(Eviction):
         return False
 
     def _is_leaving(self, victim: Pod) -> bool:
-        known = self._known(victim)
-        return known is None or known.is_terminating
+        there = self._on_node(victim)
+        return there is None or there.is_terminating
 
-    def _known(self, victim: Pod) -> Pod | None:
-        """Return a victim as last seen; a pod of the same name that took its place is another one."""
-        known = self._pods.get(victim.name, victim.namespace)
-        return known if known is not None and known.uid == victim.uid else None
+    def _on_node(self, victim: Pod) -> Pod | None:
+        """Return a victim as it is on its node, if it still is.
+
+        Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
+        the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
+        """
+        info = self._handle.nodes.find(victim.node_name)
+        return None if info is None else info.pods.get(victim.uid)
 
     async def _work(self, preemption: Preemption, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         will_be_woken = False
@@ -187,7 +190,7 @@ class BackgroundEviction(Eviction):
         preemption.last = last
         in_memory = await self._evict(last, preemptor, node_name)
         # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
-        was_missed = preemption.held_back and not any(self._known(victim) for victim in victims)
+        was_missed = preemption.held_back and not any(self._on_node(victim) for victim in victims)
         return is_clear and not in_memory and not was_missed
 
 

@@ -142,7 +142,7 @@ def test_a_preemptor_whose_victims_somebody_else_deleted(was_asked: bool, activa
     def meanwhile() -> None:
         for victim in victims:
             scene.world.store.remove(victim)
-            scene.rig.objects[Pod].drop(victim)
+            scene.rig.cache.remove_pod(victim)
         if was_asked:
             assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY
 
@@ -292,7 +292,7 @@ class TestGate:
         scene = Scene(low("a"), low("b", second=1))
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(BIG), UNDER_WAY))
         assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY, "the API has answered, the watch has not"
-        scene.rig.objects[Pod].drop(low("b"))
+        _see_gone(scene, "b")
         assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY
         _see_leaving(scene, "a")
         assert scene.plugin.pre_enqueue(BIG) is None
@@ -307,11 +307,11 @@ class TestGate:
         assert seen == [UNDER_WAY, None]
 
     def test_it_opens_when_the_last_victim_is_known_to_be_gone(self) -> None:
-        seen = self._gate_during("delete b", lambda scene: scene.rig.objects[Pod].drop(low("b")))
+        seen = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
         assert seen == [UNDER_WAY, None]
 
     def test_it_stays_closed_when_another_victim_is_leaving(self) -> None:
-        seen = self._gate_during("delete a", lambda scene: scene.rig.objects[Pod].drop(low("a")))
+        seen = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
         assert seen == [UNDER_WAY, UNDER_WAY]
 
     def test_it_is_open_when_the_work_was_dropped(self) -> None:
@@ -323,8 +323,9 @@ class TestGate:
     def test_a_namesake_that_takes_the_place_of_a_victim_is_none(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play()
-        scene.rig.objects[Pod].drop(low("a"))
-        scene.rig.objects[Pod].put(low("b", uid="another"))
+        _see_gone(scene, "a")
+        _see_gone(scene, "b")
+        scene.rig.cache.add_pod(low("b", uid="another"))
         assert scene.plugin.pre_enqueue(BIG) is None
 
     def test_a_victim_stopped_in_memory_is_not_waited_for(self) -> None:
@@ -332,7 +333,7 @@ class TestGate:
         scene = Scene(first, low("b", second=1))
         scene.rig.in_pre_bind[first.uid] = ""
         scene.play()
-        scene.rig.objects[Pod].drop(low("b"))
+        _see_gone(scene, "b")
         assert scene.plugin.pre_enqueue(BIG) is None
 
     @staticmethod
@@ -355,7 +356,18 @@ class TestGate:
 
 
 def _see_leaving(scene: Scene, name: str) -> None:
-    scene.rig.objects[Pod].put(low(name, terminating=True))
+    pod = _known(scene, name)
+    scene.rig.cache.update_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+
+
+def _see_gone(scene: Scene, name: str) -> None:
+    scene.rig.cache.remove_pod(_known(scene, name))
+
+
+def _known(scene: Scene, name: str) -> Pod:
+    pod = scene.rig.objects[Pod].get(name, "default")
+    assert pod is not None
+    return pod
 
 
 class TestWithinTheCycle:

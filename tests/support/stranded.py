@@ -1,0 +1,17 @@
+"""The promise of every queueing hint: whenever nothing is under way, no pod waits that would be placed if it were tried."""
+
+from moorage.engine.scheduler import Scheduler
+
+
+def stranded(scheduler: Scheduler) -> list[str]:
+    """Return the pods that wait for nothing, with the plugins that turned them down when they were last tried.
+
+    Pods whose last attempt ended in an error are tried again by themselves. Nothing is changed.
+    """
+    found = []
+    for queued in scheduler.queue:
+        placement = scheduler.placements[queued.scheduler_name]
+        gates = [status for plugin in placement.profile.pre_enqueue if (status := plugin.pre_enqueue(queued.pod))]
+        if not gates and queued.rejectors and placement.find(queued.pod).count:
+            found.append(f"{queued.key} waits in {scheduler.queue.where(queued.pod)} for {sorted(queued.rejectors)}")
+    return found
