@@ -1,4 +1,4 @@
-"""The promise of every queueing hint: whenever nothing is under way, no pod waits that would be placed if it were tried."""
+"""What queueing hints are for: whenever nothing is under way, no pod waits that would be placed if it were tried."""
 
 from moorage.engine.scheduler import Scheduler
 
