@@ -67,6 +67,19 @@ class History:
         spaces = [Namespace(metadata=ObjectMeta(name=name, uid=f"ns/{name}")) for name in NAMESPACES]
         nodes = [self.node() for _ in range(self.random.randint(1, 4))]
         self.simulation.load([*spaces, devices.make_class("gpu"), *nodes])
+        self.kinds_of_wishes = [
+            *[self.no_wish] * 4,
+            self.near,
+            self.away,
+            self.spread,
+            self.in_zone,
+            self.gated,
+            self.with_volume,
+            self.with_device,
+            self.with_port,
+        ]
+        self.focus = self.random.choice(self.kinds_of_wishes)
+        """The wish most pods of this history have, so that they get into each other's way."""
         self.happenings: list[tuple[Callable[[], None], int]] = [
             (self.add_pod, 60),
             (self.add_node, 8),
@@ -151,8 +164,9 @@ class History:
 
     def grow_node(self) -> None:
         if (node := self.one(Node)) is not None:
-            more = {"cpu": self.random.choice((1, 2, 4, 8)), "pods": self.random.choice((2, 10))}
-            status = replace(node.status, allocatable={**node.status.allocatable, **more})
+            before = node.status.allocatable
+            more = {key: before[key] + self.random.choice((0, 1, 4)) for key in ("cpu", "pods")}
+            status = replace(node.status, allocatable={**before, **more})
             self.store.update(replace(node, status=status))
 
     def add_pod(self) -> None:
@@ -164,7 +178,6 @@ class History:
             requests={"cpu": f"{self.random.choice((0, 250, 500, 1500))}m", "memory": "256Mi"},
             priority=self.random.choice((None, 0, 10, 100)),
             tolerates=["spot"] if self.chance(0.3) else (),
-            host_ports=[8080] if self.chance(0.1) else (),
             termination_grace_period_seconds=self.random.choice((0, 0, 1, 30)),
             preemption_policy="Never" if self.chance(0.1) else None,
             **self.wishes(LabelSelector(match_labels={"app": app})),
@@ -173,19 +186,43 @@ class History:
 
     def wishes(self, own: LabelSelector) -> dict[str, Any]:
         """Give some pods a wish that depends on others, on the node, or on what only others can provide."""
+        wish = self.random.choice([*self.kinds_of_wishes, *[self.focus] * 6])
+        return wish(own)
+
+    def no_wish(self, _own: LabelSelector) -> dict[str, Any]:
+        return {}
+
+    def near(self, own: LabelSelector) -> dict[str, Any]:
+        return {"affinity": Affinity(pod_affinity=PodAffinity(required=(self.term(own),)))}
+
+    def away(self, own: LabelSelector) -> dict[str, Any]:
+        terms = [self.term(own) for _ in range(self.random.choice((1, 1, 2)))]
+        return {"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(required=tuple(terms)))}
+
+    def term(self, own: LabelSelector) -> PodAffinityTerm:
         other = LabelSelector(match_labels={"app": self.random.choice(APPS)})
-        key = self.random.choice((HOSTNAME_LABEL, ZONE_LABEL))
-        spaces = LabelSelector(match_labels={"open": "yes"}) if self.chance(0.2) else None
-        term = PodAffinityTerm(topology_key=key, label_selector=other, namespace_selector=spaces)
-        wishes: list[dict[str, Any]] = [{}] * 10
-        wishes += [{"affinity": Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))}] * 3
-        wishes += [{"affinity": Affinity(pod_affinity=PodAffinity(required=(term,)))}] * 3
-        wishes += [{"topology_spread_constraints": (self.constraint(key, own),)}] * 4
-        wishes += [{"node_selector": {ZONE_LABEL: self.random.choice(("a", "b", "c"))}}] * 2
-        wishes += [{"scheduling_gates": (SchedulingGate("later"),)}]
-        wishes += [{"volumes": (claim_volume(f"claim-{self.random.randint(1, 4)}"),)}] * 3
-        wish = self.random.choice(wishes)
-        return self.device_wish() if not wish and self.chance(0.15) else wish
+        return PodAffinityTerm(
+            topology_key=self.random.choice((HOSTNAME_LABEL, ZONE_LABEL)),
+            label_selector=self.random.choice((own, other)),
+            namespace_selector=LabelSelector(match_labels={"open": "yes"}) if self.chance(0.2) else None,
+        )
+
+    def spread(self, own: LabelSelector) -> dict[str, Any]:
+        keys = self.random.choice(((HOSTNAME_LABEL,), (ZONE_LABEL,), (HOSTNAME_LABEL, ZONE_LABEL)))
+        zone = {"node_selector": {ZONE_LABEL: self.random.choice(("a", "b"))}} if self.chance(0.2) else {}
+        return {"topology_spread_constraints": tuple(self.constraint(key, own) for key in keys), **zone}
+
+    def in_zone(self, _own: LabelSelector) -> dict[str, Any]:
+        return {"node_selector": {ZONE_LABEL: self.random.choice(("a", "b", "c"))}}
+
+    def gated(self, _own: LabelSelector) -> dict[str, Any]:
+        return {"scheduling_gates": (SchedulingGate("later"),)}
+
+    def with_volume(self, _own: LabelSelector) -> dict[str, Any]:
+        return {"volumes": (claim_volume(f"claim-{self.random.randint(1, 4)}"),)}
+
+    def with_port(self, _own: LabelSelector) -> dict[str, Any]:
+        return {"host_ports": [self.random.choice((8080, 8081))]}
 
     def constraint(self, key: str, own: LabelSelector) -> TopologySpreadConstraint:
         return TopologySpreadConstraint(
@@ -197,7 +234,7 @@ class History:
             min_domains=self.random.choice((None, None, 2)),
         )
 
-    def device_wish(self) -> dict[str, Any]:
+    def with_device(self, _own: LabelSelector) -> dict[str, Any]:
         name = self.name("device-claim")
         if self.chance(0.8):
             for space in NAMESPACES:
@@ -211,7 +248,7 @@ class History:
             self.world.remove(pod)
 
     def finish_pod(self) -> None:
-        if (pod := self.one(Pod, lambda pod: pod.node_name and not pod.is_finished)) is not None:
+        if (pod := self.one(Pod, lambda pod: pod.status.phase == "Running")) is not None:
             self.store.patch_pod_status(pod, {"phase": "Succeeded"})
 
     def relabel_pod(self) -> None:
