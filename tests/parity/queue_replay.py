@@ -39,10 +39,14 @@ class Replay:
         features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
         self.rig = Rig(features=features)
         profile = Profile(default_config().profiles[0], Registry(IN_TREE), self.rig)
+        upstreams = {
+            plugin: tuple(item for item in registrations if not item.beyond_upstream)
+            for plugin, registrations in profile.registrations().items()
+        }
         self.queue = SchedulingQueue(
             clock=self.rig.clock,
             sort=profile.queue_sort[0],
-            profiles={profile.name: ProfileQueueing(profile.pre_enqueue, profile.registrations())},
+            profiles={profile.name: ProfileQueueing(profile.pre_enqueue, upstreams)},
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             pods=self.rig.objects[Pod],
         )

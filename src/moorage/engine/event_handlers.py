@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import structlog
 
 from moorage.api import devices, storage
-from moorage.api.cluster import PodGroup
+from moorage.api.cluster import Namespace, PodGroup
 from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -42,6 +42,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     devices.ResourceClaim: Resource.RESOURCE_CLAIM,
     devices.ResourceSlice: Resource.RESOURCE_SLICE,
     devices.DeviceClass: Resource.DEVICE_CLASS,
+    Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
 }
 """Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.

@@ -30,6 +30,7 @@ class FailureHandler:
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Requeue the pod if it still waits, and tell its owner why it does."""
+        tried = queued.pod
         if isinstance(outcome, Parked):
             queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
         else:
@@ -43,11 +44,15 @@ class FailureHandler:
             self._queue.done(queued.uid)
         else:
             self._queue.add_unschedulable(queued, current)
-        self._tell(current or queued.pod, outcome)
+        self._report(tried, current or tried, outcome)
 
-    def _tell(self, pod: Pod, outcome: Parked | Failed) -> None:
+    def _report(self, tried: Pod, pod: Pod, outcome: Parked | Failed) -> None:
         nominated = outcome.nominated_node if isinstance(outcome, Parked) else ""
-        self._queue.nominator.add(pod, nominated)
+        if nominated is None:
+            # Not ``add``: a nomination that is still being written to the status would be lost.
+            self._queue.nominator.update(tried, pod)
+        else:
+            self._queue.nominator.add(pod, nominated)
         rejected = isinstance(outcome, Parked) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"
         self._services.cluster.record(

@@ -60,6 +60,7 @@ class Resource(StrEnum):
     UNSCHEDULED_POD = "UnscheduledPod"
     TARGET_POD = "TargetPod"
     NODE = "Node"
+    NAMESPACE = "Namespace"
     PERSISTENT_VOLUME = "PersistentVolume"
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
     CSI_NODE = "storage.k8s.io/CSINode"
@@ -122,10 +123,15 @@ HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
 
 
 class EventRegistration(Struct, frozen=True):
-    """An event that could cure a plugin's rejection, and the hint that tells whether it did; no hint means always."""
+    """An event that could cure a plugin's rejection, and the hint that tells whether it did; no hint means always.
+
+    ``beyond_upstream`` marks an event that kube-scheduler lets pass although it helps: such a pod would be tried again
+    only when it is flushed, after five minutes.
+    """
 
     event: ClusterEvent
     hint: HintFunction | None = None
+    beyond_upstream: bool = False
 
 
 _ANY: Final = (

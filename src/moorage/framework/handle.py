@@ -91,6 +91,10 @@ class Nominator(Protocol):
         """Return the nodes that are promised to some pod."""
         ...
 
+    def node_of(self, pod: Pod) -> str:
+        """Return the node a pod is nominated for, or an empty text."""
+        ...
+
 
 class WaitingPod(Protocol):
     """A pod that a Permit plugin holds back."""

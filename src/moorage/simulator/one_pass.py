@@ -54,6 +54,10 @@ class GivenNominations:
         """Return the nodes that are promised to some pod."""
         return [name for name, pods in self._by_node.items() if pods]
 
+    def node_of(self, pod: Pod) -> str:
+        """Return the node that came with the pod."""
+        return pod.nominated_node_name
+
     def placed(self, pod: Pod) -> None:
         """Forget the promise made to a pod that has its node now."""
         self._by_node.get(pod.nominated_node_name, {}).pop(pod.uid, None)

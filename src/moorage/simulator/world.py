@@ -126,7 +126,8 @@ class World:
     def remove(self, thing: KubeObject) -> None:
         """Delete an object at once, as a user would: a pod that runs is stopped by its kubelet first."""
         current = self.store.current(thing)
-        if isinstance(current, Pod) and current.node_name and not current.is_finished:
+        # Without a grace period the API server does not wait for the kubelet.
+        if isinstance(current, Pod) and current.node_name and not current.is_finished and self._stop_seconds(current):
             if not current.is_terminating:
                 self._later(self._stop_seconds(current), lambda: self._gone(self.store.current(thing)))
             self.store.mark_deleted(current)

@@ -34,18 +34,6 @@ K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
 
 
-class NoNominations:
-    """A nominator that has promised nothing."""
-
-    def nominated_pods(self, node_name: str) -> Collection[Pod]:
-        """Return no pods."""
-        return ()
-
-    def nodes_with_nominations(self) -> Collection[str]:
-        """Return no nodes."""
-        return ()
-
-
 class Promises:
     """A nominator that has promised nodes to pods, those in their status."""
 
@@ -59,6 +47,10 @@ class Promises:
     def nodes_with_nominations(self) -> Collection[str]:
         """Return the nodes that are promised to some pod."""
         return {pod.nominated_node_name for pod in self._pods}
+
+    def node_of(self, pod: Pod) -> str:
+        """Return the node that a pod was promised."""
+        return next((given.nominated_node_name for given in self._pods if given.uid == pod.uid), "")
 
 
 class Rig:
@@ -78,7 +70,7 @@ class Rig:
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
         self._shared: dict[StateKey[Any], Any] = {}
-        self.nominator: Nominator = NoNominations()
+        self.nominator: Nominator = Promises()
         self._cluster: Cluster | None = None
         self.filters: list[FilterPlugin] = []
         self.extenders: list[PreemptionExtender] = []

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from moorage.api.affinity import Taint
-from moorage.api.cluster import Namespace
+from moorage.api.cluster import Service
 from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
@@ -320,7 +320,7 @@ OTHERS: dict[str, tuple[type[KubeObject], list[str]]] = {
         PersistentVolumeClaim,
         ["PersistentVolumeClaim x -/new", "PersistentVolumeClaim x→x old/new", "PersistentVolumeClaim x old/-"],
     ),
-    "a kind they cannot": (Namespace, []),
+    "a kind they cannot": (Service, []),
     "a kind of somebody's own": (
         Widget,
         ["widgets.v1.example.com x -/new", "widgets.v1.example.com x→x old/new", "widgets.v1.example.com x old/-"],

@@ -1,11 +1,14 @@
 """Whether a pod may have others evicted, and whether it has done so already."""
 
-from typing import Final
+from collections.abc import Coroutine
+from inspect import CORO_CLOSED, getcoroutinestate
+from typing import Any, Final
 
 from moorage.api.pod import Pod
+from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses
-from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Code
+from moorage.lru import LRU
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -14,18 +17,59 @@ POLICY_NEVER: Final = "Never"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
+MAX_EVICTIONS: Final = 1 << 16
+"""How many evictions are remembered; one matters only until its watch event has arrived."""
 
-def why_not_eligible(pod: Pod, nodes: NodeTable, statuses: NodeStatuses) -> str:
+
+class Evictions:
+    """The pods that are being evicted, from the decision on.
+
+    The watch delivers a deletion after the API has accepted it, and that is after the decision. Until then the victim
+    stands on its node as if nothing had happened, and whoever is nominated there would have another one evicted.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: LRU[str, Coroutine[Any, Any, None]] = LRU(MAX_EVICTIONS)
+        self._accepted: LRU[str, bool] = LRU(MAX_EVICTIONS)
+
+    def __contains__(self, pod: Pod) -> bool:
+        if self._accepted.contains(pod.uid):
+            return True
+        # Work that failed, or that was dropped unstarted as in a what-if, is closed: it evicts nobody.
+        work = self._under_way.find(pod.uid)
+        return work is not None and getcoroutinestate(work) != CORO_CLOSED
+
+    def is_accepted(self, pod: Pod) -> bool:
+        """Tell whether the API has accepted the deletion of a pod."""
+        return self._accepted.contains(pod.uid)
+
+    def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
+        """Note that some work is to evict a pod."""
+        self._under_way.put(pod.uid, work)
+
+    def accept(self, pod: Pod) -> None:
+        """Note that the API has accepted the deletion, or has no such pod any more: it will not come back."""
+        self._under_way.discard(pod.uid)
+        self._accepted.put(pod.uid, True)
+
+    def cancel(self, pod: Pod) -> None:
+        """Note that the pod was stopped in memory instead, and may be placed again."""
+        self._under_way.discard(pod.uid)
+
+
+def why_not_eligible(pod: Pod, handle: Handle, statuses: NodeStatuses, evictions: Evictions) -> str:
     """Return what keeps a pod from having others evicted; an empty text if nothing does."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER
-    promised = pod.nominated_node_name
+    # The status gets the nomination by a write of its own, which may not have come back yet.
+    nominated = pod.nominated_node_name or handle.nominator.node_of(pod)
     # On a node that became hopeless, waiting for the victims is in vain.
-    if not promised or statuses[promised].code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+    if not nominated or statuses[nominated].code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return ""
-    info = nodes.find(promised)
+    info = handle.nodes.find(nominated)
     if info is not None and any(
-        other.priority < pod.priority and is_leaving_for_another(other) for other in info.pods.values()
+        other.priority < pod.priority and (other in evictions or is_leaving_for_another(other))
+        for other in info.pods.values()
     ):
         return STILL_TERMINATING
     return ""

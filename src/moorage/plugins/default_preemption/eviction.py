@@ -11,14 +11,22 @@ import structlog
 from moorage.api.meta import Condition, format_time
 from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
+from moorage.framework.cycle import StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.handle import Handle
 from moorage.framework.recording import EventNote
-from moorage.plugins.default_preemption.eligibility import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from moorage.lru import LRU
+from moorage.plugins.default_preemption.eligibility import (
+    DISRUPTION_TARGET,
+    MAX_EVICTIONS,
+    PREEMPTION_BY_SCHEDULER,
+    Evictions,
+)
 
 log = structlog.get_logger(__name__)
 
 IN_MEMORY: Final = " (in kube-scheduler memory)."
+EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
 
 
 class Eviction:
@@ -29,19 +37,20 @@ class Eviction:
     def __init__(self, handle: Handle, plugin: str) -> None:
         self._handle = handle
         self._plugin = plugin
+        self.evictions = handle.shared(EVICTIONS, Evictions)
 
     async def carry_out(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
-        """Evict the victims and take the node from less important pods it was promised to; ApiError if that fails."""
+        """Evict the victims, then clear the nominations of less important pods; ApiError if a victim stays."""
         for victim in victims:
             await self._evict(victim, preemptor, node_name)
-        await self._clear_promises(preemptor, node_name)
+        await self._clear_nominations(preemptor, node_name)
 
     def is_under_way_for(self, pod: Pod) -> bool:
         """Tell whether the pod has to wait for its victims to be evicted, which it never has to here."""
         return False
 
     async def _evict(self, victim: Pod, preemptor: Pod, node_name: str) -> bool:
-        """Evict one pod; tell whether that happened in memory only, so that no deletion will be heard of."""
+        """Evict one pod; tell whether that happened in memory only, so that no deletion will be delivered."""
         in_memory = self._stop_in_memory(victim)
         if not in_memory and not await self._delete(victim, preemptor):
             return False
@@ -68,8 +77,8 @@ class Eviction:
             return False
         return True
 
-    async def _clear_promises(self, preemptor: Pod, node_name: str) -> bool:
-        """Take the node from less important pods it was promised to; a failure is logged and told."""
+    async def _clear_nominations(self, preemptor: Pod, node_name: str) -> bool:
+        """Clear the nominations of less important pods for the node; tell whether all writes succeeded."""
         is_clear = True
         for other in self._handle.nominator.nominated_pods(node_name):
             if other.priority < preemptor.priority and other.nominated_node_name:
@@ -81,57 +90,108 @@ class Eviction:
         return is_clear
 
 
+class Preemption(msgspec.Struct, eq=False):
+    """Evictions under way for one preemptor."""
+
+    last: Pod | None = None
+    """The victim that is evicted after all others, once it is its turn."""
+    held_back: bool = False
+    """Whether the preemptor was kept out of the queue, perhaps at the very event that should have woken it."""
+    work: Coroutine[Any, Any, None] | None = None
+
+    @property
+    def was_dropped(self) -> bool:
+        """Whether the work was closed before it began, as in a what-if: it holds nobody back."""
+        return self.work is not None and inspect.getcoroutinestate(self.work) == inspect.CORO_CLOSED
+
+
 class BackgroundEviction(Eviction):
-    """Evicts beside the cycles. Until the last victim is on its way out, the preemptor is kept out of the queue."""
+    """Evicts beside the cycles. Until its victims are seen to leave, the preemptor is kept out of the queue.
+
+    The API's answer to a deletion is read before the watch delivers it. A preemptor tried in between would find its
+    victim alive on the node, and evict another one.
+    """
 
     def __init__(self, handle: Handle, plugin: str) -> None:
         super().__init__(handle, plugin)
         # Asked by the queue when a pod is deleted, only so that it looks at gated pods again: whether a pod is worth
         # another try is for the plugins to say that turned it down.
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), never_by_itself),)
-        self._pods = handle.lister(Pod)
-        self._under_way: dict[str, Coroutine[Any, Any, None]] = {}
-        self._last_victims: dict[str, Pod] = {}
+        self._under_way: dict[str, Preemption] = {}
+        self._victims: LRU[str, Sequence[Pod]] = LRU(MAX_EVICTIONS)
 
     async def carry_out(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         """Start evicting; without victims that are not leaving already there is nothing to do."""
         if victims:
-            work = self._work(preemptor, node_name, victims)
-            self._under_way[preemptor.uid] = work
-            self._handle.in_background(work, name=f"preemption for {preemptor.key}")
+            preemption = self._under_way[preemptor.uid] = Preemption()
+            preemption.work = self._work(preemption, preemptor, node_name, victims)
+            for victim in victims:
+                self.evictions.begin(victim, preemption.work)
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+
+    async def _evict(self, victim: Pod, preemptor: Pod, node_name: str) -> bool:
+        in_memory = await super()._evict(victim, preemptor, node_name)
+        (self.evictions.cancel if in_memory else self.evictions.accept)(victim)
+        return in_memory
 
     def is_under_way_for(self, pod: Pod) -> bool:
-        """Tell whether victims are still to be evicted; the last one counts until its deletion is heard of."""
-        work = self._under_way.get(pod.uid)
-        # Work that was dropped unstarted, as in a what-if, holds nobody back.
-        if work is None or inspect.getcoroutinestate(work) == inspect.CORO_CLOSED:
+        """Tell whether victims are still to be evicted, or evicted but not yet seen to leave."""
+        preemption = self._under_way.get(pod.uid)
+        if preemption is None or preemption.was_dropped:
+            return self._awaits_victims(pod)
+        if preemption.last is not None and self._is_leaving(preemption.last):
             return False
-        last = self._last_victims.get(pod.uid)
-        if last is None:
-            return True
-        known = self._pods.get(last.name, last.namespace)
-        return known is not None and not known.is_terminating
+        preemption.held_back = True
+        return True
 
-    async def _work(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
-        will_be_heard_of = False
+    def _awaits_victims(self, preemptor: Pod) -> bool:
+        victims = self._victims.find(preemptor.uid)
+        if victims is None:
+            return False
+        if any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims):
+            return True
+        self._victims.discard(preemptor.uid)
+        return False
+
+    def _is_leaving(self, victim: Pod) -> bool:
+        there = self._on_node(victim)
+        return there is None or there.is_terminating
+
+    def _on_node(self, victim: Pod) -> Pod | None:
+        """Return a victim as it is on its node, if it still is.
+
+        Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
+        the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
+        """
+        info = self._handle.nodes.find(victim.node_name)
+        return None if info is None else info.pods.get(victim.uid)
+
+    async def _work(self, preemption: Preemption, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        will_be_woken = False
         try:
-            will_be_heard_of = await self._evict_all(preemptor, node_name, victims)
+            will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
+            if will_be_woken:
+                self._victims.put(preemptor.uid, victims)
         finally:
-            self._under_way.pop(preemptor.uid, None)
-            self._last_victims.pop(preemptor.uid, None)
-            if not will_be_heard_of:
-                # No deletion may come to wake the preemptor up.
+            if self._under_way.get(preemptor.uid) is preemption:
+                del self._under_way[preemptor.uid]
+            if not will_be_woken:
                 self._handle.activate({preemptor.key: preemptor})
 
-    async def _evict_all(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> bool:
-        """Evict the last victim after all others, so that ``is_under_way_for`` need watch only that one."""
-        is_clear = await self._clear_promises(preemptor, node_name)
+    async def _evict_all(self, preemption: Preemption, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> bool:
+        """Evict all; tell whether a deletion is still to be delivered that will wake the preemptor, or has done so.
+
+        The last victim goes after all others, so that ``is_under_way_for`` need watch only that one.
+        """
+        is_clear = await self._clear_nominations(preemptor, node_name)
         *others, last = victims
         if others:
             await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
-        self._last_victims[preemptor.uid] = last
+        preemption.last = last
         in_memory = await self._evict(last, preemptor, node_name)
-        return is_clear and not in_memory
+        # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
+        was_missed = preemption.held_back and not any(self._on_node(victim) for victim in victims)
+        return is_clear and not in_memory and not was_missed
 
 
 def never_by_itself(pod: Pod, old: Any, new: Any) -> QueueingHint:
@@ -150,10 +210,10 @@ def disruption_patch(victim: Pod, preemptor: Pod, now: float) -> Mapping[str, An
         observed_generation=victim.metadata.generation,
         last_transition_time=known.last_transition_time if known and known.status == "True" else format_time(now),
     )
-    if known is not None and _told(known) == _told(condition):
+    if known is not None and _content(known) == _content(condition):
         return None
     return {"conditions": [msgspec.to_builtins(condition)]}
 
 
-def _told(condition: Condition) -> tuple[str, str, str]:
+def _content(condition: Condition) -> tuple[str, str, str]:
     return condition.status, condition.reason, condition.message

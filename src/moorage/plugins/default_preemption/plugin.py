@@ -27,7 +27,7 @@ UNDER_WAY: Final = Status.unresolvable("waiting for the preemption for this pod 
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
-    """Promise a node to a pod that fits nowhere, and evict the less important pods that are in its way there.
+    """Nominate a node for a pod that fits nowhere, and evict the less important pods that are in its way there.
 
     Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is given.
     """
@@ -58,7 +58,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         if current is None:
             return _error(f'pod "{pod.name}" not found')
         nodes = self._handle.nodes
-        if problem := why_not_eligible(current, nodes, statuses):
+        if problem := why_not_eligible(current, self._handle, statuses, self._eviction.evictions):
             return _unschedulable(problem)
         findings = self._search.find(cycle, current, statuses)
         if not findings.candidates:
@@ -78,8 +78,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
         self._handle.meter.observe("scheduler_preemption_victims", len(victims))
         staying = tuple(victim for victim in victims if not victim.is_terminating)
         await self._eviction.carry_out(pod, node_name, staying)
-        told = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
-        return PostFilterResult(None, node_name, staying, PREFIX + told)
+        note = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
+        return PostFilterResult(None, node_name, staying, PREFIX + note)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return self._eviction.events

@@ -25,6 +25,7 @@ from moorage.plugins.inter_pod_affinity.hints import EVENTS
 from moorage.plugins.inter_pod_affinity.score import DomainScores, normalize
 from moorage.plugins.inter_pod_affinity.standing import StandingRules
 from moorage.plugins.inter_pod_affinity.terms import NamespaceExpansion
+from moorage.plugins.inter_pod_affinity.wider_hints import WiderHints
 from moorage.state.affinity_terms import PodTerms, affinity_terms
 
 FILTER_STATE: Final = StateKey[AffinityState](
@@ -44,12 +45,12 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
     def __init__(self, *, args: InterPodAffinityArgs | None = None, handle: Handle) -> None:
         self._args = args or InterPodAffinityArgs()
         self._handle = handle
-        self._standing = StandingRules(
-            handle.pods, NamespaceExpansion(handle.lister(Namespace)), self._args.hard_pod_affinity_weight
-        )
+        namespaces = NamespaceExpansion(handle.lister(Namespace))
+        self._standing = StandingRules(handle.pods, namespaces, self._args.hard_pod_affinity_weight)
+        self._wider_hints = WiderHints(handle.pods, namespaces)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        return EVENTS
+        return (*EVENTS, *self._wider_hints.events())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         terms = affinity_terms(pod)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.metering import Tally
 
 from moorage.api.meta import Condition, KubeObject, ObjectMeta
@@ -19,6 +20,7 @@ from moorage.plugins.default_preemption.eviction import disruption_patch
 from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.plugins.node_resources.fit import NodeResourcesFit
 from moorage.simulator.loop import run_virtual
+from moorage.simulator.one_pass import run_now
 from moorage.simulator.world import World
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Promises, Rig, attempt
@@ -125,6 +127,71 @@ def test_a_victim_that_is_gone_is_no_problem_and_no_event() -> None:
     assert scene.rig.activated == {}
 
 
+MISSED = {
+    "held back when the deletions were delivered": (True, {"default/big": BIG}),
+    "woken by them": (False, {}),
+}
+
+
+@pytest.mark.parametrize(("was_asked", "activated"), MISSED.values(), ids=MISSED)
+def test_a_preemptor_whose_victims_somebody_else_deleted(was_asked: bool, activated: dict[str, Pod]) -> None:
+    """All is delivered before the evictions begin: no further event would wake a pod that was held back."""
+    victims = low("a"), low("b", second=1)
+    scene = Scene(*victims)
+
+    def meanwhile() -> None:
+        for victim in victims:
+            scene.world.store.remove(victim)
+            scene.rig.cache.remove_pod(victim)
+        if was_asked:
+            assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY
+
+    scene.play(meanwhile)
+    assert scene.notes() == []
+    assert scene.rig.activated == activated
+    assert scene.plugin.pre_enqueue(BIG) is None
+
+
+class TestAnotherPreemptorOnTheNode:
+    """A pod that is nominated for the node has nobody else evicted while these evictions are under way."""
+
+    OTHER = make_pod("other", priority=10, requests={"cpu": 4}, status=PodStatus(nominated_node_name="n"))
+    WAITS = "preemption: not eligible due to a terminating pod on the nominated node."
+
+    def ask(self, scene: Scene, other: Pod = OTHER) -> str:
+        scene.rig.objects[Pod].put(other)
+        cycle, statuses = attempt(scene.rig, other)
+        begun = len(scene.rig.background)
+        status = run_now(scene.plugin.post_filter(cycle, other, statuses)).status
+        for work in scene.rig.background[begun:]:
+            work.close()
+        return "" if status is None else status.message
+
+    def test_it_waits_from_the_decision_on(self) -> None:
+        scene = Scene(low("a"), low("b", second=1))
+        scene.play(lambda: _assert_equal(self.ask(scene), self.WAITS))
+        assert self.ask(scene) == self.WAITS, "the API has answered, the watch has not"
+
+    def test_a_nomination_that_is_not_in_the_status_yet_counts(self) -> None:
+        scene = Scene(low("a"), low("b", second=1))
+        scene.play()
+        scene.rig.nominator = Promises(self.OTHER)
+        assert self.ask(scene, replace(self.OTHER, status=PodStatus())) == self.WAITS
+
+    def test_it_does_not_wait_for_evictions_that_failed(self) -> None:
+        scene = Scene(low("a"), low("b", second=1), fails="patch a")
+        with pytest.raises(Conflict):
+            scene.play()
+        assert self.ask(scene) == ""
+
+    def test_nor_for_a_pod_that_was_stopped_in_memory(self) -> None:
+        victims = low("a"), low("b", second=1)
+        scene = Scene(*victims)
+        scene.rig.in_pre_bind = {victim.uid: "" for victim in victims}
+        scene.play()
+        assert self.ask(scene) == ""
+
+
 def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
     scene = Scene(low("a"), low("b", second=1))
 
@@ -219,11 +286,15 @@ def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_eviction_but_wake
 
 
 class TestGate:
-    """The preemptor is kept out of the queue until its last victim is on its way out."""
+    """The preemptor is kept out of the queue until its victims are seen to leave."""
 
-    def test_it_is_closed_from_the_decision_to_the_end(self) -> None:
+    def test_it_is_closed_from_the_decision_until_the_watch_shows_every_victim_leaving(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(BIG), UNDER_WAY))
+        assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY, "the API has answered, the watch has not"
+        _see_gone(scene, "b")
+        assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY
+        _see_leaving(scene, "a")
         assert scene.plugin.pre_enqueue(BIG) is None
         assert Status.unresolvable("waiting for the preemption for this pod to be finished") == UNDER_WAY
 
@@ -232,21 +303,37 @@ class TestGate:
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(low("other")), None))
 
     def test_it_opens_when_the_last_victim_is_known_to_be_leaving(self) -> None:
-        seen = self._gate_during("delete b", lambda scene: _hear_of_leaving(scene, "b"))
+        seen = self._gate_during("delete b", lambda scene: _see_leaving(scene, "b"))
         assert seen == [UNDER_WAY, None]
 
     def test_it_opens_when_the_last_victim_is_known_to_be_gone(self) -> None:
-        seen = self._gate_during("delete b", lambda scene: scene.rig.objects[Pod].drop(low("b")))
+        seen = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
         assert seen == [UNDER_WAY, None]
 
     def test_it_stays_closed_when_another_victim_is_leaving(self) -> None:
-        seen = self._gate_during("delete a", lambda scene: scene.rig.objects[Pod].drop(low("a")))
+        seen = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
         assert seen == [UNDER_WAY, UNDER_WAY]
 
     def test_it_is_open_when_the_work_was_dropped(self) -> None:
         scene = Scene(low("a"), low("b"))
         asyncio.run(scene.start())
         scene.rig.background[0].close()
+        assert scene.plugin.pre_enqueue(BIG) is None
+
+    def test_a_namesake_that_takes_the_place_of_a_victim_is_none(self) -> None:
+        scene = Scene(low("a"), low("b", second=1))
+        scene.play()
+        _see_gone(scene, "a")
+        _see_gone(scene, "b")
+        scene.rig.cache.add_pod(low("b", uid="another"))
+        assert scene.plugin.pre_enqueue(BIG) is None
+
+    def test_a_victim_stopped_in_memory_is_not_waited_for(self) -> None:
+        first = low("a")
+        scene = Scene(first, low("b", second=1))
+        scene.rig.in_pre_bind[first.uid] = ""
+        scene.play()
+        _see_gone(scene, "b")
         assert scene.plugin.pre_enqueue(BIG) is None
 
     @staticmethod
@@ -268,8 +355,19 @@ class TestGate:
         return seen
 
 
-def _hear_of_leaving(scene: Scene, name: str) -> None:
-    scene.rig.objects[Pod].put(low(name, terminating=True))
+def _see_leaving(scene: Scene, name: str) -> None:
+    pod = _known(scene, name)
+    scene.rig.cache.update_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+
+
+def _see_gone(scene: Scene, name: str) -> None:
+    scene.rig.cache.remove_pod(_known(scene, name))
+
+
+def _known(scene: Scene, name: str) -> Pod:
+    pod = scene.rig.objects[Pod].get(name, "default")
+    assert pod is not None
+    return pod
 
 
 class TestWithinTheCycle:

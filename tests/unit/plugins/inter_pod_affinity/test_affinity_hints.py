@@ -77,7 +77,8 @@ def test_hint_after_node(waiting: Pod, old: Node | None, new: Node, want: Queuei
 
 
 def test_events() -> None:
-    assert [item.event for item in InterPodAffinity(handle=Rig()).events_to_register()] == [
+    registered = InterPodAffinity(handle=Rig()).events_to_register()
+    assert [item.event for item in registered if not item.beyond_upstream] == [
         ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE),
         ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
         ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),

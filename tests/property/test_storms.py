@@ -1,0 +1,59 @@
+"""Storms of preemption in virtual time: every preemptor gets its place, and no pod is evicted in vain."""
+
+from random import Random
+from typing import cast
+
+import pytest
+from tests.support.latencies import RandomPace
+from tests.support.stranded import stranded
+
+from moorage.api.pod import Pod
+from moorage.clock import VirtualClock
+from moorage.config import default_config
+from moorage.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.simulator.loop import run_virtual
+from moorage.simulator.simulation import Simulation
+from moorage.simulator.world import Pace, World
+from moorage.testing import make_node, make_pod
+
+STORMS = 200
+BATCHES = 10
+
+
+async def weather(seed: int, clock: VirtualClock) -> None:
+    """Let preemptors arrive on full nodes, each in need of the place of one other pod; sizes are by chance."""
+    chance = Random(seed)
+    nodes, per_node = chance.choice((1, 2, 5, 12)), chance.choice((1, 2, 4))
+    preemptors = chance.randint(1, nodes * per_node)
+    grace = chance.choice((0, 0, 1, 30))
+    world = World(clock, pace=cast(Pace, RandomPace(chance, chance.choice((0.001, 0.02, 0.3, 1.0)))))
+    simulation = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates())
+    names = [f"node-{number}" for number in range(nodes)]
+    victims = [
+        make_pod(f"low-{name}-{number}", node=name, requests={"cpu": 1}, termination_grace_period_seconds=grace)
+        for name in names
+        for number in range(per_node)
+    ]
+    simulation.load([*(make_node(name, allocatable={"cpu": per_node}) for name in names), *victims])
+    for number in range(preemptors):
+        world.add(make_pod(f"high-{number}", priority=100, requests={"cpu": 1}))
+        if chance.random() < 0.2:
+            await simulation.run_until_quiet(most_seconds=chance.choice((0.01, 1.0)))
+    await simulation.run_until_quiet(most_seconds=250)  # no pod is flushed yet: every one was woken
+    waiting = [pod.key for pod in world.store.list(Pod) if not pod.node_name]
+    assert not waiting, f"never bound: {waiting}"
+    assert not stranded(simulation.scheduler)
+    assert len(world.evicted) == preemptors, f"{preemptors} pods needed a place, {len(world.evicted)} were evicted"
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_all_are_bound_and_no_pod_is_evicted_in_vain(batch: int) -> None:
+    for seed in range(batch, STORMS, BATCHES):
+        clock = VirtualClock()
+        try:
+            run_virtual(weather(seed, clock), clock)
+        except Exception as error:
+            error.add_note(f"storm {seed}")
+            raise

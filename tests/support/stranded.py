@@ -1,0 +1,18 @@
+"""What queueing hints are for: whenever nothing is under way, no pod waits that would be placed if it were tried."""
+
+from moorage.engine.cycle.found import NoNode
+from moorage.engine.scheduler import Scheduler
+
+
+def stranded(scheduler: Scheduler) -> list[str]:
+    """Return the pods that wait for nothing, with the plugins that turned them down when they were last tried.
+
+    Pods whose last attempt ended in an error are tried again by themselves. Nothing is changed.
+    """
+    found = []
+    for queued in scheduler.queue:
+        cycle = scheduler.cycles[queued.scheduler_name]
+        gates = [status for plugin in cycle.profile.pre_enqueue if (status := plugin.pre_enqueue(queued.pod))]
+        if not gates and queued.rejectors and not isinstance(cycle.find(queued.pod), NoNode):
+            found.append(f"{queued.key} waits in {scheduler.queue.where(queued.pod)} for {sorted(queued.rejectors)}")
+    return found
