@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.apiserver import cpu_seconds, node, pod, say
 from benchmarks.installed import compile_program
 from moorage.api.pod import Pod
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.request import Answer, Request
 from moorage.box.apiserver.server import ApiServer
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.codec import decode
-from moorage.box.apiserver.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resource, Resources
 from tests.hostile.caller import Heard
 from tests.hostile.requests import Request
 

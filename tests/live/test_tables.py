@@ -6,8 +6,8 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.box.apiserver.resources import BUILT_IN, Resource
-from moorage.box.apiserver.tables import printer_of
+from moorage.box.apiserver.kinds.resources import BUILT_IN, Resource
+from moorage.box.apiserver.reading.tables.printing import printer_of
 from tests.support.control_plane import ADMIN, ControlPlane
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import JSON, Answer, Request
-from moorage.box.apiserver.store import Store
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.request import JSON, Answer, Request
+from moorage.box.apiserver.storage.store import Store
 from moorage.clock import VirtualClock
 
 Data = dict[str, Any]

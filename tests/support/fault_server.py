@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from moorage.api.kinds import BY_TYPE, Kind
-from moorage.box.apiserver import requests as server_side
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.store import Store
+from moorage.box.apiserver.requests import request as server_side
+from moorage.box.apiserver.storage.store import Store
 from moorage.box.transport import InProcess
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient

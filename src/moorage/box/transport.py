@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 import httptools
 
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import JSON, Request
-from moorage.box.apiserver.store import Change
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.request import JSON, Request
+from moorage.box.apiserver.storage.store import Change
 from moorage.client.wire import Answer, Incoming
 
 

@@ -22,9 +22,9 @@ from moorage.api.kinds import BY_NAME, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.admission import PodAdmission
-from moorage.box.apiserver.defaults import default_namespace, with_defaults
-from moorage.box.apiserver.validation import problems_of
+from moorage.box.apiserver.admission.defaults import default_namespace, with_defaults
+from moorage.box.apiserver.admission.pod_admission import PodAdmission
+from moorage.box.apiserver.admission.validation import problems_of
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, did_you_mean
 from moorage.features import FeatureGates

@@ -9,10 +9,21 @@ import msgspec
 from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
 from moorage.api.meta import ObjectMeta
-from moorage.box.apiserver import openapi
-from moorage.box.apiserver.admission import BUILT_IN_CLASSES
-from moorage.box.apiserver.apply import applied, check_manager, first_applied
-from moorage.box.apiserver.bodies import (
+from moorage.box.apiserver.access.reviews import Reviews
+from moorage.box.apiserver.admission.admission import Admission
+from moorage.box.apiserver.admission.pod_admission import BUILT_IN_CLASSES
+from moorage.box.apiserver.admission.service_addresses import kubernetes_service
+from moorage.box.apiserver.discovery import openapi
+from moorage.box.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
+from moorage.box.apiserver.discovery.documents import VERSION, Discovery
+from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.schema import schema_of_kind
+from moorage.box.apiserver.reading.listing import Lists
+from moorage.box.apiserver.reading.representations import View, to_core, view_of
+from moorage.box.apiserver.reading.selection import selection
+from moorage.box.apiserver.reading.tables.printing import printer_of
+from moorage.box.apiserver.reading.watching import Watch, WatchTerms
+from moorage.box.apiserver.requests.bodies import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
@@ -21,35 +32,23 @@ from moorage.box.apiserver.bodies import (
     read_options,
     read_patch,
 )
-from moorage.box.apiserver.checks.causes import required
-from moorage.box.apiserver.custom_resources import DEFINITIONS, CustomResources, complete_definition
-from moorage.box.apiserver.discovery import VERSION, Discovery
-from moorage.box.apiserver.event_shapes import to_core
-from moorage.box.apiserver.gatekeeping import Gatekeeper
-from moorage.box.apiserver.listing import Lists
-from moorage.box.apiserver.merging import json_patch, merge_patch, strategic_merge
-from moorage.box.apiserver.refusals import (
+from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
     no_such_path,
     not_allowed,
+    required,
     status_of,
     success,
     too_large_version,
     unsupported_media_type,
 )
-from moorage.box.apiserver.requests import Answer, Request, Target, target_of
-from moorage.box.apiserver.resources import Resource, Resources
-from moorage.box.apiserver.reviews import Reviews
-from moorage.box.apiserver.schema import schema_of_kind
-from moorage.box.apiserver.selection import selection
-from moorage.box.apiserver.service_addresses import kubernetes_service
-from moorage.box.apiserver.store import Entry, Store
-from moorage.box.apiserver.subresources import bind, change_scale, evict, scale_of
-from moorage.box.apiserver.tables import printer_of
-from moorage.box.apiserver.views import View, view_of
-from moorage.box.apiserver.watching import Watch, WatchTerms
-from moorage.box.apiserver.writing import DeleteOptions, WriteOptions, Writer, body_of
+from moorage.box.apiserver.requests.request import Answer, Request, Target, target_of
+from moorage.box.apiserver.storage.store import Entry, Store
+from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
+from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
+from moorage.box.apiserver.writing.subresources import bind, change_scale, evict, scale_of
+from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer, body_of
 from moorage.clock import Clock
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
@@ -77,7 +76,7 @@ class Api:
         self.clock = clock
         self.resources = Resources()
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Gatekeeper(self.store, features or FeatureGates()), clock)
+        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
@@ -222,7 +221,7 @@ class Api:
         review = self._reviews.answer(resource.plural, data) if resource.verbs == ("create",) else None
         if review is not None:
             return Answer(body_of(review), 201)
-        warnings = self._writer.gatekeeper.check_fields(resource, data, request.field_validation)
+        warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)
         return replace(answer, warnings=warnings) if warnings else answer
@@ -267,7 +266,7 @@ class Api:
             scale = self._object(request, "Scale")
             return Answer(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.kind, target.resource)
-        warnings = self._writer.gatekeeper.check_fields(target.resource, data, request.field_validation)
+        warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
 
@@ -304,7 +303,7 @@ class Api:
             new = edit(old)
             how, known = request.field_validation, self._writer.find(target).data
             if isinstance(new, dict):
-                warnings.extend(self._writer.gatekeeper.check_fields(target.resource, new, how, known))
+                warnings.extend(self._writer.admission.check_fields(target.resource, new, how, known))
             return new
 
         answer = self._shown(request, target, self._change(target, checked, options).body)
@@ -327,7 +326,7 @@ class Api:
         found = (wanted.get("apiVersion"), wanted.get("kind"))
         if found != (resource.api_version, resource.kind) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        self._writer.gatekeeper.check_fields(resource, wanted, request.field_validation)
+        self._writer.admission.check_fields(resource, wanted, request.field_validation)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             wanted["metadata"].setdefault("name", target.name)

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.box.apiserver.access.certificates import loopback_certificate
 from moorage.box.apiserver.api import HEALTH, Api
-from moorage.box.apiserver.certificates import loopback_certificate
-from moorage.box.apiserver.expiry import forget_old_events
-from moorage.box.apiserver.journal import Journal
-from moorage.box.apiserver.refusals import status_of, unauthorized
-from moorage.box.apiserver.requests import JSON, Answer, Request
-from moorage.box.apiserver.store import Store
-from moorage.box.apiserver.streaming import Watchers
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.streaming import Watchers
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.refusals import status_of, unauthorized
+from moorage.box.apiserver.requests.request import JSON, Answer, Request
+from moorage.box.apiserver.storage.expiry import forget_old_events
+from moorage.box.apiserver.storage.journal import Journal
+from moorage.box.apiserver.storage.store import Store
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
 from moorage.http.messages import Answer as HttpAnswer

@@ -23,8 +23,8 @@ from tests.support.api import (
     pod,
 )
 
-from moorage.box.apiserver.bodies import PROTOBUF as MEDIA_TYPE
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.bodies import PROTOBUF as MEDIA_TYPE
+from moorage.box.apiserver.requests.request import Answer, Request
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 BAD: dict[str, tuple[str, str, Any, str, int, str]] = {

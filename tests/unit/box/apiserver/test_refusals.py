@@ -8,7 +8,7 @@ import pytest
 from tests.support.api import Asked, Data
 from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, Ask, essence
 
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.request import Answer, Request
 
 ANSWERS: dict[str, Data] = msgspec.json.decode((Path(__file__).parent / "refusals.json").read_bytes())
 
