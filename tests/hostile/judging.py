@@ -83,9 +83,9 @@ class Audit:
             return [f"{path} is not what is listed"]
         if int(metadata["resourceVersion"]) > version:
             return [f"{path} has a version from the future"]
-        if resource.struct is not None and not resource.is_custom:
+        if resource.has_struct and not resource.is_custom:
             try:
-                decode(resource.struct, json.dumps(item).encode())
+                decode(resource.type, json.dumps(item).encode())
             except (msgspec.MsgspecError, ValueError) as error:
                 return [f"{path} cannot be decoded: {error}"]
         return []

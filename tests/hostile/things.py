@@ -72,12 +72,12 @@ class Things:
 
     def thing(self, resource: Resource) -> Data:
         """Make an object for a resource: one that is good, or whatever its schema allows."""
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        kind = {"apiVersion": resource.api_version, "kind": resource.name}
         good = GOOD.get(resource.plural)
         if good is not None and self.chance.random() < 0.6:
             made: Data = {**good(), **kind}
         else:
-            schema = schema_of_kind(resource.api_version, resource.kind)
+            schema = schema_of_kind(resource.api_version, resource.name)
             made = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
         made["metadata"] = {**(made.get("metadata") or {}), "name": self.chance.choice(NAMES)}
         if self.chance.random() < 0.7:

@@ -6,12 +6,12 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.box.apiserver.kinds.resources import BUILT_IN, Resource
+from moorage.box.apiserver.kinds.resources import Resource, Resources
 from moorage.box.apiserver.reading.tables.printing import printer_of
 from tests.support.control_plane import ADMIN, ControlPlane
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
-LISTED: Final = [item for item in BUILT_IN if "list" in item.verbs and item.version != "v1beta1"]
+LISTED: Final = [item for item in Resources() if "list" in item.verbs and item.version != "v1beta1"]
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import yaml
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
+from moorage.api.struct import Data
 from moorage.errors import InputError
 
 T = TypeVar("T")
@@ -35,12 +36,21 @@ def decode(kind: type[T], body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(msgspec.json.decode(body)), kind)
+        return convert(kind, msgspec.json.decode(body))
 
 
 def convert(kind: type[T], content: Mapping[str, Any]) -> T:
     """Turn plain data into a struct, dropping nulls."""
-    return msgspec.convert(without_nulls(content), kind)
+    plain = without_nulls(content)
+    if getattr(kind, "holds_json", False):
+        return msgspec.json.decode(msgspec.json.encode(plain), type=kind)
+    return msgspec.convert(plain, kind)
+
+
+def to_data(thing: KubeObject) -> Data:
+    """Turn an object into plain data."""
+    data: Data = msgspec.json.decode(msgspec.json.encode(thing)) if thing.holds_json else msgspec.to_builtins(thing)
+    return data
 
 
 def without_nulls(content: Any) -> Any:
@@ -52,10 +62,10 @@ def without_nulls(content: Any) -> Any:
     return content
 
 
-def encode(thing: KubeObject) -> dict[str, Any]:
+def encode(thing: KubeObject) -> Data:
     """Turn an object into plain data with its ``apiVersion`` and ``kind``."""
     kind = BY_TYPE[type(thing)]
-    return {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.to_builtins(thing)}
+    return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(thing)}
 
 
 def read_documents(text: str, *, source: str) -> Iterator[Any]:

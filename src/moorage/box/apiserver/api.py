@@ -217,7 +217,7 @@ class Api:
             return Answer(body_of(evict(self._writer, target, self._object(request, "Eviction"))), 201)
         if target.name:
             raise not_allowed()
-        data = self._object(request, resource.kind, resource)
+        data = self._object(request, resource.name, resource)
         review = self._reviews.answer(resource.plural, data) if resource.verbs == ("create",) else None
         if review is not None:
             return Answer(body_of(review), 201)
@@ -265,7 +265,7 @@ class Api:
         if target.subresource == "scale":
             scale = self._object(request, "Scale")
             return Answer(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
-        data = self._object(request, target.resource.kind, target.resource)
+        data = self._object(request, target.resource.name, target.resource)
         warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
@@ -316,7 +316,7 @@ class Api:
             return lambda data: without_nulls(json_patch(data, patch))
         if kind == MERGE_PATCH:
             return lambda data: merge_patch(data, patch)
-        schema = schema_of_kind(resource.api_version, resource.kind)
+        schema = schema_of_kind(resource.api_version, resource.name)
         return lambda data: strategic_merge(data, patch, schema)
 
     def _apply(self, request: Request, target: Target, wanted: Data) -> Answer:
@@ -324,7 +324,7 @@ class Api:
         check_manager(manager)
         resource = target.resource
         found = (wanted.get("apiVersion"), wanted.get("kind"))
-        if found != (resource.api_version, resource.kind) or target.subresource == "scale":
+        if found != (resource.api_version, resource.name) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
         self._writer.admission.check_fields(resource, wanted, request.field_validation)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
@@ -368,5 +368,5 @@ class Api:
 
 
 def _typed_data(thing: msgspec.Struct, target: Target) -> Data:
-    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.kind}
+    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.name}
     return {**kind, **msgspec.to_builtins(thing)}

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from moorage.api.meta import format_time, parse_time
+from moorage.api.struct import Data
+from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Action, After, status_actions
-from moorage.box.controllers.objects import Data, Deployment, ReplicaSet
 from moorage.box.controllers.ownership import with_condition
 
 PROGRESSING = "Progressing"

@@ -20,11 +20,11 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from moorage.api.kinds import Kind
+from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
 from moorage.box.controllers.namespaces import sweep
-from moorage.box.controllers.objects import Data, kind_of
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer
 from moorage.client.rest import ApiClient, decoded
@@ -94,7 +94,7 @@ class Driver:
             kind: [number for number, controller in enumerate(self._controllers) if kind in controller.kinds]
             for kind in kinds
         }
-        self._informers: list[Informer[Any]] = [Informer(client, kind_of(kind), self._on_changes) for kind in kinds]
+        self._informers: list[Informer[Any]] = [Informer(client, BY_TYPE[kind], self._on_changes) for kind in kinds]
         self._ready: dict[Item, None] = {}
         self._busy: set[Item] = set()
         self._timers: dict[Item, asyncio.TimerHandle] = {}
@@ -116,7 +116,7 @@ class Driver:
     def has_seen(self, data: Data) -> bool:
         """Tell whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
-        kinds = (kind for kind in self._watchers if (kind_of(kind).api_version, kind_of(kind).name) == name)
+        kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
         return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
 
     async def run(self) -> None:

@@ -9,10 +9,10 @@ from moorage.api.meta import KubeObject, format_micro_time, format_time, parse_t
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from moorage.api.quantity import value
 from moorage.api.records import Lease
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Create, Patch
 from moorage.box.controllers.kubelet import FAKE_LABEL, is_silent
 from moorage.box.controllers.nodes import LEASE_NAMESPACE
-from moorage.box.controllers.objects import Data
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 from moorage.errors import InputError, QuantityError

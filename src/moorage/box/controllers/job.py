@@ -8,9 +8,10 @@ from typing import Final
 
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
+from moorage.api.struct import Data
+from moorage.api.workloads import Job
 from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
 from moorage.box.controllers.job_failures import Verdict, judge
-from moorage.box.controllers.objects import Data, Job
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,

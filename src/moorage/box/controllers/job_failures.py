@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from moorage.api.container import ContainerStatus
 from moorage.api.pod import Pod
-from moorage.box.controllers.objects import ExitCodes, FailurePolicy, FailureRule
+from moorage.api.workloads import ExitCodes, FailurePolicy, FailureRule
 
 
 @dataclass(frozen=True, slots=True)

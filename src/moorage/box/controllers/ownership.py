@@ -6,22 +6,24 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector, label_matcher
+from moorage.api.struct import Data
+from moorage.api.workloads import AppsWorkload, Job, ReplicationController
 from moorage.box.controllers.actions import Patch
-from moorage.box.controllers.objects import Data, Job, ReplicationController, Workload, kind_of
 from moorage.box.controllers.view import View
 
-Owner: TypeAlias = Workload | ReplicationController | Job
+Owner: TypeAlias = AppsWorkload | ReplicationController | Job
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes names of: no vowels, so no words."""
 
 
 def owner_reference(owner: KubeObject) -> Data:
     """Return the reference by which an object says who made and manages it."""
-    kind = kind_of(type(owner))
+    kind = BY_TYPE[type(owner)]
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -35,7 +37,7 @@ def owner_reference(owner: KubeObject) -> Data:
 def controller_of(thing: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
     """Return the manager of an object if it is of a kind."""
     owner = thing.metadata.controller
-    return owner if owner is not None and owner.kind == kind_of(kind).name else None
+    return owner if owner is not None and owner.kind == BY_TYPE[kind].name else None
 
 
 def owner_keys(thing: KubeObject, kind: type[KubeObject]) -> Iterable[str]:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
+from moorage.api.struct import Data
+from moorage.api.workloads import ReplicaSet, ReplicationController
 from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
-from moorage.box.controllers.objects import Data, ReplicaSet, ReplicationController, kind_of
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -34,7 +36,7 @@ class ReplicaSetController:
     def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
         self._clock = clock
         self._kind = kind
-        self.name = kind_of(kind).plural
+        self.name = BY_TYPE[kind].plural
         self.kinds = (kind, Pod)
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.api.devices import ClaimConsumer, ResourceClaim
+from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod, PodResourceClaim
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, Create, Delete, Patch
-from moorage.box.controllers.objects import Data, ResourceClaimTemplate
 from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 

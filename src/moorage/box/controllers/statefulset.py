@@ -8,8 +8,9 @@ from typing import Final
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.struct import Data
+from moorage.api.workloads import ControllerRevision, StatefulSet
 from moorage.box.controllers.actions import Action, Create, Delete, status_actions
-from moorage.box.controllers.objects import ControllerRevision, Data, StatefulSet
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,

@@ -5,8 +5,8 @@ from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.api.meta import format_time
 from moorage.api.pod import Pod
+from moorage.api.workloads import Job
 from moorage.box.controllers.job import INDEX, Progress
-from moorage.box.controllers.objects import Job
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
 

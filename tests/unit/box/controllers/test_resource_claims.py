@@ -3,11 +3,10 @@ from typing import Any
 import pytest
 from tests.support.reconciling import make, pod, said, status_in
 
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.box.controllers.actions import Create, Patch
-from moorage.box.controllers.objects import ResourceClaimTemplate
 from moorage.box.controllers.resource_claims import MADE_FOR, PROTECTION, ClaimUseController, PodClaimController
 from moorage.box.controllers.view import View
 

@@ -5,8 +5,8 @@ from tests.support.reconciling import NOW, make, pod, said, status_in
 
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import ControllerRevision, StatefulSet
 from moorage.box.controllers.actions import Create
-from moorage.box.controllers.objects import ControllerRevision, StatefulSet
 from moorage.box.controllers.revisions import REVISION_LABEL, History
 from moorage.box.controllers.statefulset import Ordinals
 

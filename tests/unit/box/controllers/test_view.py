@@ -2,7 +2,7 @@ from msgspec.structs import replace
 from tests.support.reconciling import make, pod
 
 from moorage.api.pod import Pod
-from moorage.box.controllers.objects import ReplicaSet
+from moorage.api.workloads import ReplicaSet
 from moorage.box.controllers.view import Shelf
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.cluster import Namespace, PriorityClass
+from moorage.api.codec import convert, to_data
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import StorageClass
@@ -84,15 +85,15 @@ class Admission:
 
         Those that ``known``, the object as it was, has already are nobody's fault now.
         """
-        schema = schema_of_kind(resource.api_version, resource.kind)
+        schema = schema_of_kind(resource.api_version, resource.name)
         if how in ("", "Ignore") or schema is None:
             return ()
         before = set(unknown_fields(known, schema)) if known is not None else set()
         unknown = tuple(f'unknown field "{path}"' for path in unknown_fields(data, schema) if path not in before)
         if unknown and how == "Strict":
-            kind = f'{resource.kind} in version "{resource.version}"'
+            kind = f'{resource.name} in version "{resource.version}"'
             raise bad_request(
-                f"{kind} cannot be handled as a {resource.kind}: strict decoding error: {', '.join(unknown)}"
+                f"{kind} cannot be handled as a {resource.name}: strict decoding error: {', '.join(unknown)}"
             )
         return unknown
 
@@ -140,8 +141,8 @@ class Admission:
             give_address(resource, data, self._store)
         if resource.storage in PROTECTED:
             _protect(data["metadata"], PROTECTED[resource.storage])
-        if resource.struct is not None:
-            data = self._admit_struct(resource, resource.struct, data)
+        if resource.has_struct:
+            data = self._admit_struct(resource, resource.type, data)
         _refuse(resource, data, _problems(resource, data))
         return data
 
@@ -183,15 +184,15 @@ class Admission:
             _keep_admitted(old, data["spec"])
         elif resource.storage == SERVICES:
             keep_address(old, data)
-        if resource.struct is not None and data.get("spec") != old.get("spec"):
-            thing = _typed(resource, resource.struct, data)
-            data = apply_difference(data, msgspec.to_builtins(thing), msgspec.to_builtins(with_defaults(thing)))
+        if resource.has_struct and data.get("spec") != old.get("spec"):
+            thing = _typed(resource, resource.type, data)
+            data = apply_difference(data, to_data(thing), to_data(with_defaults(thing)))
         _refuse(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         return data
 
     def admit_status(self, resource: Resource, data: Mapping[str, Any]) -> None:
         """Refuse a status whose fields are of other types than theirs."""
-        schema = schema_of_kind(resource.api_version, resource.kind)
+        schema = schema_of_kind(resource.api_version, resource.name)
         if schema is not None and "status" in data:
             problem = next(type_problems({"status": data["status"]}, schema), None)
             if problem is not None:
@@ -200,7 +201,7 @@ class Admission:
     def _check_types(self, resource: Resource, data: Mapping[str, Any]) -> None:
         # Events are checked as they are stored, whichever group they were sent to.
         api_version = "v1" if resource.storage == "events" else resource.api_version
-        schema = schema_of_kind(api_version, resource.kind)
+        schema = schema_of_kind(api_version, resource.name)
         if schema is None:
             schema, data = schema_of_kind("v1", "ConfigMap"), {"metadata": data["metadata"]}
         assert schema is not None
@@ -213,7 +214,7 @@ class Admission:
         completed = self._admit_pod(resource, thing) if isinstance(thing, Pod) else with_defaults(thing)
         if completed is thing:
             return data
-        changed: dict[str, Any] = apply_difference(data, msgspec.to_builtins(thing), msgspec.to_builtins(completed))
+        changed: dict[str, Any] = apply_difference(data, to_data(thing), to_data(completed))
         return changed
 
     def _admit_pod(self, resource: Resource, pod: Pod) -> Pod:
@@ -286,21 +287,21 @@ def _default(resource: Resource, data: dict[str, Any]) -> None:
 
 def _typed(resource: Resource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:
     try:
-        return msgspec.convert(data, struct)
+        return convert(struct, data) if struct.holds_json else msgspec.convert(data, struct)
     except (msgspec.ValidationError, ValueError) as error:
         raise _undecodable(resource, str(error)) from error
 
 
 def _undecodable(resource: Resource, problem: str) -> ApiError:
     return bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}'
+        f'{resource.name} in version "{resource.version}" cannot be handled as a {resource.name}: {problem}'
     )
 
 
 def _problems(resource: Resource, data: dict[str, Any]) -> list[Cause]:
     """Find what is wrong with an object: by the rules for its kind or, if those say nothing, by its struct."""
     found = list(rule_problems(resource, data))
-    return found or ([] if resource.struct is None else list(_as_causes(_typed(resource, resource.struct, data))))
+    return found or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
 
 
 def _as_causes(thing: KubeObject) -> Iterator[Cause]:

@@ -1,11 +1,14 @@
 """The defaults an API server's scheme gives to objects, as far as scheduling notices them."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from msgspec import ValidationError, to_builtins
 from msgspec.structs import replace
 
-from moorage.api.cluster import Namespace, PriorityClass, ReplicationController
+from moorage.api.cluster import Namespace, PriorityClass
+from moorage.api.codec import convert
 from moorage.api.container import Container, ResourceRequirements
 from moorage.api.devices import (
     DeviceClaim,
@@ -22,6 +25,8 @@ from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.quantity import Quantity, ResourceList, milli_value, nano_value
 from moorage.api.storage import CSIDriver, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.volume import Volume
+from moorage.api.workloads import ReplicationController
+from moorage.box.apiserver.storage.plain_data import apply_difference, find
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 FILESYSTEM: Final = "Filesystem"
@@ -108,9 +113,10 @@ def default_namespace(namespace: Namespace) -> Namespace:
 
 def _replication_controller(controller: ReplicationController) -> ReplicationController:
     spec = controller.spec
-    if spec.selector or spec.template is None:
+    if spec.selector or not spec.template:
         return controller
-    return replace(controller, spec=replace(spec, selector=spec.template.metadata.labels))
+    labels = find(spec.template, "metadata.labels", {})
+    return replace(controller, spec=replace(spec, selector=labels))
 
 
 def _priority_class(thing: PriorityClass) -> PriorityClass:
@@ -153,7 +159,14 @@ def _resource_claim(claim: ResourceClaim) -> ResourceClaim:
 
 
 def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    return replace(template, spec=replace(template.spec, spec=_claim_spec(template.spec.spec)))
+    given = template.spec.spec
+    try:
+        before = convert(ResourceClaimSpec, given)
+    except ValidationError:
+        # The API server has checked its types before; a simulation makes no claims of templates.
+        return template
+    spec = apply_difference(copy.deepcopy(given), to_builtins(before), to_builtins(_claim_spec(before)))
+    return replace(template, spec=replace(template.spec, spec=spec))
 
 
 def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:

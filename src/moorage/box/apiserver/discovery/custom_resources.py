@@ -77,7 +77,7 @@ class CustomResources:
 
     def columns(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
         """Return the columns a definition wants printed."""
-        return self._columns.get(f"{resource.api_version}/{resource.kind}", ())
+        return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
     def _changed(self, resource: str, change: Change) -> None:
         if resource != DEFINITIONS:
@@ -98,14 +98,14 @@ class CustomResources:
             parts = tuple(part for part in ("status", "scale") if part in version.subresources)
             resources.append(
                 Resource(
+                    spec.names.kind,
                     spec.group,
                     version.name,
                     spec.names.plural,
-                    spec.names.kind,
                     spec.scope == "Namespaced",
-                    spec.names.short_names,
-                    spec.names.categories,
-                    parts,
+                    short_names=spec.names.short_names,
+                    categories=spec.names.categories,
+                    subresources=parts,
                     storage=key,
                     is_custom=True,
                     converts=len(served) > 1,
@@ -120,7 +120,7 @@ class CustomResources:
 
     def complete(self, resource: Resource, data: Data) -> None:
         """Fill in defaults and check an object against its schema; 422 says what is wrong."""
-        schema = self.schemas.get(f"{resource.api_version}/{resource.kind}")
+        schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
             return
         for name, below in _properties(schema).items():
@@ -140,8 +140,8 @@ def complete_definition(resource: Resource, data: Data, now: float) -> None:
     try:
         spec = msgspec.convert(data, Definition).spec
     except (msgspec.ValidationError, ValueError) as error:
-        kind = f'{resource.kind} in version "{resource.version}"'
-        raise bad_request(f"{kind} cannot be handled as a {resource.kind}: {error}") from error
+        kind = f'{resource.name} in version "{resource.version}"'
+        raise bad_request(f"{kind} cannot be handled as a {resource.name}: {error}") from error
     name = data["metadata"].get("name", "")
     causes = []
     if name != f"{spec.names.plural}.{spec.group}":

@@ -92,9 +92,9 @@ class Discovery:
 def _legacy_entries(item: Resource) -> list[Data]:
     own: Data = {
         "name": item.plural,
-        "singularName": item.singular,
+        "singularName": item.name.lower(),
         "namespaced": item.namespaced,
-        "kind": item.kind,
+        "kind": item.name,
         "verbs": list(item.verbs),
     }
     if item.short_names:
@@ -112,15 +112,15 @@ def _legacy_entries(item: Resource) -> list[Data]:
 
 
 def _subresource(item: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
-    return SUBRESOURCE_KINDS.get(name, (item.group, item.version, item.kind, ("get", "patch", "update")))
+    return SUBRESOURCE_KINDS.get(name, (item.group, item.version, item.name, ("get", "patch", "update")))
 
 
 def _aggregated_entry(item: Resource) -> Data:
     entry: Data = {
         "resource": item.plural,
-        "responseKind": {"group": item.group, "version": item.version, "kind": item.kind},
+        "responseKind": {"group": item.group, "version": item.version, "kind": item.name},
         "scope": "Namespaced" if item.namespaced else "Cluster",
-        "singularResource": item.singular,
+        "singularResource": item.name.lower(),
         "verbs": list(item.verbs),
     }
     if item.short_names:

@@ -56,16 +56,16 @@ def document(resources: Resources, group: str, version: str, schemas: Mapping[st
 
 
 def _kind_of(item: Resource) -> Data:
-    return {"group": item.group, "version": item.version, "kind": item.kind}
+    return {"group": item.group, "version": item.version, "kind": item.name}
 
 
 def _component(item: Resource, components: dict[str, Data], schemas: Mapping[str, Data]) -> str:
-    name = tables().kinds.get(f"{item.api_version}/{item.kind}", "")
+    name = tables().kinds.get(f"{item.api_version}/{item.name}", "")
     if name:
         _add(name, components)
     else:
-        name = f"{'.'.join(reversed(item.group.split('.')))}.{item.version}.{item.kind}"
-        components[name] = dict(schemas.get(f"{item.api_version}/{item.kind}", {"type": "object"}))
+        name = f"{'.'.join(reversed(item.group.split('.')))}.{item.version}.{item.name}"
+        components[name] = dict(schemas.get(f"{item.api_version}/{item.name}", {"type": "object"}))
     components[name] = {**components[name], "x-kubernetes-group-version-kind": [_kind_of(item)]}
     properties = dict(components[name].get("properties") or {})
     properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}

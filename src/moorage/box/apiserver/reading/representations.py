@@ -35,7 +35,7 @@ class View:
         return b"%b,%b[%b]}" % (_encode(head)[:-1], b'"items":', items)
 
     def _list_kind(self) -> str:
-        return f"{self.resource.kind}List"
+        return f"{self.resource.name}List"
 
     def _list_version(self) -> str:
         return self.resource.api_version
@@ -53,7 +53,7 @@ class View:
         metadata: Data = {"resourceVersion": str(version), "creationTimestamp": None}
         if ends_initial_events:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        thing = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+        thing = {"kind": self.resource.name, "apiVersion": self.resource.api_version, "metadata": metadata}
         if self.resource.storage == "pods":
             # Typed decoders want the lists that are required of a pod, though there is none.
             thing |= {"spec": {"containers": None}, "status": {}}

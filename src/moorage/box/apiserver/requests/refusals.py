@@ -141,9 +141,9 @@ def not_the_one(resource: Resource, name: str, what: str, wanted: str, found: st
     """Say that an object is not the one, or not of the version, that was to be deleted."""
     became = "deleted and then recreated" if what == "UID" else "modified"
     why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
-    told = f"{resource.kind}{f'.{resource.group}' if resource.group else ''}"
+    told = f"{resource.name}{f'.{resource.group}' if resource.group else ''}"
     message = f'Operation cannot be fulfilled on {told} "{name}": {why}. The object might have been {became}'
-    return Conflict(message, status=409, reason="Conflict", details=_about(resource, name, kind=resource.kind))
+    return Conflict(message, status=409, reason="Conflict", details=_about(resource, name, kind=resource.name))
 
 
 def bad_options(kind: str, cause: Cause) -> ApiError:
@@ -165,8 +165,8 @@ def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> ApiError:
     found = list(causes)
     told = [f"{cause.field}: {cause.message}" for cause in found]
     sentence = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-    message = f'{resource.kind}{f".{resource.group}" if resource.group else ""} "{name}" is invalid: {sentence}'
-    details = _about(resource, name, causes=[cause._asdict() for cause in found]) | {"kind": resource.kind}
+    message = f'{resource.name}{f".{resource.group}" if resource.group else ""} "{name}" is invalid: {sentence}'
+    details = _about(resource, name, causes=[cause._asdict() for cause in found]) | {"kind": resource.name}
     return ApiError(message, status=422, reason="Invalid", details=details)
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from moorage.api.codec import convert
+from moorage.api.codec import convert, to_data
 from moorage.api.devices import ResourceClaim
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import Condition, KubeObject, format_time
@@ -134,7 +133,7 @@ class ObjectStore:
         if entry is None or entry.is_typed:
             return self.store.put_typed(resource, after)
         # It was written as JSON: the fields our structs do not know stay as they are.
-        data = apply_difference(entry.data, msgspec.to_builtins(before), msgspec.to_builtins(after))
+        data = apply_difference(entry.data, to_data(before), to_data(after))
         return self.store.put(resource, after.key, data).typed(type(after))
 
 

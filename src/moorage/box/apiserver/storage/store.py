@@ -234,5 +234,4 @@ class Store:
 
 def storage_of(kind: type[KubeObject]) -> str:
     """Name where a store keeps objects of a struct."""
-    known = BY_TYPE[kind]
-    return f"{known.plural}.{known.group}" if known.group else known.plural
+    return BY_TYPE[kind].full_name

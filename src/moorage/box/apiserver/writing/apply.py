@@ -29,7 +29,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 
 def applied(resource: Resource, live: Data, wanted: Data, manager: str, *, force: bool, clock: Clock) -> Data:
     """Return an object with a manager's fields applied; 409 names the fields that others own and want otherwise."""
-    schema = schema_of_kind(resource.api_version, resource.kind)
+    schema = schema_of_kind(resource.api_version, resource.name)
     entries = live["metadata"].get("managedFields") or []
     if not entries and "uid" in live["metadata"]:
         entries = [owner(resource, BEFORE_FIRST_APPLY, "Update", fields_of(live, resource), "", clock)]

@@ -28,7 +28,7 @@ UNOWNED_METADATA: Final = frozenset(
 
 def fields_of(data: Data, resource: Resource) -> Tree:
     """Return the set of all fields of an object that can have an owner."""
-    tree = _tree(data, schema_of_kind(resource.api_version, resource.kind), UNOWNED)
+    tree = _tree(data, schema_of_kind(resource.api_version, resource.name), UNOWNED)
     metadata = tree.get("f:metadata", {})
     for name in UNOWNED_METADATA:
         metadata.pop(f"f:{name}", None)

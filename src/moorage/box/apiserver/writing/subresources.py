@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from moorage.api.cluster import PodDisruptionBudget
+from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time
 from moorage.api.selectors import label_matcher
 from moorage.box.apiserver.admission.checks.names import NOT_NEGATIVE
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import Resource, served
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
     conflict,
@@ -25,8 +26,8 @@ from moorage.errors import ApiError, TooManyRequests
 
 Data = dict[str, Any]
 BUDGETS: Final = "poddisruptionbudgets.policy"
-_SCALES: Final = Resource("autoscaling", "v1", "scales", "Scale")
-_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", storage=BUDGETS)
+_SCALES: Final = Resource("Scale", "autoscaling", "v1", "scales")
+_BUDGETS: Final = served(BY_NAME["PodDisruptionBudget"])
 
 
 def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> Data:

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time, parse_time
 from moorage.box.apiserver.admission.admission import Admission
 from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import Resource, served
 from moorage.box.apiserver.requests.refusals import (
     already_exists,
     bad_options,
@@ -329,7 +330,7 @@ def _select_own_pods(job: Data) -> None:
     spec["selector"] = {"matchLabels": {JOB_LABELS[0]: job["metadata"]["uid"]}}
 
 
-_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
+_NAMESPACES: Final = served(BY_NAME["Namespace"])
 
 
 def body_of(data: Data) -> bytes:

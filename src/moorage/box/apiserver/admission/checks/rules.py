@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from moorage.api.kinds import RBAC
 from moorage.box.apiserver.admission.checks import names
 from moorage.box.apiserver.admission.checks.pods import pod_spec
 from moorage.box.apiserver.admission.checks.storage import claim, node, priority_class, storage_class, volume
@@ -16,7 +17,7 @@ from moorage.box.apiserver.admission.checks.workloads import (
     service,
     workload,
 )
-from moorage.box.apiserver.kinds.resources import RBAC, Resource
+from moorage.box.apiserver.kinds.resources import Resource
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
 
 Data = dict[str, Any]

@@ -1,18 +1,24 @@
-"""Objects as controllers see them: typed where they are reasoned about, whole where they are passed on.
+"""What makes pods: the workloads of the apps and batch groups, and the replication controller before them.
 
-A pod template is copied into pods with every field its author wrote, so it stays plain data. So does a status, which is
-only ever compared with the one it should be.
+Typed where somebody reasons about it, whole where it is passed on: a pod template is copied into pods with every field
+that its author wrote, and a status is only compared with the one it should be. The scheduler reads replica sets by the
+thousand and wants nothing but their selectors, so these parts of theirs stay JSON until a controller asks.
 """
 
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from moorage.api import storage
-from moorage.api.kinds import BY_TYPE, Kind
+import msgspec
+
 from moorage.api.meta import KubeObject
 from moorage.api.selectors import LabelSelector
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Data, KubeStruct
 
-Data = dict[str, Any]
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+def _decoded(part: msgspec.Raw) -> Data:
+    # Null stands for "absent", as everywhere.
+    return msgspec.json.decode(part, type=Data | None) or {}
 
 
 class RollingUpdate(KubeStruct, frozen=True):
@@ -43,12 +49,12 @@ class RetentionPolicy(KubeStruct, frozen=True):
     when_scaled: str = "Retain"
 
 
-class WorkloadSpec(KubeStruct, frozen=True):
+class AppsWorkloadSpec(KubeStruct, frozen=True):
     """What workloads ask for; each kind has some of these fields."""
 
     selector: LabelSelector | None = None
     replicas: int = 1
-    template: Data = {}
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
     min_ready_seconds: int = 0
     strategy: UpdateStrategy = UpdateStrategy()
     update_strategy: UpdateStrategy = UpdateStrategy()
@@ -61,44 +67,71 @@ class WorkloadSpec(KubeStruct, frozen=True):
     ordinals: OrdinalsSpec = OrdinalsSpec()
     persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
 
-
-class Workload(KubeObject, frozen=True, dict=True, gc=True):
-    """Something that keeps pods alive."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-    status: Data = {}
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
 
 
-class Deployment(Workload, frozen=True, dict=True, gc=True):
+class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
+    """What the four workloads of the apps group have in common."""
+
+    holds_json: ClassVar[bool] = True
+
+    spec: AppsWorkloadSpec = AppsWorkloadSpec()
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
+
+
+class Deployment(AppsWorkload, frozen=True, dict=True, gc=True):
     """A deployment."""
 
 
-class ReplicaSet(Workload, frozen=True, dict=True, gc=True):
+class ReplicaSet(AppsWorkload, frozen=True, dict=True, gc=True):
     """A replica set."""
 
 
-class StatefulSet(Workload, frozen=True, dict=True, gc=True):
+class StatefulSet(AppsWorkload, frozen=True, dict=True, gc=True):
     """A stateful set."""
 
 
-class DaemonSet(Workload, frozen=True, dict=True, gc=True):
+class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
     """A daemon set."""
 
 
 class ReplicationControllerSpec(KubeStruct, frozen=True):
-    """What a replication controller asks for: a replica set's wishes, with a plain map for a selector."""
+    """What a replication controller asks for: like a replica set, with a plain map for a selector.
 
-    selector: dict[str, str] = {}
+    A selector that is left out is that of the template's labels.
+    """
+
+    selector: dict[str, str] | None = None
     replicas: int = 1
-    template: Data = {}
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
     min_ready_seconds: int = 0
+
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
 
 
 class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
     """A replication controller."""
 
+    holds_json: ClassVar[bool] = True
+
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
-    status: Data = {}
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
 
 
 class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
@@ -177,77 +210,3 @@ class CronJob(KubeObject, frozen=True, dict=True, gc=True):
 
     spec: CronJobSpec = CronJobSpec()
     status: Data = {}
-
-
-class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
-    """A service account."""
-
-
-class NamespaceSpec(KubeStruct, frozen=True):
-    """Who has to agree before a namespace goes."""
-
-    finalizers: tuple[str, ...] = ()
-
-
-class Namespace(KubeObject, frozen=True, dict=True, gc=True):
-    """A namespace."""
-
-    spec: NamespaceSpec = NamespaceSpec()
-    status: Data = {}
-
-
-class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
-    """Which pods a budget protects, and how many of them must stay or may go."""
-
-    selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
-
-
-class PodDisruptionBudget(KubeObject, frozen=True, dict=True, gc=True):
-    """A disruption budget."""
-
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: Data = {}
-
-
-class StorageClass(storage.StorageClass, frozen=True, dict=True, gc=True):
-    """How volumes of a class are made, and what becomes of them."""
-
-    reclaim_policy: str = "Delete"
-
-
-class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
-    """The claims made from a template, whole."""
-
-    metadata: Data = {}
-    spec: Data = {}
-
-
-class ResourceClaimTemplate(KubeObject, frozen=True, dict=True, gc=True):
-    """A template for claims of devices."""
-
-    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
-
-
-_OWN: Final = (
-    Kind("Deployment", "apps", "v1", "deployments", True, Deployment),
-    Kind("ReplicaSet", "apps", "v1", "replicasets", True, ReplicaSet),
-    Kind("StatefulSet", "apps", "v1", "statefulsets", True, StatefulSet),
-    Kind("DaemonSet", "apps", "v1", "daemonsets", True, DaemonSet),
-    Kind("ControllerRevision", "apps", "v1", "controllerrevisions", True, ControllerRevision),
-    Kind("ReplicationController", "", "v1", "replicationcontrollers", True, ReplicationController),
-    Kind("ServiceAccount", "", "v1", "serviceaccounts", True, ServiceAccount),
-    Kind("CronJob", "batch", "v1", "cronjobs", True, CronJob),
-    Kind("Job", "batch", "v1", "jobs", True, Job),
-    Kind("Namespace", "", "v1", "namespaces", False, Namespace),
-    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, PodDisruptionBudget),
-    Kind("StorageClass", "storage.k8s.io", "v1", "storageclasses", False, StorageClass),
-    Kind("ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", True, ResourceClaimTemplate),
-)
-_KINDS: Final = {kind.type: kind for kind in _OWN}
-
-
-def kind_of(struct: type[KubeObject]) -> Kind:
-    """Return the kind a struct stands for: one of those above, or one the scheduler knows as well."""
-    return _KINDS.get(struct) or BY_TYPE[struct]
