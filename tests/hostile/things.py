@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from tests.support.api import budget, definition, deployment, node, pod
 
@@ -70,7 +70,7 @@ class Things:
             "fields": lambda: {"f:a": {}},
         }
 
-    def thing(self, resource: Resource) -> Data:
+    def thing(self, resource: ServedResource) -> Data:
         """Make an object for a resource: one that is good, or whatever its schema allows."""
         kind = {"apiVersion": resource.api_version, "kind": resource.name}
         good = GOOD.get(resource.plural)

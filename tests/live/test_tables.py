@@ -6,7 +6,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.reading.tables.printing import printer_of
 from tests.support.control_plane import ADMIN, ControlPlane
 
@@ -33,6 +33,6 @@ async def columns_of(plane: ControlPlane) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)
-def test_columns(resource: Resource, tables: dict[str, Any]) -> None:
+def test_columns(resource: ServedResource, tables: dict[str, Any]) -> None:
     printer = printer_of(resource.storage or resource.full_name, lambda: 0.0)
     assert [(column.name, column.priority) for column in printer.columns] == tables[resource.full_name]

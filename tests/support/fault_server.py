@@ -101,8 +101,8 @@ class FaultServer:
 
     def stored(self, collection: str) -> dict[str, dict[str, Any]]:
         """Return what the API lists, by key."""
-        answer = self.api.answer(server_side.Request("GET", collection))
-        assert isinstance(answer, server_side.Answer)
+        answer = self.api.answer(server_side.ApiRequest("GET", collection))
+        assert isinstance(answer, server_side.ApiResponse)
         return {_key(thing): thing for thing in msgspec.json.decode(answer.body)["items"]}
 
     def put(self, collection: str, thing: dict[str, Any]) -> dict[str, Any]:

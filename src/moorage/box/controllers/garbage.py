@@ -69,8 +69,8 @@ class GarbageCollector:
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
         kind, _, rest = key.partition("/")
-        shelves = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
-        thing = next((found for shelf in shelves if (found := shelf.get(rest)) is not None), None)
+        indexes = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
+        thing = next((found for index in indexes if (found := index.get(rest)) is not None), None)
         if thing is None:
             return ()
         if thing.is_terminating:

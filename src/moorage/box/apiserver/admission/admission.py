@@ -25,7 +25,7 @@ from moorage.box.apiserver.admission.pod_resources import (
 from moorage.box.apiserver.admission.service_addresses import SERVICES, give_address, keep_address
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.box.apiserver.admission.workload_defaults import DEFAULTS
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import schema_of_kind, type_problems, unknown_fields
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, forbidden, invalid
 from moorage.box.apiserver.storage.plain_data import apply_difference
@@ -79,7 +79,7 @@ class Admission:
         return self._pods
 
     def check_fields(
-        self, resource: Resource, data: Mapping[str, Any], how: str, known: Mapping[str, Any] | None = None
+        self, resource: ServedResource, data: Mapping[str, Any], how: str, known: Mapping[str, Any] | None = None
     ) -> tuple[str, ...]:
         """Look for unknown fields as the request wants it: refuse them, warn of them or ignore them.
 
@@ -97,13 +97,13 @@ class Admission:
             )
         return unknown
 
-    def admit_new(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
+    def admit_new(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Return a new object as it is to be stored."""
         if resource.storage == "pods":
             return _told_of_gates(self._admit_new_pod(resource, data))
         return self._admit_fully(resource, data)
 
-    def _admit_new_pod(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
+    def _admit_new_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Admit a pod; most come from a template, and what was made of an equal spec is made of this one."""
         spec = data.get("spec")
         key = msgspec.json.encode(spec)
@@ -128,7 +128,7 @@ class Admission:
         _refuse(resource, data, metadata_problems(resource, data["metadata"]))
         return data
 
-    def _admit_fully(self, resource: Resource, data: dict[str, Any]) -> dict[str, Any]:
+    def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         self._check_types(resource, data)
         _default(resource, data)
         if resource.storage == "pods":
@@ -146,7 +146,7 @@ class Admission:
         _refuse(resource, data, _problems(resource, data))
         return data
 
-    def _shape_pod(self, resource: Resource, data: dict[str, Any]) -> None:
+    def _shape_pod(self, resource: ServedResource, data: dict[str, Any]) -> None:
         """Give a pod what its namespace, its runtime class and the cluster have for all pods."""
         metadata, spec = data["metadata"], data["spec"]
         default_limits(spec, limit_ranges(self._store, metadata["namespace"]))
@@ -155,7 +155,7 @@ class Admission:
         account = spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", account)
 
-    def _check_default(self, resource: Resource, data: dict[str, Any]) -> None:
+    def _check_default(self, resource: ServedResource, data: dict[str, Any]) -> None:
         """Refuse a second priority class for pods that name none."""
         if not data.get("globalDefault"):
             return
@@ -174,7 +174,7 @@ class Admission:
         if chosen:
             spec["storageClassName"] = max(chosen, key=lambda item: item.metadata.creation_timestamp or "").name
 
-    def admit_changed(self, resource: Resource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    def admit_changed(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         """Return a changed object as it is to be stored."""
         self._check_types(resource, data)
         if resource.storage != "namespaces":
@@ -190,7 +190,7 @@ class Admission:
         _refuse(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         return data
 
-    def admit_status(self, resource: Resource, data: Mapping[str, Any]) -> None:
+    def admit_status(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Refuse a status whose fields are of other types than theirs."""
         schema = schema_of_kind(resource.api_version, resource.name)
         if schema is not None and "status" in data:
@@ -198,7 +198,7 @@ class Admission:
             if problem is not None:
                 raise _undecodable(resource, problem)
 
-    def _check_types(self, resource: Resource, data: Mapping[str, Any]) -> None:
+    def _check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         # Events are checked as they are stored, whichever group they were sent to.
         api_version = "v1" if resource.storage == "events" else resource.api_version
         schema = schema_of_kind(api_version, resource.name)
@@ -209,7 +209,7 @@ class Admission:
         if problem is not None:
             raise _undecodable(resource, problem)
 
-    def _admit_struct(self, resource: Resource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
+    def _admit_struct(self, resource: ServedResource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
         thing = _typed(resource, struct, data)
         completed = self._admit_pod(resource, thing) if isinstance(thing, Pod) else with_defaults(thing)
         if completed is thing:
@@ -217,7 +217,7 @@ class Admission:
         changed: dict[str, Any] = apply_difference(data, to_data(thing), to_data(completed))
         return changed
 
-    def _admit_pod(self, resource: Resource, pod: Pod) -> Pod:
+    def _admit_pod(self, resource: ServedResource, pod: Pod) -> Pod:
         given, policy = pod.spec.priority, pod.spec.preemption_policy
         name = pod.name or pod.metadata.generate_name
         try:
@@ -279,26 +279,26 @@ def _protect(metadata: dict[str, Any], finalizer: str) -> None:
         metadata["finalizers"] = [*finalizers, finalizer]
 
 
-def _default(resource: Resource, data: dict[str, Any]) -> None:
+def _default(resource: ServedResource, data: dict[str, Any]) -> None:
     complete = DEFAULTS.get(resource.storage)
     if complete is not None:
         complete(data)
 
 
-def _typed(resource: Resource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:
+def _typed(resource: ServedResource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:
     try:
         return convert(struct, data) if struct.holds_json else msgspec.convert(data, struct)
     except (msgspec.ValidationError, ValueError) as error:
         raise _undecodable(resource, str(error)) from error
 
 
-def _undecodable(resource: Resource, problem: str) -> ApiError:
+def _undecodable(resource: ServedResource, problem: str) -> ApiError:
     return bad_request(
         f'{resource.name} in version "{resource.version}" cannot be handled as a {resource.name}: {problem}'
     )
 
 
-def _problems(resource: Resource, data: dict[str, Any]) -> list[Cause]:
+def _problems(resource: ServedResource, data: dict[str, Any]) -> list[Cause]:
     """Find what is wrong with an object: by the rules for its kind or, if those say nothing, by its struct."""
     found = list(rule_problems(resource, data))
     return found or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
@@ -310,7 +310,7 @@ def _as_causes(thing: KubeObject) -> Iterator[Cause]:
         yield Cause("FieldValueInvalid", f"Invalid value: {problem.text}{hint}", problem.path)
 
 
-def _refuse(resource: Resource, data: Mapping[str, Any], causes: Iterator[Cause] | list[Cause]) -> None:
+def _refuse(resource: ServedResource, data: Mapping[str, Any], causes: Iterator[Cause] | list[Cause]) -> None:
     found = list(causes)
     if found:
         metadata = data["metadata"]

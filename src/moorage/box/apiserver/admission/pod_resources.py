@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import nano_value
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import forbidden
 from moorage.box.apiserver.storage.store import Store
 
@@ -35,7 +35,7 @@ def default_limits(spec: Data, ranges: list[Data]) -> None:
                     resources[field] = {**(resources.get(field) or {}), **added}
 
 
-def with_runtime_class(resource: Resource, name: str, spec: Data, store: Store) -> None:
+def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: Store) -> None:
     """Add what the pod's runtime class costs, and where it is to be had; 403 if there is none of that name."""
     chosen = spec.get("runtimeClassName")
     if not chosen:
@@ -61,7 +61,7 @@ def _is_same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return found.keys() == wanted.keys() and all(nano_value(found[key]) == nano_value(wanted[key]) for key in wanted)
 
 
-def _place_with(resource: Resource, name: str, spec: Data, scheduling: Data) -> None:
+def _place_with(resource: ServedResource, name: str, spec: Data, scheduling: Data) -> None:
     selector = spec.get("nodeSelector") or {}
     for key, text in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, text) != text:
@@ -77,7 +77,7 @@ def _place_with(resource: Resource, name: str, spec: Data, scheduling: Data) -> 
         spec["tolerations"] = [*known, *added]
 
 
-def _rejected(resource: Resource, name: str, why: str) -> Exception:
+def _rejected(resource: ServedResource, name: str, why: str) -> Exception:
     return forbidden(resource, name, f"pod rejected: {why}")
 
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from itertools import count
 from typing import Any, Final
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import invalid, invalid_value
 from moorage.box.apiserver.storage.store import Store
 
@@ -17,7 +17,7 @@ FIRST: Final = str(NETWORK[1])
 FIRST_PORT: Final = 30_000
 
 
-def give_address(resource: Resource, data: Data, store: Store) -> None:
+def give_address(resource: ServedResource, data: Data, store: Store) -> None:
     """Give a new service an address that no other has, unless it wants none, and node ports if it wants some."""
     spec = data["spec"]
     if spec.get("type") == "ExternalName":

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
-from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid, invalid_value, required
 from moorage.box.apiserver.storage.store import Change, Store
 
@@ -22,7 +22,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-class Names(msgspec.Struct, frozen=True, rename="camel"):
+class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
     """What the objects of a definition are called."""
 
     plural: str
@@ -31,36 +31,36 @@ class Names(msgspec.Struct, frozen=True, rename="camel"):
     categories: tuple[str, ...] = ()
 
 
-class Schema(msgspec.Struct, frozen=True):
+class VersionSchema(msgspec.Struct, frozen=True):
     """Where a version keeps its schema."""
 
     openapi: dict[str, Any] = msgspec.field(default_factory=dict, name="openAPIV3Schema")
 
 
-class Version(msgspec.Struct, frozen=True, rename="camel"):
+class DefinedVersion(msgspec.Struct, frozen=True, rename="camel"):
     """One version of a custom resource."""
 
     name: str
     served: bool = True
     storage: bool = False
-    schema: Schema = Schema()
+    schema: VersionSchema = VersionSchema()
     subresources: dict[str, Any] = {}
     additional_printer_columns: tuple[dict[str, Any], ...] = ()
 
 
-class Spec(msgspec.Struct, frozen=True):
+class DefinitionSpec(msgspec.Struct, frozen=True):
     """What a definition defines."""
 
     group: str
-    names: Names
+    names: DefinitionNames
     scope: str
-    versions: tuple[Version, ...]
+    versions: tuple[DefinedVersion, ...]
 
 
 class Definition(msgspec.Struct, frozen=True):
     """A CustomResourceDefinition, as far as we act on it."""
 
-    spec: Spec
+    spec: DefinitionSpec
 
 
 class CustomResources:
@@ -75,7 +75,7 @@ class CustomResources:
         for entry in store.list(DEFINITIONS):
             self._define(entry.key, entry.data)
 
-    def columns(self, resource: Resource) -> Sequence[Mapping[str, Any]]:
+    def columns(self, resource: ServedResource) -> Sequence[Mapping[str, Any]]:
         """Return the columns a definition wants printed."""
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
@@ -97,7 +97,7 @@ class CustomResources:
             self._columns[api_version] = version.additional_printer_columns
             parts = tuple(part for part in ("status", "scale") if part in version.subresources)
             resources.append(
-                Resource(
+                ServedResource(
                     spec.names.kind,
                     spec.group,
                     version.name,
@@ -118,7 +118,7 @@ class CustomResources:
         for entry in self._store.list(definition):
             self._store.remove(definition, entry.key)
 
-    def complete(self, resource: Resource, data: Data) -> None:
+    def complete(self, resource: ServedResource, data: Data) -> None:
         """Fill in defaults and check an object against its schema; 422 says what is wrong."""
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
@@ -135,7 +135,7 @@ class CustomResources:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
 
-def complete_definition(resource: Resource, data: Data, now: float) -> None:
+def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
     """Check a definition and give it the status of one whose names are accepted."""
     try:
         spec = msgspec.convert(data, Definition).spec

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.request import JSON
 
 Data = dict[str, Any]
@@ -63,7 +63,7 @@ class Discovery:
         ]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
-    def _of(self, group: str, version: str) -> list[Resource]:
+    def _of(self, group: str, version: str) -> list[ServedResource]:
         return [item for item in self._resources if (item.group, item.version) == (group, version)]
 
     def _list(self, group: str, version: str) -> Data:
@@ -89,7 +89,7 @@ class Discovery:
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _legacy_entries(item: Resource) -> list[Data]:
+def _legacy_entries(item: ServedResource) -> list[Data]:
     own: Data = {
         "name": item.plural,
         "singularName": item.name.lower(),
@@ -111,11 +111,11 @@ def _legacy_entries(item: Resource) -> list[Data]:
     return entries
 
 
-def _subresource(item: Resource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+def _subresource(item: ServedResource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     return SUBRESOURCE_KINDS.get(name, (item.group, item.version, item.name, ("get", "patch", "update")))
 
 
-def _aggregated_entry(item: Resource) -> Data:
+def _aggregated_entry(item: ServedResource) -> Data:
     entry: Data = {
         "resource": item.plural,
         "responseKind": {"group": item.group, "version": item.version, "kind": item.name},
@@ -132,7 +132,7 @@ def _aggregated_entry(item: Resource) -> Data:
     return entry
 
 
-def _aggregated_subresource(item: Resource, name: str) -> Data:
+def _aggregated_subresource(item: ServedResource, name: str) -> Data:
     group, version, kind, verbs = _subresource(item, name)
     return {
         "subresource": name,

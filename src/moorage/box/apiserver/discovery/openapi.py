@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.box.apiserver.discovery.documents import VERSION
-from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.kinds.schema import Field, schema_of, tables
 
 Data = dict[str, Any]
@@ -55,11 +55,11 @@ def document(resources: Resources, group: str, version: str, schemas: Mapping[st
     }
 
 
-def _kind_of(item: Resource) -> Data:
+def _kind_of(item: ServedResource) -> Data:
     return {"group": item.group, "version": item.version, "kind": item.name}
 
 
-def _component(item: Resource, components: dict[str, Data], schemas: Mapping[str, Data]) -> str:
+def _component(item: ServedResource, components: dict[str, Data], schemas: Mapping[str, Data]) -> str:
     name = tables().kinds.get(f"{item.api_version}/{item.name}", "")
     if name:
         _add(name, components)
@@ -106,7 +106,7 @@ def _content(kind: str, components: dict[str, Data]) -> Data:
     return {"allOf": [{"$ref": f"#/components/schemas/{kind}"}]}
 
 
-def _paths(item: Resource, name: str) -> dict[str, Data]:
+def _paths(item: ServedResource, name: str) -> dict[str, Data]:
     root = f"/apis/{item.group}/{item.version}" if item.group else f"/api/{item.version}"
     place = f"{root}/namespaces/{{namespace}}/{item.plural}" if item.namespaced else f"{root}/{item.plural}"
     body = {"content": {"*/*": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}

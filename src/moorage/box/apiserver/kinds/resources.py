@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from moorage.api.kinds import KINDS, Kind
 
 
-class Resource(Kind, frozen=True):
+class ServedResource(Kind, frozen=True):
     """A kind as it is served.
 
     ``storage`` is where its objects are kept: events are kept once and served in two groups.
@@ -27,34 +27,34 @@ class Resource(Kind, frozen=True):
         return f"{namespace}/{name}" if self.namespaced else name
 
 
-def served(kind: Kind) -> Resource:
+def served(kind: Kind) -> ServedResource:
     """Return a kind of the table as it is served."""
-    return Resource(**asdict(kind), storage="events" if kind.plural == "events" else kind.full_name)
+    return ServedResource(**asdict(kind), storage="events" if kind.plural == "events" else kind.full_name)
 
 
 class Resources:
     """The resources there are now, by where they are asked for; custom ones come and go."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], Resource] = {}
-        self._custom: dict[str, tuple[Resource, ...]] = {}
+        self._known: dict[tuple[str, str, str], ServedResource] = {}
+        self._custom: dict[str, tuple[ServedResource, ...]] = {}
         for kind in KINDS:
             self._known[kind.group, kind.version, kind.plural] = served(kind)
         self.changes = 0
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> ServedResource | None:
         """Return the resource served under a path, if there is one."""
         return self._known.get((group, version, plural))
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(self._known.values())
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         """Return the resource whose objects are of a kind."""
         found = (item for item in self if item.name == kind and item.api_version == api_version)
         return next(found, None)
 
-    def define(self, definition: str, resources: Iterable[Resource]) -> None:
+    def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
         """Serve the versions of a custom resource definition instead of those it had before."""
         self.withdraw(definition)
         added = tuple(resources)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.reading.selection import Selection
 from moorage.box.apiserver.requests.refusals import bad_request, expired
 from moorage.box.apiserver.storage.store import Entry, Store
@@ -19,7 +19,7 @@ MOST_OPEN_LISTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A piece of a list; ``token`` asks for the next one."""
 
     entries: list[Entry]
@@ -52,7 +52,9 @@ class Lists:
         self._open: OrderedDict[int, OpenList] = OrderedDict()
         self._numbers = count(1)
 
-    def page(self, resource: Resource, namespace: str, selection: Selection, limit: int | None, token: str) -> Page:
+    def page(
+        self, resource: ServedResource, namespace: str, selection: Selection, limit: int | None, token: str
+    ) -> ListPage:
         """Return all objects, or the next page; 410 if the rest of the list is forgotten."""
         if token:
             return self._next_page(resource, token, limit)
@@ -61,14 +63,14 @@ class Lists:
             entries = [entry for entry in entries if selection.matches(resource, entry)]
         version = self._store.version
         if not limit or len(entries) <= limit:
-            return Page(entries, version)
+            return ListPage(entries, version)
         number = next(self._numbers)
         self._open[number] = OpenList(entries, version)
         while len(self._open) > MOST_OPEN_LISTS:
             self._open.popitem(last=False)
         return self._cut(resource, number, 0, limit)
 
-    def _next_page(self, resource: Resource, text: str, limit: int | None) -> Page:
+    def _next_page(self, resource: ServedResource, text: str, limit: int | None) -> ListPage:
         try:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=Token)
         except (binascii.Error, msgspec.DecodeError, ValueError) as error:
@@ -81,11 +83,11 @@ class Lists:
         self._open.move_to_end(token.list)
         return self._cut(resource, token.list, token.start, limit or 1_000_000)
 
-    def _cut(self, resource: Resource, number: int, start: int, limit: int) -> Page:
+    def _cut(self, resource: ServedResource, number: int, start: int, limit: int) -> ListPage:
         whole = self._open[number]
         entries = whole.entries[start : start + limit]
         remaining = len(whole.entries) - start - len(entries)
         if remaining <= 0:
-            return Page(entries, whole.version)
+            return ListPage(entries, whole.version)
         token = msgspec.json.encode(Token(number, start + len(entries), resource.storage))
-        return Page(entries, whole.version, base64.urlsafe_b64encode(token).decode(), remaining)
+        return ListPage(entries, whole.version, base64.urlsafe_b64encode(token).decode(), remaining)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.reading.tables.printing import Printer, table
 from moorage.box.apiserver.requests.refusals import bad_request
 from moorage.box.apiserver.storage.store import Change, Entry
@@ -15,10 +15,10 @@ PARTIAL: Final = "PartialObjectMetadata"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class View:
+class Representation:
     """Shows objects as they are stored: their JSON is copied, never decoded."""
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: ServedResource) -> None:
         self.resource = resource
 
     def one(self, body: bytes) -> bytes:
@@ -60,7 +60,7 @@ class View:
         return _encode({"type": "BOOKMARK", "object": thing}) + b"\n"
 
 
-class ConvertedView(View):
+class ConvertedRepresentation(Representation):
     """Shows objects in another version than they are stored in."""
 
     def one(self, body: bytes) -> bytes:
@@ -78,7 +78,7 @@ class ConvertedView(View):
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(change.body(kind)))
 
 
-class PartialView(ConvertedView):
+class PartialRepresentation(ConvertedRepresentation):
     """Shows metadata only."""
 
     def convert(self, data: Data) -> Data:
@@ -92,10 +92,10 @@ class PartialView(ConvertedView):
         return "meta.k8s.io/v1"
 
 
-class TableView(ConvertedView):
+class TableRepresentation(ConvertedRepresentation):
     """Shows what `kubectl get` prints."""
 
-    def __init__(self, resource: Resource, printer: Printer, include: str) -> None:
+    def __init__(self, resource: ServedResource, printer: Printer, include: str) -> None:
         super().__init__(resource)
         self._printer = printer
         self._include = include
@@ -139,7 +139,7 @@ class TableView(ConvertedView):
         return _encode({"type": "BOOKMARK", "object": shown | {"rows": [row]}}) + b"\n"
 
 
-def view_of(resource: Resource, accept: str, printer: Printer, include: str) -> View:
+def representation_of(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
     """Choose how to show objects by what the client accepts, in its order of preference."""
     for offer in accept.split(","):
         kind, _, parameters = offer.strip().partition(";")
@@ -150,14 +150,14 @@ def view_of(resource: Resource, accept: str, printer: Printer, include: str) -> 
         if shape == "Table":
             if include not in ("", "None", "Metadata", "Object"):
                 raise bad_request(f"includeObject: {include!r} is unknown; write None, Metadata or Object")
-            return TableView(resource, printer, include)
+            return TableRepresentation(resource, printer, include)
         if shape in (PARTIAL, f"{PARTIAL}List"):
-            return PartialView(resource)
+            return PartialRepresentation(resource)
         if not shape:
             break
     if (resource.storage == "events" and resource.group) or resource.converts:
-        return ConvertedView(resource)
-    return View(resource)
+        return ConvertedRepresentation(resource)
+    return Representation(resource)
 
 
 CORE_NAMES: Final = {

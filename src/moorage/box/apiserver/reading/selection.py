@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moorage.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import bad_request
-from moorage.box.apiserver.storage.store import Entry, Facts
+from moorage.box.apiserver.storage.store import Entry, SelectableFields
 from moorage.errors import SelectorError
 
 _OBJECT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -52,7 +52,7 @@ class Selection:
         """Whether nothing is left out."""
         return not self.fields and self.labels.is_everything
 
-    def matches(self, resource: Resource, entry: Entry) -> bool:
+    def matches(self, resource: ServedResource, entry: Entry) -> bool:
         """Tell whether an object is selected."""
         facts = entry.facts
         if facts is None:
@@ -63,7 +63,7 @@ class Selection:
         return self.labels.matches(facts.labels)
 
 
-def selection(resource: Resource, query: Mapping[str, str], *, name: str = "") -> Selection:
+def selection(resource: ServedResource, query: Mapping[str, str], *, name: str = "") -> Selection:
     """Read the selectors of a query; 400 for what does not parse, or asks for a field that cannot be asked for."""
     fields = parse_fields(query.get("fieldSelector", ""))
     known = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.storage, ()))
@@ -76,7 +76,7 @@ def selection(resource: Resource, query: Mapping[str, str], *, name: str = "") -
     return Selection(parse_labels(query.get("labelSelector", "")), renamed)
 
 
-def _stored_field(resource: Resource, path: str) -> str:
+def _stored_field(resource: ServedResource, path: str) -> str:
     """Name a field as the stored version does: events are stored in the shape of the core group."""
     if resource.storage == "events" and resource.group:
         head, dot, rest = path.partition(".")
@@ -130,14 +130,14 @@ def _field(part: str) -> tuple[str, str, bool]:
     return match[1].strip(), re.sub(r"\\([\\,=])", r"\1", match[3]), match[2] != "!="
 
 
-def facts_of(storage: str, entry: Entry) -> Facts:
+def facts_of(storage: str, entry: Entry) -> SelectableFields:
     """Take out of an object what selectors can ask for."""
     data = entry.data
     metadata = data["metadata"]
     fields = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
     for path in FIELDS.get(storage, ()):
         fields[path] = _text(_lookup(data, path), path)
-    return Facts(metadata.get("labels") or {}, fields)
+    return SelectableFields(metadata.get("labels") or {}, fields)
 
 
 def _lookup(data: Any, path: str) -> Any:

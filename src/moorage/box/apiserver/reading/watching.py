@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from moorage.box.apiserver.kinds.resources import Resource
-from moorage.box.apiserver.reading.representations import View
+from moorage.box.apiserver.kinds.resources import ServedResource
+from moorage.box.apiserver.reading.representations import Representation
 from moorage.box.apiserver.reading.selection import Selection
 from moorage.box.apiserver.requests.refusals import expired, status_of
 from moorage.box.apiserver.storage.store import Change, Entry, Store
@@ -31,7 +31,7 @@ class WatchTerms:
 class Watch:
     """Tells what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
 
-    def __init__(self, store: Store, resource: Resource, view: View, terms: WatchTerms) -> None:
+    def __init__(self, store: Store, resource: ServedResource, view: Representation, terms: WatchTerms) -> None:
         self.resource = resource
         self.terms = terms
         self.is_over = False
@@ -41,7 +41,7 @@ class Watch:
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
         # Most watches ask for everything, plainly: what they are told is written once for all of them.
-        self._is_common = type(view) is View and not (self._selects or self._prefix)
+        self._is_common = type(view) is Representation and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
         self._position = self._log.end

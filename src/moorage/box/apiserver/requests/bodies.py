@@ -6,7 +6,7 @@ import msgspec
 
 from moorage.api.codec import read_documents, without_nulls
 from moorage.box.apiserver.requests.refusals import bad_request, unsupported_media_type
-from moorage.box.apiserver.requests.request import JSON, Request
+from moorage.box.apiserver.requests.request import JSON, ApiRequest
 from moorage.errors import InputError
 
 YAML: Final = "application/yaml"
@@ -26,7 +26,7 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def read_object(request: Request) -> dict[str, Any]:
+def read_object(request: ApiRequest) -> dict[str, Any]:
     """Read the object in a body; 400 if there is none, 415 for formats we do not know."""
     kind = media_type(request.content_type)
     if kind == PROTOBUF:
@@ -43,7 +43,7 @@ def read_object(request: Request) -> dict[str, Any]:
     return _checked(data, has_nulls=kind == YAML or b"null" in request.body)
 
 
-def read_patch(request: Request) -> tuple[str, Any]:
+def read_patch(request: ApiRequest) -> tuple[str, Any]:
     """Read a patch and which kind of patch it is."""
     kind = media_type(request.content_type)
     if kind not in PATCHES:
@@ -56,7 +56,7 @@ def read_patch(request: Request) -> tuple[str, Any]:
     return kind, _checked(patch) if kind == APPLY_PATCH else patch
 
 
-def read_options(request: Request, kind: str) -> dict[str, Any]:
+def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
     """Read options that a body may hold; none is the same as empty ones."""
     if not request.body:
         return {}

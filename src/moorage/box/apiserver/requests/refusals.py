@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.errors import AlreadyExists, ApiError, Conflict, Forbidden, Gone, NotFound, TooManyRequests, Unauthorized
 
 
@@ -75,14 +75,14 @@ def status_of(error: ApiError) -> dict[str, Any]:
     return {key: content for key, content in status.items() if content not in ("", {}) or key == "metadata"}
 
 
-def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+def success(resource: ServedResource, name: str, uid: str) -> dict[str, Any]:
     """Write the Status object that says that something was done to an object."""
     details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
     details = {key: text for key, text in details.items() if text}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def _about(resource: Resource, name: str, **more: Any) -> dict[str, Any]:
+def _about(resource: ServedResource, name: str, **more: Any) -> dict[str, Any]:
     details = {"name": name, "group": resource.group, "kind": resource.plural, **more}
     return {key: content for key, content in details.items() if content}
 
@@ -115,19 +115,19 @@ def not_allowed() -> ApiError:
     return ApiError(message, status=405, reason="MethodNotAllowed")
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
+def not_found(resource: ServedResource, name: str) -> NotFound:
     """Say that an object is not there."""
     message = f'{resource.full_name} "{name}" not found'
     return NotFound(message, status=404, reason="NotFound", details=_about(resource, name))
 
 
-def already_exists(resource: Resource, name: str) -> AlreadyExists:
+def already_exists(resource: ServedResource, name: str) -> AlreadyExists:
     """Say that the name is taken."""
     message = f'{resource.full_name} "{name}" already exists'
     return AlreadyExists(message, status=409, reason="AlreadyExists", details=_about(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str = "", subresource: str = "") -> Conflict:
+def conflict(resource: ServedResource, name: str, why: str = "", subresource: str = "") -> Conflict:
     """Say that the object has changed, or does not let this be done to it."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     part = f"/{subresource}" if subresource else ""
@@ -137,7 +137,7 @@ def conflict(resource: Resource, name: str, why: str = "", subresource: str = ""
     return Conflict(message, status=409, reason="Conflict", details=details)
 
 
-def not_the_one(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
+def not_the_one(resource: ServedResource, name: str, what: str, wanted: str, found: str) -> Conflict:
     """Say that an object is not the one, or not of the version, that was to be deleted."""
     became = "deleted and then recreated" if what == "UID" else "modified"
     why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
@@ -153,14 +153,14 @@ def bad_options(kind: str, cause: Cause) -> ApiError:
     return ApiError(message, status=422, reason="Invalid", details=details)
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Iterable[Cause] = ()) -> Forbidden:
+def forbidden(resource: ServedResource, name: str, why: str, causes: Iterable[Cause] = ()) -> Forbidden:
     """Say that admission does not let an object in."""
     message = f'{resource.full_name} "{name}" is forbidden: {why}'
     details = _about(resource, name, causes=[cause._asdict() for cause in causes])
     return Forbidden(message, status=403, reason="Forbidden", details=details)
 
 
-def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> ApiError:
+def invalid(resource: ServedResource, name: str, causes: Iterable[Cause]) -> ApiError:
     """Say everything that is wrong with an object."""
     found = list(causes)
     told = [f"{cause.field}: {cause.message}" for cause in found]

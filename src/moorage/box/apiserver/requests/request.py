@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from moorage.box.apiserver.kinds.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.refusals import bad_options, bad_request, no_such_path, not_supported, nothing_runs
 
 OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -21,7 +21,7 @@ JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request; ``content_type`` and ``accept`` are the headers as sent."""
 
     method: str
@@ -82,7 +82,7 @@ def is_dry_run(text: str, options: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """What to answer; ``warnings`` go into headers that kubectl prints."""
 
     body: bytes
@@ -96,7 +96,7 @@ class Answer:
 class Target:
     """Which objects a path names: one, all of a namespace, or all of a resource."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""

@@ -25,7 +25,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 _decode_json: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Facts(msgspec.Struct, frozen=True):
+class SelectableFields(msgspec.Struct, frozen=True):
     """What selectors ask about an object."""
 
     labels: Mapping[str, str]
@@ -41,7 +41,7 @@ class Entry:
         self.key = key
         self.version = version
         self.is_typed = body is None
-        self.facts: Facts | None = None
+        self.facts: SelectableFields | None = None
         self._body = body
         self._typed = typed
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.box.apiserver.requests.refusals import bad_options, required
 from moorage.box.apiserver.writing.managed_fields import (
@@ -27,7 +27,7 @@ from moorage.errors import Conflict
 BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-def applied(resource: Resource, live: Data, wanted: Data, manager: str, *, force: bool, clock: Clock) -> Data:
+def applied(resource: ServedResource, live: Data, wanted: Data, manager: str, *, force: bool, clock: Clock) -> Data:
     """Return an object with a manager's fields applied; 409 names the fields that others own and want otherwise."""
     schema = schema_of_kind(resource.api_version, resource.name)
     entries = live["metadata"].get("managedFields") or []
@@ -150,7 +150,7 @@ def _path(leaf: tuple[str, ...]) -> str:
     return text
 
 
-def first_applied(resource: Resource, wanted: Data, manager: str, clock: Clock) -> Data:
+def first_applied(resource: ServedResource, wanted: Data, manager: str, clock: Clock) -> Data:
     """Return a new object that its manager owns all fields of."""
     wanted["metadata"].pop("managedFields", None)
     wanted["metadata"]["managedFields"] = [owner(resource, manager, "Apply", fields_of(wanted, resource), "", clock)]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.clock import Clock
 
@@ -26,7 +26,7 @@ UNOWNED_METADATA: Final = frozenset(
 )
 
 
-def fields_of(data: Data, resource: Resource) -> Tree:
+def fields_of(data: Data, resource: ServedResource) -> Tree:
     """Return the set of all fields of an object that can have an owner."""
     tree = _tree(data, schema_of_kind(resource.api_version, resource.name), UNOWNED)
     metadata = tree.get("f:metadata", {})
@@ -139,7 +139,7 @@ def is_item(item: Any, wanted: Mapping[str, Any]) -> bool:
     return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in wanted.items())
 
 
-def note_update(resource: Resource, old: Data, new: Data, manager: str, subresource: str, clock: Clock) -> None:
+def note_update(resource: ServedResource, old: Data, new: Data, manager: str, subresource: str, clock: Clock) -> None:
     """After a write that is no apply, have the writer own what it changed, if anybody keeps track of owners."""
     entries = old["metadata"].get("managedFields")
     if not entries:
@@ -170,7 +170,7 @@ def is_entry_of(entry: Data, manager: str, operation: str, subresource: str) -> 
     )
 
 
-def owner(resource: Resource, manager: str, operation: str, fields: Tree, subresource: str, clock: Clock) -> Data:
+def owner(resource: ServedResource, manager: str, operation: str, fields: Tree, subresource: str, clock: Clock) -> Data:
     """Write an entry of managedFields."""
     entry = {
         "manager": manager,

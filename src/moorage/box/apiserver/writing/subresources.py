@@ -8,7 +8,7 @@ from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time
 from moorage.api.selectors import label_matcher
 from moorage.box.apiserver.admission.checks.names import NOT_NEGATIVE
-from moorage.box.apiserver.kinds.resources import Resource, served
+from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
     conflict,
@@ -26,7 +26,7 @@ from moorage.errors import ApiError, TooManyRequests
 
 Data = dict[str, Any]
 BUDGETS: Final = "poddisruptionbudgets.policy"
-_SCALES: Final = Resource("Scale", "autoscaling", "v1", "scales")
+_SCALES: Final = ServedResource("Scale", "autoscaling", "v1", "scales")
 _BUDGETS: Final = served(BY_NAME["PodDisruptionBudget"])
 
 

@@ -12,7 +12,7 @@ from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time, parse_time
 from moorage.box.apiserver.admission.admission import Admission
 from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
-from moorage.box.apiserver.kinds.resources import Resource, served
+from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
     already_exists,
     bad_options,
@@ -161,7 +161,7 @@ class Writer:
             why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
             raise forbidden(target.resource, metadata.get("name", ""), why)
 
-    def _reset(self, resource: Resource, data: Data) -> None:
+    def _reset(self, resource: ServedResource, data: Data) -> None:
         """Take out what only the server says, and start with the status a new object has."""
         for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
             data["metadata"].pop(name, None)
@@ -215,7 +215,7 @@ class Writer:
         if str(metadata.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
             raise conflict(resource, target.name)
 
-    def _merged(self, resource: Resource, old: Data, new: Data, options: WriteOptions) -> Data:
+    def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
         """Let a write change only what it may: its subresource, or everything but that."""
         if options.subresource == "status":
             merged = {**old, "status": new.get("status")}
@@ -233,7 +233,7 @@ class Writer:
                 new["status"] = old["status"]
         return new
 
-    def _is_finished(self, resource: Resource, data: Data) -> bool:
+    def _is_finished(self, resource: ServedResource, data: Data) -> bool:
         """Tell whether an object that is being deleted has nothing left to wait for."""
         metadata = data["metadata"]
         if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
@@ -265,7 +265,7 @@ class Writer:
             self.store.put(resource.storage, entry.key, data)
         return data, False
 
-    def _is_empty(self, resource: Resource, data: Data) -> bool:
+    def _is_empty(self, resource: ServedResource, data: Data) -> bool:
         return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
 
     def _check_preconditions(self, target: Target, metadata: Data, options: DeleteOptions) -> None:
@@ -276,7 +276,7 @@ class Writer:
             if wanted and wanted != found:
                 raise not_the_one(target.resource, target.name, name, wanted, found)
 
-    def _add_policy(self, resource: Resource, metadata: Data, policy: str) -> None:
+    def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
         """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""
         if not policy or resource.storage not in OWNERS:
             return
@@ -287,7 +287,7 @@ class Writer:
         else:
             metadata.pop("finalizers", None)
 
-    def _grace(self, resource: Resource, data: Data, options: DeleteOptions) -> int:
+    def _grace(self, resource: ServedResource, data: Data, options: DeleteOptions) -> int:
         if resource.storage != "pods":
             return 0
         spec, metadata = data.get("spec") or {}, data["metadata"]
@@ -300,7 +300,7 @@ class Writer:
             return min(known, grace) if options.grace is not None else known
         return int(grace)
 
-    def _mark(self, resource: Resource, data: Data, grace: int) -> None:
+    def _mark(self, resource: ServedResource, data: Data, grace: int) -> None:
         metadata = data["metadata"]
         known = metadata.get("deletionGracePeriodSeconds")
         if "deletionTimestamp" in metadata and (known is None or grace >= known):

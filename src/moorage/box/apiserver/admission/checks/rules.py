@@ -17,7 +17,7 @@ from moorage.box.apiserver.admission.checks.workloads import (
     service,
     workload,
 )
-from moorage.box.apiserver.kinds.resources import Resource
+from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
 
 Data = dict[str, Any]
@@ -41,7 +41,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
 }
 
 
-def rule_problems(resource: Resource, data: Data) -> Iterator[Cause]:
+def rule_problems(resource: ServedResource, data: Data) -> Iterator[Cause]:
     """Find what is wrong with an object as such."""
     yield from metadata_problems(resource, data["metadata"])
     rule = RULES.get(resource.storage)
@@ -49,7 +49,7 @@ def rule_problems(resource: Resource, data: Data) -> Iterator[Cause]:
         yield from rule(data)
 
 
-def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
     """Find what is wrong with a name, labels, annotations and owners."""
     yield from _name_problems(resource, metadata.get("name", ""))
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
@@ -58,7 +58,7 @@ def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterat
         yield from _owner_problems(owner, f"metadata.ownerReferences[{number}]")
 
 
-def _name_problems(resource: Resource, name: str) -> Iterator[Cause]:
+def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
     if not name:
         yield required("metadata.name", "name or generateName is required")
     elif resource.group == RBAC:
