@@ -1,31 +1,18 @@
-"""Kubernetes objects in and out of JSON and YAML, with the place named in every error."""
+"""Kubernetes objects in and out of JSON, with the place named in every error."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-import yaml
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
-from moorage.errors import InputError
 
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding rubbish may raise: msgspec has no error of its own for bad UTF-8, or for brackets without end."""
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loose(_Loader):  # type: ignore[misc, valid-type]
-    """YAML as Kubernetes reads it: a date stays the text that was written."""
-
-
-_Loose.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
 
 
 def decode(kind: type[T], body: bytes) -> T:
@@ -66,14 +53,3 @@ def encode(thing: KubeObject) -> Data:
     """Turn an object into plain data with its ``apiVersion`` and ``kind``."""
     kind = BY_TYPE[type(thing)]
     return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(thing)}
-
-
-def read_documents(text: str, *, source: str) -> Iterator[Any]:
-    """Read every YAML (or JSON) document of a text; an error names the source and the line."""
-    try:
-        yield from (document for document in yaml.load_all(text, Loader=_Loose) if document is not None)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(where, f"the YAML does not parse: {problem}") from error

@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from moorage.api.codec import read_documents
+from moorage.api.documents import read_documents
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod

@@ -4,7 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.codec import read_documents, without_nulls
+from moorage.api.codec import without_nulls
+from moorage.api.documents import read_documents
 from moorage.box.apiserver.requests.refusals import bad_request, unsupported_media_type
 from moorage.box.apiserver.requests.request import JSON, ApiRequest
 from moorage.errors import InputError
