@@ -120,7 +120,8 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
         return
     if users or claim.status.allocation is not None:
         return
-    if PROTECTION in claim.metadata.finalizers:
+    if PROTECTION in claim.metadata.finalizers and claim.is_terminating:
+        # Only then: a scheduler adds the finalizer in a write of its own, and the allocation in the next.
         others = [name for name in claim.metadata.finalizers if name != PROTECTION]
         yield Patch(claim, {"metadata": {"finalizers": others}}, if_unchanged=True)
     elif is_orphan and not claim.is_terminating:

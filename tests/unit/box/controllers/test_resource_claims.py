@@ -61,6 +61,7 @@ CASES: dict[str, tuple[list[KubeObject], Want]] = {
     "one allocated by hand stays so": ([claim()], ({}, [])),
     "unless it is deleted": ([claim(**DYING)], (FREED, [])),
     "what holds nothing is let go": ([claim(allocated=False, **DYING)], ({}, ["change p-gpu-x"])),
+    "what is about to be allocated is left alone": ([claim(allocated=False, finalizers=DYING["finalizers"])], ({}, [])),
     "the claim of a pod that has ended goes with it": (
         [claim(allocated=False, owner=DONE), DONE],
         ({}, ["delete p-gpu-x"]),
