@@ -8,6 +8,7 @@ import msgspec
 
 from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
+from moorage.api.kinds import CREATE_ONLY
 from moorage.api.meta import ObjectMeta
 from moorage.box.apiserver.access.reviews import Reviews
 from moorage.box.apiserver.admission.admission import Admission
@@ -155,7 +156,7 @@ class Api:
     def _resource_answer(self, request: ApiRequest) -> ApiResponse | Watch:
         target = target_of(request.path, self.resources)
         carry_out = self._verbs.get(request.method)
-        if carry_out is None or (target.resource.verbs == ("create",) and request.method != "POST"):
+        if carry_out is None or (target.resource.verbs == CREATE_ONLY and request.method != "POST"):
             raise not_allowed()
         return carry_out(request, target)
 
@@ -218,9 +219,9 @@ class Api:
         if target.name:
             raise not_allowed()
         data = self._object(request, resource.name, resource)
-        review = self._reviews.answer(resource.plural, data) if resource.verbs == ("create",) else None
-        if review is not None:
-            return ApiResponse(body_of(review), 201)
+        if resource.verbs == CREATE_ONLY:
+            self._writer.admission.check_types(resource, data)
+            return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
         warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)

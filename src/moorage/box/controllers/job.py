@@ -157,7 +157,7 @@ class JobProgress:
             return 0.0
         conditions = (pod.condition("Ready") for pod in failed)
         ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
-        pause = min(FIRST_PAUSE * 2.0 ** (len(failed) - 1), LAST_PAUSE)
+        pause = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 20), LAST_PAUSE)
         return max(ends, default=0.0) + pause - self.now
 
     def _free_numbers(self) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """Pods and their makers: owner references, templates, revisions, and how far a pod has come."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -15,8 +16,10 @@ from moorage.api.struct import Data
 from moorage.api.workloads import AppsWorkload, Job, ReplicationController
 from moorage.box.controllers.actions import Patch
 from moorage.box.controllers.view import View
+from moorage.errors import InputError
 
 Owner: TypeAlias = AppsWorkload | ReplicationController | Job
+_PERCENT: Final = re.compile(r"[0-9]{1,18}%").fullmatch
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes names of: no vowels, so no words."""
 
@@ -163,7 +166,7 @@ def is_node_ready(node: Node) -> bool:
 
 
 def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
-    """Resolve a number or a percentage of a whole.
+    """Resolve a number or a percentage of a whole; InputError if it is neither.
 
     >>> scaled("25%", 10, round_up=True), scaled("25%", 10, round_up=False), scaled(3, 10, round_up=True)
     (3, 2, 3)
@@ -172,7 +175,9 @@ def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
         return 0
     if isinstance(amount, int):
         return amount
-    percent = int(amount.removesuffix("%") or 0) * whole
+    if _PERCENT(amount) is None:
+        raise InputError("", f"{amount[:20]!r} is neither a number nor a percentage")
+    percent = int(amount[:-1]) * whole
     return -(-percent // 100) if round_up else percent // 100
 
 

@@ -61,8 +61,9 @@ def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterato
     missing = replica_set.spec.replicas - len(active)
     if replica_set.is_terminating:
         missing = 0
+    template = replica_set.spec.template if missing > 0 else {}
     for _ in range(min(missing, BURST)):
-        data = pod_of(replica_set, replica_set.spec.template, generateName=f"{replica_set.name}-")
+        data = pod_of(replica_set, template, generateName=f"{replica_set.name}-")
         yield Create(Pod, data)
     if missing < 0:
         surplus = sorted(active, key=_worth)[: min(-missing, BURST)]

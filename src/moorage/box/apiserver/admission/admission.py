@@ -129,7 +129,7 @@ class Admission:
         return data
 
     def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
-        self._check_types(resource, data)
+        self.check_types(resource, data)
         _default(resource, data)
         if resource.storage == "pods":
             self._shape_pod(resource, data)
@@ -176,7 +176,7 @@ class Admission:
 
     def admit_changed(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         """Return a changed object as it is to be stored."""
-        self._check_types(resource, data)
+        self.check_types(resource, data)
         if resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
             _default(resource, data)
@@ -198,7 +198,8 @@ class Admission:
             if problem is not None:
                 raise _undecodable(resource, problem)
 
-    def _check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
+    def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
+        """Refuse an object whose fields are of other types than theirs."""
         # Events are checked as they are stored, whichever group they were sent to.
         api_version = "v1" if resource.storage == "events" else resource.api_version
         schema = schema_of_kind(api_version, resource.name)

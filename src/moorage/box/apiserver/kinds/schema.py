@@ -29,6 +29,7 @@ _CHECKS: Final[Mapping[str, tuple[type, ...]]] = {
     "fields": (dict,),
     "strings": (list,),
 }
+_BITS: Final = {"int32": 31, "int64": 63, "intorstring": 31}
 _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
@@ -132,14 +133,22 @@ def _single_problems(content: Any, field: Field, owner: Schema, path: str) -> It
     if wanted is None:
         return
     is_right = isinstance(content, wanted) and (bool in wanted or not isinstance(content, bool))
-    if not is_right:
+    if not is_right or not _fits(content, field.type):
         yield _mismatch(content, path, owner, _go_type(field.type))
     elif field.type in _GRAMMARS:
         yield from _GRAMMARS[field.type](content)
 
 
+def _fits(content: Any, name: str) -> bool:
+    """Tell whether a whole number is in the range of its type."""
+    bits = _BITS.get(name)
+    return bits is None or not isinstance(content, int) or -(1 << bits) <= content < 1 << bits
+
+
 def _mismatch(content: Any, path: str, owner: Schema, wanted: str) -> str:
     found = _WORDS.get(type(content), "null")
+    if found == "number" and wanted in ("int32", "int64"):
+        found = f"number {content}"
     return (
         f"json: cannot unmarshal {found} into Go struct field {owner.name.rpartition('.')[2]}.{path} of type {wanted}"
     )

@@ -1,5 +1,6 @@
 """Reading request bodies: JSON, YAML and Kubernetes' protobuf, into plain data without nulls."""
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -17,8 +18,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-DEEPEST: Final = 200
+MAX_DEPTH: Final = 200
 
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}").search
 _decode_any: Final = msgspec.json.Decoder().decode
 
 
@@ -76,8 +78,22 @@ def read_json(body: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
     # An object nested too deep has at least as many brackets: counting them is free, walking is not.
-    if body.count(b"{") + body.count(b"[") > DEEPEST:
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _check_depth(data)
+    return _with_words(data) if _LONG_NUMBER(body) else data
+
+
+def _with_words(data: Any) -> Any:
+    """Make floats of the whole numbers that no machine word holds, as Go's decoder does."""
+    if isinstance(data, dict):
+        return {key: _with_words(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_with_words(item) for item in data]
+    if isinstance(data, int) and not -(2**63) <= data < 2**64:
+        try:
+            return float(data)
+        except OverflowError as error:
+            raise bad_request(f"json: cannot unmarshal number {data} into Go value of type float64") from error
     return data
 
 
@@ -103,7 +119,7 @@ def read_yaml(body: bytes) -> Any:
 def _check_depth(data: Any) -> None:
     """Refuse what is nested too deep to be walked through."""
     level = [data]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for item in level:
             if isinstance(item, dict):
@@ -113,7 +129,7 @@ def _check_depth(data: Any) -> None:
         if not below:
             return
         level = below
-    raise bad_request(f"the body is nested more than {DEEPEST} levels deep")
+    raise bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
 
 
 def _checked(data: Any, *, has_nulls: bool = True) -> dict[str, Any]:

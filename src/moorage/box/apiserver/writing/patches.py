@@ -4,6 +4,8 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from moorage.box.apiserver.kinds.schema import Field, Schema
 from moorage.box.apiserver.requests.refusals import bad_request
 from moorage.errors import ApiError
@@ -12,7 +14,9 @@ DIRECTIVE: Final = "$patch"
 DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
 ORDER: Final = "$setElementOrder/"
 RETAIN: Final = "$retainKeys"
-MOST_OPERATIONS: Final = 10_000
+MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 * 1024 * 1024
+"""How many bytes the copy operations of one patch may add: each can double what the one before it made."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -30,12 +34,20 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 def json_patch(target: Any, operations: Any) -> Any:
     """Carry out a list of operations on a copy; the first that cannot be carried out refuses them all."""
-    if not isinstance(operations, list) or len(operations) > MOST_OPERATIONS:
-        raise bad_request(f"a JSON patch is a list of at most {MOST_OPERATIONS} operations")
+    if not isinstance(operations, list) or len(operations) > MAX_OPERATIONS:
+        raise bad_request(f"a JSON patch is a list of at most {MAX_OPERATIONS} operations")
     document = {"": copy.deepcopy(target)}
+    copied = 0
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request("an operation of a JSON patch is an object with op and path")
+        if operation.get("op") == "copy":
+            copied += len(msgspec.json.encode(_find(document, _source(operation))))
+            if copied > MAX_COPIED:
+                raise _cannot(
+                    f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the "
+                    f"limit {MAX_COPIED}"
+                )
         _carry_out(document, operation)
     if "" not in document:
         raise bad_request("the JSON patch removes the whole object; delete it instead")

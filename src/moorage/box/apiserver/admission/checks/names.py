@@ -115,6 +115,14 @@ def number_or_percent(found: Any, path: str) -> Iterator[Cause]:
         yield invalid_value(path, found, NOT_NEGATIVE)
 
 
+def at_most_all(found: Any, path: str) -> Iterator[Cause]:
+    """Check that a percentage is one of something that can be taken away."""
+    if isinstance(found, str) and _matches(_PERCENT, found):
+        digits = found[:-1].lstrip("0")
+        if len(digits) > 3 or int(digits or 0) > 100:
+            yield invalid_value(path, found, "must not be greater than 100%")
+
+
 def port_number(found: Any, path: str) -> Iterator[Cause]:
     """Check a port, where it is a number."""
     if isinstance(found, int) and not 1 <= found <= 65535:

@@ -15,6 +15,7 @@ from moorage.box.apiserver.admission.checks.workloads import (
     job,
     replication_controller,
     service,
+    stateful_set,
     workload,
 )
 from moorage.box.apiserver.kinds.resources import ServedResource
@@ -36,7 +37,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "replicasets.apps": workload,
     "replicationcontrollers": replication_controller,
     "services": service,
-    "statefulsets.apps": workload,
+    "statefulsets.apps": stateful_set,
     "storageclasses.storage.k8s.io": storage_class,
 }
 

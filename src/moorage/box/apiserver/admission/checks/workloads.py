@@ -8,7 +8,13 @@ import msgspec
 from moorage.api.codec import convert
 from moorage.api.cron import parse, zone_of
 from moorage.api.selectors import LabelSelector, label_matcher
-from moorage.box.apiserver.admission.checks.names import labels, not_negative, number_or_percent, port_number
+from moorage.box.apiserver.admission.checks.names import (
+    at_most_all,
+    labels,
+    not_negative,
+    number_or_percent,
+    port_number,
+)
 from moorage.box.apiserver.admission.checks.pods import pod_template
 from moorage.box.apiserver.admission.checks.selectors import label_selector
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, not_supported, prohibited, required
@@ -48,6 +54,20 @@ def daemon_set(data: Data) -> Iterator[Cause]:
     rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     for name in ("maxUnavailable", "maxSurge"):
         yield from number_or_percent(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
+        yield from at_most_all(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
+
+
+def stateful_set(data: Data) -> Iterator[Cause]:
+    """Check a stateful set."""
+    yield from workload(data)
+    rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    path = "spec.updateStrategy.rollingUpdate"
+    yield from not_negative(rolling, path, "partition")
+    most = rolling.get("maxUnavailable")
+    yield from number_or_percent(most, f"{path}.maxUnavailable")
+    if most == 0 or (isinstance(most, str) and not most.strip("0%")):
+        yield invalid_value(f"{path}.maxUnavailable", most, "cannot be 0")
+    yield from at_most_all(most, f"{path}.maxUnavailable")
 
 
 def replication_controller(data: Data) -> Iterator[Cause]:
@@ -67,6 +87,7 @@ def replication_controller(data: Data) -> Iterator[Cause]:
 def _rolling(rolling: Data, path: str) -> Iterator[Cause]:
     for name in ("maxUnavailable", "maxSurge"):
         yield from number_or_percent(rolling.get(name), f"{path}.{name}")
+    yield from at_most_all(rolling.get("maxUnavailable"), f"{path}.maxUnavailable")
     if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
         yield invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
 
@@ -128,6 +149,7 @@ def budget(data: Data) -> Iterator[Cause]:
         yield invalid_value("spec", whole, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
         yield from number_or_percent(spec.get(name), f"spec.{name}")
+        yield from at_most_all(spec.get(name), f"spec.{name}")
     yield from label_selector(spec.get("selector") or {}, "spec.selector")
 
 
