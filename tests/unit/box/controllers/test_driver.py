@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from moorage.api.meta import KubeObject
@@ -13,6 +14,7 @@ from moorage.api.pod import Pod
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.storage.store import Store
 from moorage.box.box import Box, BoxOptions
+from moorage.box.controllers import driver
 from moorage.box.controllers.actions import Action
 from moorage.box.controllers.view import View
 from moorage.box.transport import InProcess
@@ -135,7 +137,9 @@ def test_an_object_of_an_earlier_run_that_makes_no_sense_costs_itself_only(name:
 
 
 @pytest.mark.parametrize("fails_early", [True, False])
-def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(fails_early: bool) -> None:
+def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(
+    fails_early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock, picky = VirtualClock(), Picky(fails_early=fails_early)
 
     async def run() -> None:
@@ -145,6 +149,7 @@ def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(fails_ea
             assert "node-2" in picky.seen
             assert box.driver.failures["picky"] >= (1 if fails_early else 5)
 
+    monkeypatch.setattr(driver, "log", structlog.wrap_logger(None, wrapper_class=structlog.BoundLogger))
     with capture_logs() as logs:
         run_virtual(run(), clock)
     told = [entry for entry in logs if entry.get("controller") == "picky"]
