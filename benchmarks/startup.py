@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.apiserver import cpu_seconds, node, pod, say
 from benchmarks.installed import compile_program
 from moorage.api.pod import Pod
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.box.apiserver.server import ApiServer
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
@@ -75,8 +75,8 @@ async def until_bound(folder: Path) -> tuple[float, float]:
 
 def ask(server: ApiServer, path: str, body: bytes) -> None:
     """Create something without the detour over HTTP."""
-    answer = server.api.answer(Request("POST", path, body=body))
-    if not isinstance(answer, Answer) or answer.status != 201:
+    answer = server.api.answer(ApiRequest("POST", path, body=body))
+    if not isinstance(answer, ApiResponse) or answer.status != 201:
         raise RuntimeError(str(answer))
 
 

@@ -1,7 +1,7 @@
 // Command fields writes down the fields of the Kubernetes API types that the embedded API server knows: their names in JSON,
 // their numbers in protobuf, and how lists are merged. It reads them off the Go types by reflection.
 //
-//	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/apiserver/fields.json
+//	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/box/apiserver/kinds/fields.json
 package main
 
 import (

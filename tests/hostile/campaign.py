@@ -111,7 +111,7 @@ def furnish(server: ApiServer) -> None:
     """Put the objects there that requests are about."""
     import msgspec
 
-    from moorage.box.apiserver.requests import Request
+    from moorage.box.apiserver.requests.request import ApiRequest
 
     for path, thing in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
-        server.api.answer(Request("POST", path, body=msgspec.json.encode(thing)))
+        server.api.answer(ApiRequest("POST", path, body=msgspec.json.encode(thing)))

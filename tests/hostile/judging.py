@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.codec import decode
-from moorage.box.apiserver.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from tests.hostile.caller import Heard
 from tests.hostile.requests import Request
 
@@ -64,7 +64,7 @@ class Audit:
                     found.append(f"{error.url} cannot be read: {error.read()[:500]!r}")
         return found
 
-    def _of(self, resource: Resource) -> list[str]:
+    def _of(self, resource: ServedResource) -> list[str]:
         prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
         whole = self._read(f"{prefix}/{resource.plural}")
         self._read(f"{prefix}/{resource.plural}", accept="application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -75,7 +75,7 @@ class Audit:
             problems += self._object_problems(resource, prefix, item, version)
         return problems
 
-    def _object_problems(self, resource: Resource, prefix: str, item: Data, version: int) -> list[str]:
+    def _object_problems(self, resource: ServedResource, prefix: str, item: Data, version: int) -> list[str]:
         metadata = item["metadata"]
         place = f"{prefix}/namespaces/{metadata['namespace']}" if resource.namespaced else prefix
         path = f"{place}/{resource.plural}/{metadata['name']}"
@@ -83,9 +83,9 @@ class Audit:
             return [f"{path} is not what is listed"]
         if int(metadata["resourceVersion"]) > version:
             return [f"{path} has a version from the future"]
-        if resource.struct is not None and not resource.is_custom:
+        if resource.has_struct and not resource.is_custom:
             try:
-                decode(resource.struct, json.dumps(item).encode())
+                decode(resource.type, json.dumps(item).encode())
             except (msgspec.MsgspecError, ValueError) as error:
                 return [f"{path} cannot be decoded: {error}"]
         return []

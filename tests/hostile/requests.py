@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import yaml
 
-from moorage.box.apiserver.resources import Resource, Resources
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from tests.hostile.things import NAMES, TEXTS, Things
 from tests.hostile.wire import cbor, protobuf
 from tests.support.api import APPLY, JSON_PATCH, MERGE, STRATEGIC
@@ -118,7 +118,7 @@ class Requests:
         accept = chance.choice(ACCEPTS) if chance.random() < 0.2 else JSON
         return Request(method, target, kind, accept, body, self._headers())
 
-    def _place(self, method: str, resource: Resource) -> tuple[str, str]:
+    def _place(self, method: str, resource: ServedResource) -> tuple[str, str]:
         """Choose an object and a part of it, mostly such that the method makes sense there."""
         chance = self._chance
         names_one = method in ("PUT", "PATCH") or (method in ("GET", "DELETE") and chance.random() < 0.6)
@@ -131,7 +131,7 @@ class Requests:
             names_one = True
         return (chance.choice(NAMES) if names_one or part else ""), part
 
-    def _path(self, resource: Resource, name: str, part: str) -> str:
+    def _path(self, resource: ServedResource, name: str, part: str) -> str:
         prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
         parts = [prefix]
         if resource.namespaced and self._chance.random() < 0.95:
@@ -168,7 +168,7 @@ class Requests:
         )
         return tuple(self._chance.sample(odd, self._chance.choice((1, 2, 5))))
 
-    def _body(self, method: str, resource: Resource, part: str) -> tuple[str, bytes]:
+    def _body(self, method: str, resource: ServedResource, part: str) -> tuple[str, bytes]:
         chance = self._chance
         if method in ("GET", "HEAD", "DELETE") and chance.random() < 0.8:
             return "", b""
@@ -188,7 +188,7 @@ class Requests:
     def _plain_type(self) -> str:
         return self._chance.choices((JSON, YAML, PROTOBUF, CBOR), (80, 8, 10, 2))[0]
 
-    def _object(self, resource: Resource, part: str) -> Any:
+    def _object(self, resource: ServedResource, part: str) -> Any:
         match part:
             case "binding":
                 return {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n1"}}

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from moorage.box.apiserver.resources import Resource
-from moorage.box.apiserver.schema import Field, Schema, schema_of_kind
+from moorage.box.apiserver.kinds.resources import ServedResource
+from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from tests.support.api import budget, definition, deployment, node, pod
 
 Data = dict[str, Any]
@@ -70,14 +70,14 @@ class Things:
             "fields": lambda: {"f:a": {}},
         }
 
-    def thing(self, resource: Resource) -> Data:
+    def thing(self, resource: ServedResource) -> Data:
         """Make an object for a resource: one that is good, or whatever its schema allows."""
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        kind = {"apiVersion": resource.api_version, "kind": resource.name}
         good = GOOD.get(resource.plural)
         if good is not None and self.chance.random() < 0.6:
             made: Data = {**good(), **kind}
         else:
-            schema = schema_of_kind(resource.api_version, resource.kind)
+            schema = schema_of_kind(resource.api_version, resource.name)
             made = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
         made["metadata"] = {**(made.get("metadata") or {}), "name": self.chance.choice(NAMES)}
         if self.chance.random() < 0.7:

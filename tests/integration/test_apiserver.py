@@ -17,8 +17,8 @@ import yaml
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.journal import Journal
 from moorage.box.apiserver.server import LONGEST_BODY, ApiServer
+from moorage.box.apiserver.storage.journal import Journal
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.errors import AlreadyExists, ApiError, InputError, NotFound, Unauthorized

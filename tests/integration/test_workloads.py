@@ -2,17 +2,10 @@
 
 from typing import Any
 
+from moorage.api.cluster import Namespace, PodDisruptionBudget
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.box.controllers.objects import (
-    DaemonSet,
-    Deployment,
-    Job,
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    Workload,
-)
+from moorage.api.workloads import AppsWorkload, DaemonSet, Deployment, Job, ReplicaSet
 from moorage.testing.cluster import Cluster, in_virtual_time
 
 Data = dict[str, Any]
@@ -42,7 +35,7 @@ def workload(kind: str, name: str = "web", *, image: str = "web:1", cpu: str = "
     }
 
 
-def status(cluster: Cluster, kind: type[Workload | Job | PodDisruptionBudget], name: str) -> Data:
+def status(cluster: Cluster, kind: type[AppsWorkload | Job], name: str) -> Data:
     found = cluster.find(kind, name)
     return {} if found is None else found.status
 
@@ -198,9 +191,14 @@ async def test_a_budget_knows_how_many_may_go() -> None:
         "metadata": {"name": "web"},
         "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}},
     }
+
+    def allowed(cluster: Cluster) -> int:
+        found = cluster.find(PodDisruptionBudget, "web")
+        return found.status.disruptions_allowed if found is not None else 0
+
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=4), budget)
-        await cluster.wait_for(lambda: status(cluster, PodDisruptionBudget, "web").get("disruptionsAllowed") == 2)
+        await cluster.wait_for(lambda: allowed(cluster) == 2)
 
 
 @in_virtual_time

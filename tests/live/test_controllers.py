@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
+from moorage.api.cluster import Namespace, PodDisruptionBudget
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import DaemonSet, Deployment, Job, ReplicaSet
 from moorage.box.applying import manifests_of
 from moorage.box.box import Box, BoxOptions
-from moorage.box.controllers.objects import DaemonSet, Deployment, Job, Namespace, PodDisruptionBudget, ReplicaSet
 from moorage.box.scheduling import policy_with
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock

@@ -6,12 +6,12 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.box.apiserver.resources import BUILT_IN, Resource
-from moorage.box.apiserver.tables import printer_of
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.box.apiserver.reading.tables.printing import printer_of
 from tests.support.control_plane import ADMIN, ControlPlane
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
-LISTED: Final = [item for item in BUILT_IN if "list" in item.verbs and item.version != "v1beta1"]
+LISTED: Final = [item for item in Resources() if "list" in item.verbs and item.version != "v1beta1"]
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,6 @@ async def columns_of(plane: ControlPlane) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)
-def test_columns(resource: Resource, tables: dict[str, Any]) -> None:
+def test_columns(resource: ServedResource, tables: dict[str, Any]) -> None:
     printer = printer_of(resource.storage or resource.full_name, lambda: 0.0)
     assert [(column.name, column.priority) for column in printer.columns] == tables[resource.full_name]

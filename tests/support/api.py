@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import JSON, Answer, Request
-from moorage.box.apiserver.store import Store
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse
+from moorage.box.apiserver.storage.store import Store
 from moorage.clock import VirtualClock
 
 Data = dict[str, Any]
@@ -28,12 +28,14 @@ class Asked:
         self.clock = VirtualClock()
         self.api = Api(self.clock, store or Store(history=history), knows_token=lambda token: token == "good")
 
-    def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = "") -> Answer:
+    def ask(
+        self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = ""
+    ) -> ApiResponse:
         place, _, query = path.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        answer = self.api.answer(Request(method, place, pairs, content, content_type, accept, "tester/1"))
-        assert isinstance(answer, Answer)
+        answer = self.api.answer(ApiRequest(method, place, pairs, content, content_type, accept, "tester/1"))
+        assert isinstance(answer, ApiResponse)
         return answer
 
     def got(self, method: str, path: str, body: Any = None, *, want: int = 200, **how: str) -> Data:
@@ -54,7 +56,7 @@ class Asked:
     def watch(self, path: str) -> "Watched":
         place, _, query = path.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-        answer = self.api.answer(Request("GET", place, {"watch": "true", **pairs}))
+        answer = self.api.answer(ApiRequest("GET", place, {"watch": "true", **pairs}))
         assert isinstance(answer, Watch), answer
         return Watched(answer)
 

@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from moorage.api.kinds import BY_TYPE, Kind
-from moorage.box.apiserver import requests as server_side
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.store import Store
+from moorage.box.apiserver.requests import request as server_side
+from moorage.box.apiserver.storage.store import Store
 from moorage.box.transport import InProcess
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
@@ -101,8 +101,8 @@ class FaultServer:
 
     def stored(self, collection: str) -> dict[str, dict[str, Any]]:
         """Return what the API lists, by key."""
-        answer = self.api.answer(server_side.Request("GET", collection))
-        assert isinstance(answer, server_side.Answer)
+        answer = self.api.answer(server_side.ApiRequest("GET", collection))
+        assert isinstance(answer, server_side.ApiResponse)
         return {_key(thing): thing for thing in msgspec.json.decode(answer.body)["items"]}
 
     def put(self, collection: str, thing: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from itertools import count
 from typing import Any, TypeVar
 
 from moorage.api.codec import convert
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
 from moorage.box.controllers.actions import Action, After, Create, Delete, Patch, Sweep
-from moorage.box.controllers.objects import kind_of
 from moorage.clock import VirtualClock
 
 K = TypeVar("K", bound=KubeObject)
@@ -24,7 +24,7 @@ def make(kind: type[K], name: str = "it", *, owner: KubeObject | None = None, ag
         "generation": 1,
         "resourceVersion": str(next(_versions)),
         "creationTimestamp": format_time(NOW - age),
-        **({"namespace": "shop"} if kind_of(kind).namespaced else {}),
+        **({"namespace": "shop"} if BY_TYPE[kind].namespaced else {}),
         **({"ownerReferences": [_reference(owner)]} if owner is not None else {}),
         **content.pop("metadata", {}),
     }
@@ -62,7 +62,7 @@ def pod(
 
 
 def _reference(owner: KubeObject) -> dict[str, Any]:
-    kind = kind_of(type(owner))
+    kind = BY_TYPE[type(owner)]
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,

@@ -1,14 +1,25 @@
-"""Objects around the pods: namespaces, services, the workloads that own pods, priorities and disruption budgets."""
+"""Objects around the pods: namespaces, accounts, services, priorities, disruption budgets and groups of pods."""
 
-from typing import Any
-
-from moorage.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.api.meta import Condition, KubeObject
 from moorage.api.selectors import LabelSelector
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Data, KubeStruct
+
+
+class NamespaceSpec(KubeStruct, frozen=True):
+    """Who has to agree before a namespace goes."""
+
+    finalizers: tuple[str, ...] = ()
 
 
 class Namespace(KubeObject, frozen=True, dict=True, gc=True):
     """A namespace; its labels are what namespace selectors select by."""
+
+    spec: NamespaceSpec = NamespaceSpec()
+    status: Data = {}
+
+
+class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
+    """A service account."""
 
 
 class ServiceSpec(KubeStruct, frozen=True):
@@ -23,44 +34,6 @@ class Service(KubeObject, frozen=True, dict=True, gc=True):
     spec: ServiceSpec = ServiceSpec()
 
 
-class PodTemplate(KubeStruct, frozen=True):
-    """The pods a controller makes; only what they are labelled with matters here."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class ReplicationControllerSpec(KubeStruct, frozen=True):
-    """Which pods the controller owns, as plain labels; left out, they are those of its template."""
-
-    selector: dict[str, str] | None = None
-    template: PodTemplate | None = None
-
-
-class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
-    """A replication controller."""
-
-    spec: ReplicationControllerSpec = ReplicationControllerSpec()
-
-
-class WorkloadSpec(KubeStruct, frozen=True):
-    """Which pods a replica set or stateful set owns."""
-
-    selector: LabelSelector | None = None
-    replicas: int | None = None
-
-
-class ReplicaSet(KubeObject, frozen=True, dict=True, gc=True):
-    """A replica set."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-class StatefulSet(KubeObject, frozen=True, dict=True, gc=True):
-    """A stateful set."""
-
-    spec: WorkloadSpec = WorkloadSpec()
-
-
 class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
     """A named priority, perhaps the one that pods without a name get."""
 
@@ -70,7 +43,7 @@ class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
-    """Which pods the budget protects."""
+    """Which pods the budget protects, and how many of them must stay or may go."""
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
@@ -82,6 +55,11 @@ class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str | None] = {}
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Data, ...] = ()
 
 
 class PodDisruptionBudget(KubeObject, frozen=True, dict=True, gc=True):
@@ -100,7 +78,7 @@ class GangPolicy(KubeStruct, frozen=True):
 class PodGroupPolicy(KubeStruct, frozen=True):
     """How the pods of a group are scheduled: one by one, or together."""
 
-    basic: dict[str, Any] | None = None
+    basic: Data | None = None
     gang: GangPolicy | None = None
 
 

@@ -1,30 +1,18 @@
-"""Kubernetes objects in and out of JSON and YAML, with the place named in every error."""
+"""Kubernetes objects in and out of JSON, with the place named in every error."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-import yaml
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
-from moorage.errors import InputError
+from moorage.api.struct import Data
 
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding rubbish may raise: msgspec has no error of its own for bad UTF-8, or for brackets without end."""
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loose(_Loader):  # type: ignore[misc, valid-type]
-    """YAML as Kubernetes reads it: a date stays the text that was written."""
-
-
-_Loose.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
 
 
 def decode(kind: type[T], body: bytes) -> T:
@@ -35,12 +23,21 @@ def decode(kind: type[T], body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(msgspec.json.decode(body)), kind)
+        return convert(kind, msgspec.json.decode(body))
 
 
 def convert(kind: type[T], content: Mapping[str, Any]) -> T:
     """Turn plain data into a struct, dropping nulls."""
-    return msgspec.convert(without_nulls(content), kind)
+    plain = without_nulls(content)
+    if getattr(kind, "holds_json", False):
+        return msgspec.json.decode(msgspec.json.encode(plain), type=kind)
+    return msgspec.convert(plain, kind)
+
+
+def to_data(thing: KubeObject) -> Data:
+    """Turn an object into plain data."""
+    data: Data = msgspec.json.decode(msgspec.json.encode(thing)) if thing.holds_json else msgspec.to_builtins(thing)
+    return data
 
 
 def without_nulls(content: Any) -> Any:
@@ -52,18 +49,7 @@ def without_nulls(content: Any) -> Any:
     return content
 
 
-def encode(thing: KubeObject) -> dict[str, Any]:
+def encode(thing: KubeObject) -> Data:
     """Turn an object into plain data with its ``apiVersion`` and ``kind``."""
     kind = BY_TYPE[type(thing)]
-    return {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.to_builtins(thing)}
-
-
-def read_documents(text: str, *, source: str) -> Iterator[Any]:
-    """Read every YAML (or JSON) document of a text; an error names the source and the line."""
-    try:
-        yield from (document for document in yaml.load_all(text, Loader=_Loose) if document is not None)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(where, f"the YAML does not parse: {problem}") from error
+    return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(thing)}

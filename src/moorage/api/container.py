@@ -8,7 +8,7 @@ from moorage.api.quantity import ResourceList
 from moorage.api.struct import KubeStruct
 
 
-class ClaimUse(KubeStruct, frozen=True):
+class ContainerClaim(KubeStruct, frozen=True):
     """A container's use of one of the pod's resource claims."""
 
     name: str = ""
@@ -20,7 +20,7 @@ class ResourceRequirements(KubeStruct, frozen=True):
 
     requests: ResourceList = {}
     limits: ResourceList = {}
-    claims: tuple[ClaimUse, ...] = ()
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class ContainerPort(KubeStruct, frozen=True):

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.api.meta import Condition, KubeObject
 from moorage.api.quantity import Quantity
 from moorage.api.selectors import NodeSelector
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Data, KubeStruct
 
 
 class DeviceTaint(KubeStruct, frozen=True):
@@ -285,10 +285,10 @@ class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
-    """The claim to be made for each pod."""
+    """The claim to be made for each pod, whole: it is copied with every field that its author wrote."""
 
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ResourceClaimSpec = ResourceClaimSpec()
+    metadata: Data = {}
+    spec: Data = {}
 
 
 class ResourceClaimTemplate(KubeObject, frozen=True, dict=True, gc=True):

@@ -1,16 +1,45 @@
-"""Which struct stands for which kind: the one table of kinds, their API groups and their plural names."""
+"""The one table of kinds: how each is called, where it lives in the API, what can be done with it, and its struct."""
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from moorage.api import cluster, devices, records, storage
+from moorage.api.cluster import (
+    Namespace,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    Service,
+    ServiceAccount,
+    Workload,
+)
+from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.records import Event, Lease
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.workloads import (
+    ControllerRevision,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 
@@ -25,20 +54,42 @@ def _root(group: str, version: str) -> str:
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
+_StructType: TypeAlias = type[KubeObject]  # inside the class, `type` is the field
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CREATE_ONLY: Final = ("create",)
+
+
 class Kind(Struct, frozen=True):
-    """A kind of object: how it is called, where it lives in the API, and the struct it decodes into."""
+    """A kind of object in one version of its group.
+
+    ``type`` is the struct it decodes into; :class:`KubeObject` itself for kinds of which we read no more than metadata.
+    """
 
     name: str
     group: str
     version: str
     plural: str
-    namespaced: bool
-    type: type[KubeObject]
+    namespaced: bool = True
+    type: _StructType = KubeObject
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
 
     @property
     def api_version(self) -> str:
         """Return what stands in ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """Return the plural with its group, as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def has_struct(self) -> bool:
+        """Whether more than the metadata is decoded."""
+        return self.type is not KubeObject
 
     @property
     def event_resource(self) -> str:
@@ -66,37 +117,101 @@ class Kind(Struct, frozen=True):
 _STORAGE: Final = "storage.k8s.io"
 _DEVICES: Final = "resource.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
+_REVIEWS: Final = "authorization.k8s.io"
+_EXTENSIONS: Final = "apiextensions.k8s.io"
+_LOGINS: Final = "authentication.k8s.io"
+RBAC: Final = "rbac.authorization.k8s.io"
+_ALL: Final = ("all",)
+_STATUS: Final = ("status",)
+_SCALABLE: Final = ("status", "scale")
+_POD_PARTS: Final = ("status", "binding", "eviction", "ephemeralcontainers", "resize")
 
 KINDS: Final[tuple[Kind, ...]] = (
-    Kind("Pod", "", "v1", "pods", True, Pod),
-    Kind("Node", "", "v1", "nodes", False, Node),
-    Kind("Namespace", "", "v1", "namespaces", False, cluster.Namespace),
-    Kind("Service", "", "v1", "services", True, cluster.Service),
-    Kind("ReplicationController", "", "v1", "replicationcontrollers", True, cluster.ReplicationController),
-    Kind("ReplicaSet", "apps", "v1", "replicasets", True, cluster.ReplicaSet),
-    Kind("StatefulSet", "apps", "v1", "statefulsets", True, cluster.StatefulSet),
-    Kind("PriorityClass", _SCHEDULING, "v1", "priorityclasses", False, cluster.PriorityClass),
-    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, cluster.PodDisruptionBudget),
-    Kind("PersistentVolume", "", "v1", "persistentvolumes", False, storage.PersistentVolume),
-    Kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", True, storage.PersistentVolumeClaim),
-    Kind("StorageClass", _STORAGE, "v1", "storageclasses", False, storage.StorageClass),
-    Kind("CSINode", _STORAGE, "v1", "csinodes", False, storage.CSINode),
-    Kind("CSIDriver", _STORAGE, "v1", "csidrivers", False, storage.CSIDriver),
-    Kind("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", True, storage.CSIStorageCapacity),
-    Kind("VolumeAttachment", _STORAGE, "v1", "volumeattachments", False, storage.VolumeAttachment),
-    Kind("ResourceClaim", _DEVICES, "v1", "resourceclaims", True, devices.ResourceClaim),
-    Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, devices.ResourceClaimTemplate),
-    Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, devices.ResourceSlice),
-    Kind("DeviceClass", _DEVICES, "v1", "deviceclasses", False, devices.DeviceClass),
-    Kind("DeviceTaintRule", _DEVICES, "v1", "devicetaintrules", False, devices.DeviceTaintRule),
-    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, cluster.PodGroup),
-    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, cluster.Workload),
-    Kind("Lease", "coordination.k8s.io", "v1", "leases", True, records.Lease),
-    Kind("Event", "events.k8s.io", "v1", "events", True, records.Event),
+    Kind("Binding", "", "v1", "bindings", verbs=CREATE_ONLY),
+    Kind("ConfigMap", "", "v1", "configmaps", short_names=("cm",)),
+    Kind("Endpoints", "", "v1", "endpoints", short_names=("ep",)),
+    Kind("Event", "", "v1", "events", short_names=("ev",)),
+    Kind("LimitRange", "", "v1", "limitranges", short_names=("limits",)),
+    Kind("Namespace", "", "v1", "namespaces", False, Namespace, ("ns",), subresources=("status", "finalize")),
+    Kind("Node", "", "v1", "nodes", False, Node, ("no",), subresources=_STATUS),
+    Kind(
+        "PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", True, PersistentVolumeClaim, ("pvc",), (), _STATUS
+    ),
+    Kind("PersistentVolume", "", "v1", "persistentvolumes", False, PersistentVolume, ("pv",), subresources=_STATUS),
+    Kind("Pod", "", "v1", "pods", True, Pod, ("po",), _ALL, _POD_PARTS),
+    Kind("PodTemplate", "", "v1", "podtemplates"),
+    Kind(
+        "ReplicationController",
+        "",
+        "v1",
+        "replicationcontrollers",
+        True,
+        ReplicationController,
+        ("rc",),
+        _ALL,
+        _SCALABLE,
+    ),
+    Kind("ResourceQuota", "", "v1", "resourcequotas", short_names=("quota",), subresources=_STATUS),
+    Kind("Secret", "", "v1", "secrets"),
+    Kind("ServiceAccount", "", "v1", "serviceaccounts", True, ServiceAccount, ("sa",)),
+    Kind("Service", "", "v1", "services", True, Service, ("svc",), _ALL, _STATUS),
+    Kind("ControllerRevision", "apps", "v1", "controllerrevisions", True, ControllerRevision),
+    Kind("DaemonSet", "apps", "v1", "daemonsets", True, DaemonSet, ("ds",), _ALL, _STATUS),
+    Kind("Deployment", "apps", "v1", "deployments", True, Deployment, ("deploy",), _ALL, _SCALABLE),
+    Kind("ReplicaSet", "apps", "v1", "replicasets", True, ReplicaSet, ("rs",), _ALL, _SCALABLE),
+    Kind("StatefulSet", "apps", "v1", "statefulsets", True, StatefulSet, ("sts",), _ALL, _SCALABLE),
+    Kind(
+        "HorizontalPodAutoscaler",
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        short_names=("hpa",),
+        categories=_ALL,
+        subresources=_STATUS,
+    ),
+    Kind("CronJob", "batch", "v1", "cronjobs", True, CronJob, ("cj",), _ALL, _STATUS),
+    Kind("Job", "batch", "v1", "jobs", True, Job, categories=_ALL, subresources=_STATUS),
+    Kind(
+        "PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, PodDisruptionBudget, ("pdb",), (), _STATUS
+    ),
+    Kind("CSIDriver", _STORAGE, "v1", "csidrivers", False, CSIDriver),
+    Kind("CSINode", _STORAGE, "v1", "csinodes", False, CSINode),
+    Kind("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", True, CSIStorageCapacity),
+    Kind("StorageClass", _STORAGE, "v1", "storageclasses", False, StorageClass, ("sc",)),
+    Kind("VolumeAttachment", _STORAGE, "v1", "volumeattachments", False, VolumeAttachment, subresources=_STATUS),
+    Kind("VolumeAttributesClass", _STORAGE, "v1", "volumeattributesclasses", False, short_names=("vac",)),
+    Kind("PriorityClass", _SCHEDULING, "v1", "priorityclasses", False, PriorityClass, ("pc",)),
+    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, PodGroup, subresources=_STATUS),
+    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, Workload),
+    Kind("DeviceClass", _DEVICES, "v1", "deviceclasses", False, DeviceClass),
+    Kind("DeviceTaintRule", _DEVICES, "v1", "devicetaintrules", False, DeviceTaintRule, subresources=_STATUS),
+    Kind("ResourceClaim", _DEVICES, "v1", "resourceclaims", True, ResourceClaim, subresources=_STATUS),
+    Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, ResourceClaimTemplate),
+    Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, ResourceSlice),
+    Kind("Lease", "coordination.k8s.io", "v1", "leases", True, Lease),
+    Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
+    Kind("IngressClass", "networking.k8s.io", "v1", "ingressclasses", False),
+    Kind("Ingress", "networking.k8s.io", "v1", "ingresses", short_names=("ing",), subresources=_STATUS),
+    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short_names=("netpol",)),
+    Kind("RuntimeClass", "node.k8s.io", "v1", "runtimeclasses", False),
+    Kind("Event", "events.k8s.io", "v1", "events", True, Event, ("ev",)),
+    Kind("ClusterRoleBinding", RBAC, "v1", "clusterrolebindings", False),
+    Kind("ClusterRole", RBAC, "v1", "clusterroles", False),
+    Kind("RoleBinding", RBAC, "v1", "rolebindings"),
+    Kind("Role", RBAC, "v1", "roles"),
+    Kind(
+        "CustomResourceDefinition", _EXTENSIONS, "v1", "customresourcedefinitions", False, short_names=("crd", "crds")
+    ),
+    Kind("SelfSubjectReview", _LOGINS, "v1", "selfsubjectreviews", False, verbs=CREATE_ONLY),
+    Kind("TokenReview", _LOGINS, "v1", "tokenreviews", False, verbs=CREATE_ONLY),
+    Kind("LocalSubjectAccessReview", _REVIEWS, "v1", "localsubjectaccessreviews", verbs=CREATE_ONLY),
+    Kind("SelfSubjectAccessReview", _REVIEWS, "v1", "selfsubjectaccessreviews", False, verbs=CREATE_ONLY),
+    Kind("SelfSubjectRulesReview", _REVIEWS, "v1", "selfsubjectrulesreviews", False, verbs=CREATE_ONLY),
+    Kind("SubjectAccessReview", _REVIEWS, "v1", "subjectaccessreviews", False, verbs=CREATE_ONLY),
 )
 
-BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS}
-BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in KINDS}
+BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS if kind.has_struct}
+BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in BY_NAME.values()}
 
 
 def add_kind(kind: Kind) -> None:

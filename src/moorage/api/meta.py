@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import ClassVar
 
 from moorage.api.once import once
 from moorage.api.struct import KubeStruct
@@ -44,6 +45,9 @@ class ObjectMeta(KubeStruct, frozen=True):
 
 class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
     """A whole object, as the API server lists it; ``dict=True`` gives it room for facts computed once."""
+
+    holds_json: ClassVar[bool] = False
+    """Whether parts of it stay JSON until somebody asks for them; see :mod:`~moorage.api.workloads`."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -18,6 +18,8 @@ ResourceList: TypeAlias = dict[str, Quantity]
 
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
+MAX_LENGTH: Final = 128
+"""Kubernetes takes any number of digits; each of ours may be read and remembered, so they end somewhere."""
 
 _GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?\Z")
 _BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
@@ -27,12 +29,11 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "
 @lru_cache(maxsize=65536)
 def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
-    text = repr(quantity) if isinstance(quantity, float) else str(quantity)
-    match = _GRAMMAR.match(text)
+    text = quantity if isinstance(quantity, str) else _written(quantity)
+    match = _GRAMMAR.match(text) if len(text) <= MAX_LENGTH else None
     if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):
-        raise QuantityError(
-            f"{text!r} is not a quantity; write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
-        )
+        hint = "write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
+        raise QuantityError(f"{text[:MAX_LENGTH]!r} is not a quantity; {hint}")
     sign, whole, fraction, suffix, exponent = match.groups()
     fraction = fraction or ""
     digits = int((whole + fraction) or "0") * _BINARY.get(suffix or "", 1)
@@ -42,6 +43,13 @@ def nano_value(quantity: Quantity) -> int:
     magnitude: int = digits * 10**power if power >= 0 else -(-digits // 10**-power)
     magnitude = min(magnitude, MAX_INT64 * NANO)
     return -magnitude if sign == "-" else magnitude
+
+
+def _written(number: float) -> str:
+    """Write a number out; one longer than any quantity is not worth the conversion."""
+    if isinstance(number, int) and number.bit_length() > 4 * MAX_LENGTH:
+        return "a number without end"
+    return repr(number)
 
 
 def milli_value(quantity: Quantity) -> int:

@@ -102,6 +102,7 @@ class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
     parameters: dict[str, str] = {}
+    reclaim_policy: str = "Delete"
 
 
 class CSINodeAllocatable(KubeStruct, frozen=True):

@@ -1,6 +1,11 @@
 """The base of every Kubernetes struct: camelCase on the wire, snake_case here, immutable, defaults left out."""
 
+from typing import Any
+
 import msgspec
+
+Data = dict[str, Any]
+"""An object, or a part of one, as plain data."""
 
 
 class KubeStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

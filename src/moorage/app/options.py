@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moorage.api.documents import read_documents
 from moorage.app.flags.kinds import NamedCertificate
 from moorage.app.flags.parsing import FlagValues, parse
 from moorage.app.flags.table import FLAGS, LEADER_ELECTION
@@ -270,8 +270,9 @@ def _allow_manifest(path: str) -> dict[str, str]:
     if not path:
         return {}
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+        content: Any = next(read_documents(text, source=path), {})
+    except (OSError, UnicodeDecodeError, InputError) as error:
         raise InputError("--allow-metric-labels-manifest", f"{path} cannot be read: {error}") from error
     mapping = content.get("allowListMapping", content) if isinstance(content, dict) else None
     if not isinstance(mapping, dict):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 import yaml
 
+from moorage.api.documents import read_documents
 from moorage.app.garbage import collect_rarely
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
@@ -143,9 +144,9 @@ def refuse_foreign(path: Path) -> None:
     if not path.exists():
         return
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = next(read_documents(path.read_text(encoding="utf-8"), source=str(path)), None)
         contexts = [context["name"] for context in (found or {}).get("contexts") or ()]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError):
+    except (OSError, UnicodeDecodeError, InputError, TypeError, KeyError, AttributeError):
         contexts = ["something else"]
     if contexts != [CONTEXT]:
         hint = "name a file that does not exist; kubectl can read several: KUBECONFIG=this:that"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.codec import read_documents
+from moorage.api.documents import read_documents
 from moorage.client.rest import ApiClient
 from moorage.errors import ApiError, InputError, NotFound
 

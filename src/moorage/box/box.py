@@ -11,7 +11,7 @@ from moorage.box.applying import Applier, Manifest
 from moorage.box.controllers.actions import Create, request_of
 from moorage.box.controllers.catalogue import cluster_controllers, kubelet_controllers
 from moorage.box.controllers.driver import Controller, Driver
-from moorage.box.controllers.heartbeats import Shape, fake_node
+from moorage.box.controllers.heartbeats import NodeShape, fake_node
 from moorage.box.controllers.kubelet import FAIL, Pace
 from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, Policy, RunningScheduler
@@ -29,7 +29,7 @@ class BoxOptions:
     """
 
     nodes: int = 10
-    shape: Shape = field(default_factory=Shape)
+    shape: NodeShape = field(default_factory=NodeShape)
     pace: Pace = field(default_factory=Pace)
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
@@ -101,7 +101,9 @@ class Box:
         ended = (task for task in self.tasks if task.done() and not task.cancelled())
         return next((error for task in ended if (error := task.exception()) is not None), None)
 
-    async def add_nodes(self, count: int, shape: Shape | None = None, name: Callable[[int], str] | None = None) -> None:
+    async def add_nodes(
+        self, count: int, shape: NodeShape | None = None, name: Callable[[int], str] | None = None
+    ) -> None:
         """Register fake nodes, those that are there already excepted."""
         width = len(str(max(count, 1)))
         naming = name or (lambda number: f"node-{number:0{width}d}")

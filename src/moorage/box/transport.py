@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 import httptools
 
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import JSON, Request
-from moorage.box.apiserver.store import Change
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.request import JSON, ApiRequest
+from moorage.box.apiserver.storage.store import Change
 from moorage.client.wire import Answer, Incoming
 
 
@@ -129,13 +129,13 @@ class _Collected:
         self.body += body
 
 
-def parsed(request: bytes) -> Request:
+def parsed(request: bytes) -> ApiRequest:
     """Read the request a client would have put on the wire."""
     found = _Collected()
     parser = httptools.HttpRequestParser(found)
     parser.feed_data(request)
     address = urlsplit(found.url.decode())
-    return Request(
+    return ApiRequest(
         method=parser.get_method().decode(),
         path=address.path,
         query=dict(parse_qsl(address.query, keep_blank_values=True)),

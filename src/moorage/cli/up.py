@@ -58,14 +58,14 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in
     from moorage.box.box import BoxOptions
-    from moorage.box.controllers.heartbeats import Shape
+    from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
     policy = None if no_scheduler else _policy(config, plugin, feature_gates)
     manifests = manifests_in(*file or ())
     definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes=nodes, shape=Shape.parse(shape), policy=policy, definitions=definitions),
+        box=BoxOptions(nodes=nodes, shape=NodeShape.parse(shape), policy=policy, definitions=definitions),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,

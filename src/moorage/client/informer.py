@@ -13,7 +13,7 @@ from moorage.api.pod import Pod
 from moorage.client.backoff import WATCH_DELAYS
 from moorage.client.objects import Decoding
 from moorage.client.rest import ApiClient
-from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch, Request
+from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch, NextRequest
 from moorage.errors import ApiError, Gone, MoorageError, NotFound
 
 T = TypeVar("T", bound=KubeObject)
@@ -46,7 +46,7 @@ class InformerObserver(Protocol):
         ...
 
 
-class SilentObserver:
+class SilentInformerObserver:
     """Takes no notice."""
 
     def malformed(self, resource: str) -> None:
@@ -77,7 +77,7 @@ class Informer(Generic[T]):
         self.problem: MoorageError | None = None
         self._client = client
         self._on_changes = on_changes
-        self._observer = observer or SilentObserver()
+        self._observer = observer or SilentInformerObserver()
         self._chance = chance or Random()
         decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
         self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
@@ -131,7 +131,7 @@ class Informer(Generic[T]):
             # Not at once: what cannot be applied may come again and again.
             await asyncio.sleep(WATCH_DELAYS.after(1, self._chance))
 
-    async def _step(self, request: Request) -> None:
+    async def _step(self, request: NextRequest) -> None:
         if request.is_watch:
             await self._watch(request)
         else:
@@ -139,7 +139,7 @@ class Informer(Generic[T]):
             self._observer.listed(self.kind)
             self._settle()
 
-    async def _list(self, request: Request) -> None:
+    async def _list(self, request: NextRequest) -> None:
         """Take in all pages; while one is taken in, the server already makes the next."""
         coming = self._ask(request)
         try:
@@ -157,11 +157,11 @@ class Informer(Generic[T]):
         finally:
             coming.cancel()
 
-    def _ask(self, request: Request) -> asyncio.Task[bytes]:
+    def _ask(self, request: NextRequest) -> asyncio.Task[bytes]:
         asking = self._client.request("GET", request.path)
         return asyncio.create_task(asking, name=f"page of {self.kind.plural}")
 
-    async def _watch(self, request: Request) -> None:
+    async def _watch(self, request: NextRequest) -> None:
         loop = asyncio.get_running_loop()
         started, told = loop.time(), False
         async with self._client.stream(request.path) as chunks:

@@ -150,14 +150,15 @@ def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
 
 
 def _read(name: str) -> dict[str, Any]:
-    import yaml
+    from moorage.api.documents import read_documents
 
     try:
-        content = yaml.safe_load(Path(name).expanduser().read_text())
+        text = Path(name).expanduser().read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(name, f"the kubeconfig cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise InputError(name, f"the kubeconfig is not YAML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(name, "the kubeconfig is not UTF-8 text") from error
+    content = next(read_documents(text, source=name), None)
     if not isinstance(content, dict):
         raise InputError(name, "this is not a kubeconfig", hint="it must have clusters, contexts and users")
     return content

@@ -47,7 +47,7 @@ class Change(Struct, Generic[T], frozen=True):
     is_final: bool = True
 
 
-class Request(Struct, frozen=True):
+class NextRequest(Struct, frozen=True):
     """What to ask the server next."""
 
     path: str
@@ -89,7 +89,7 @@ class ListWatch(Generic[T]):
         """The version from which the watch goes on; empty while a list is due."""
         return self._version
 
-    def next_request(self) -> Request:
+    def next_request(self) -> NextRequest:
         """Return what to send: the next page, or a watch from where we are."""
         if self._version:
             self._rest = b""
@@ -100,10 +100,10 @@ class ListWatch(Generic[T]):
                 # Spread out, so that not all watches of all clients end at once.
                 "timeoutSeconds": str(self._chance.randint(SHORTEST_WATCH, LONGEST_WATCH)),
             }
-            return Request(f"{self._path}?{urlencode(query | self._selector)}", True)
+            return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", True)
         return self._page_request(self._continue)
 
-    def following(self, body: bytes) -> Request | None:
+    def following(self, body: bytes) -> NextRequest | None:
         """Find in a page that was not taken in yet what to ask for next; ``None`` if it is not seen at a glance.
 
         With this the server makes the next page while we take in the last. It writes what stands here before the items.
@@ -112,9 +112,9 @@ class ListWatch(Generic[T]):
         found = _CONTINUE.search(head)
         return None if found is None else self._page_request(found[1].decode())
 
-    def _page_request(self, token: str) -> Request:
+    def _page_request(self, token: str) -> NextRequest:
         query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
-        return Request(f"{self._path}?{urlencode(query | self._selector)}", False)
+        return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", False)
 
     def page(self, body: bytes) -> list[Change[T]]:
         """Take in a page of a list and return what is different from what is known."""

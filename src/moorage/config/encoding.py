@@ -10,10 +10,10 @@ import msgspec
 import yaml
 
 from moorage.api.affinity import PreferredSchedulingTerm, TopologySpreadConstraint
+from moorage.api.documents import SHORT_BOOLS
 from moorage.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.config.args import DynamicResourcesArgs
 from moorage.config.catalogue import IN_TREE
-from moorage.config.documents import SHORT_BOOLS
 from moorage.config.durations import Duration
 from moorage.config.merging import enabled_names
 from moorage.config.types import (

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from json import JSONDecodeError, JSONDecoder
+from json import JSONDecoder
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from moorage.api.codec import read_documents
+from moorage.api.documents import read_documents
 from moorage.errors import InputError
 
 STDIN: Final = "-"
@@ -100,7 +100,8 @@ def _parse(text: str, source: str) -> Iterator[Any]:
     if text.lstrip().startswith("{"):
         try:
             yield from _json_documents(text)
-        except JSONDecodeError:
+        except (ValueError, RecursionError):
+            # Not JSON, or more digits or levels than Python takes: the other reader says what is wrong, and where.
             yield from read_documents(text, source=source)
     else:
         yield from read_documents(text, source=source)

@@ -22,9 +22,9 @@ from moorage.api.kinds import BY_NAME, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.admission import PodAdmission
-from moorage.box.apiserver.defaults import default_namespace, with_defaults
-from moorage.box.apiserver.validation import problems_of
+from moorage.box.apiserver.admission.defaults import default_namespace, with_defaults
+from moorage.box.apiserver.admission.pod_admission import PodAdmission
+from moorage.box.apiserver.admission.validation import problems_of
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, did_you_mean
 from moorage.features import FeatureGates
@@ -227,7 +227,8 @@ def _kind_of(document: Document) -> Kind | None:
         return None
     kind = BY_NAME.get(name)
     if kind is None:
-        hint = did_you_mean(name, [*BY_NAME, *UNHEARD]) or f"kinds that are read: {', '.join(BY_NAME)}"
+        read = [known for known in BY_NAME if known not in UNHEARD]
+        hint = did_you_mean(name, [*BY_NAME, *UNHEARD]) or f"kinds that are read: {', '.join(read)}"
         raise InputError(document.title, f"{api_version} has no kind {name!r}", hint=hint)
     if kind.group != group or (api_version in _OLD_DEVICE_APIS and name != "DeviceTaintRule"):
         problem = f"apiVersion {api_version!r} does not fit a {name}"

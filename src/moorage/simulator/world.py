@@ -12,7 +12,7 @@ from moorage.api.devices import ResourceClaim
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.objects import Change, ObjectStore
+from moorage.box.apiserver.storage.objects import Change, ObjectStore
 from moorage.clock import VirtualClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop

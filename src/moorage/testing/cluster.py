@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from moorage.api.codec import read_documents
+from moorage.api.documents import read_documents
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -28,7 +28,7 @@ from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest, manifests_in, manifests_of
 from moorage.box.box import Box, BoxOptions
-from moorage.box.controllers.heartbeats import Shape
+from moorage.box.controllers.heartbeats import NodeShape
 from moorage.box.controllers.kubelet import Pace
 from moorage.box.scheduling import policy_with
 from moorage.box.transport import InProcess
@@ -78,7 +78,7 @@ class Cluster:
     ) -> None:
         policy = policy_with(plugins, config=config) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(nodes, Shape.parse(shape), pace or Pace(), policy, defined)
+        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or Pace(), policy, defined)
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}

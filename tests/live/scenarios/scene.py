@@ -14,7 +14,7 @@ import msgspec
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.records import Event
-from moorage.box.controllers.heartbeats import Shape, fake_node
+from moorage.box.controllers.heartbeats import NodeShape, fake_node
 from moorage.box.controllers.kubelet import START_DELAY, STOP_DELAY
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.errors import NotFound
@@ -98,7 +98,7 @@ class Scene:
     async def node(self, name: str, *, spec: Data | None = None, metadata: Data | None = None, **status: Any) -> None:
         """Register a node of a fake kubelet: ``metadata`` holds more labels, ``resources`` what it has."""
         resources = {"cpu": "4", "memory": "8Gi", "pods": "110", **status.pop("resources", {})}
-        content = fake_node(name, 0, Shape(resources, zones=0), time.time())
+        content = fake_node(name, 0, NodeShape(resources, zones=0), time.time())
         content["metadata"]["labels"] |= (metadata or {}).get("labels", {})
         content["status"] |= status
         await self.create(NODES, name, **{**content, "spec": spec or {}})

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from moorage.api.affinity import PreferredSchedulingTerm
-from moorage.api.codec import convert, decode, encode, read_documents, without_nulls
+from moorage.api.codec import convert, decode, encode, without_nulls
+from moorage.api.documents import read_documents
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.errors import InputError

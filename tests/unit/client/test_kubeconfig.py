@@ -114,14 +114,14 @@ def test_a_user_name_and_a_password(tmp_path: Path) -> None:
 
 
 def test_impersonation_becomes_headers(tmp_path: Path) -> None:
-    user = {"as": "joe", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"ex/ample": ["x", "y"]}}
+    user = {"as": "joe", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"ex/ample": ["x", "z"]}}
     assert load(write(tmp_path, user=user)).headers == (
         ("Impersonate-User", "joe"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-ex%2Fample", "x"),
-        ("Impersonate-Extra-ex%2Fample", "y"),
+        ("Impersonate-Extra-ex%2Fample", "z"),
     )
 
 
@@ -256,7 +256,7 @@ def test_bad_files(tmp_path: Path, content: dict[str, Any], message: str) -> Non
 
 NO_FILES = {
     "a file that is not there": (None, "cannot be read"),
-    "a file that is not YAML": ("{", "not YAML"),
+    "a file that is not YAML": ("{", "the YAML does not parse"),
     "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
 }
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from moorage.api.cluster import Namespace, ReplicationController
+from moorage.api.cluster import Namespace
 from moorage.api.meta import format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.storage import CSIDriver, PersistentVolume, StorageClass
+from moorage.api.workloads import ReplicationController
 from moorage.errors import InputError
 from moorage.features import GATES, FeatureGates
 from moorage.simulator.loading import ClusterInput, cluster_from, load_cluster

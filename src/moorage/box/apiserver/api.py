@@ -8,11 +8,23 @@ import msgspec
 
 from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
+from moorage.api.kinds import CREATE_ONLY
 from moorage.api.meta import ObjectMeta
-from moorage.box.apiserver import openapi
-from moorage.box.apiserver.admission import BUILT_IN_CLASSES
-from moorage.box.apiserver.apply import applied, check_manager, first_applied
-from moorage.box.apiserver.bodies import (
+from moorage.box.apiserver.access.reviews import Reviews
+from moorage.box.apiserver.admission.admission import Admission
+from moorage.box.apiserver.admission.pod_admission import BUILT_IN_CLASSES
+from moorage.box.apiserver.admission.service_addresses import kubernetes_service
+from moorage.box.apiserver.discovery import openapi
+from moorage.box.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
+from moorage.box.apiserver.discovery.documents import VERSION, Discovery
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.box.apiserver.kinds.schema import schema_of_kind
+from moorage.box.apiserver.reading.listing import Lists
+from moorage.box.apiserver.reading.representations import Representation, representation_of, to_core
+from moorage.box.apiserver.reading.selection import selection
+from moorage.box.apiserver.reading.tables.printing import printer_of
+from moorage.box.apiserver.reading.watching import Watch, WatchTerms
+from moorage.box.apiserver.requests.bodies import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
@@ -21,35 +33,23 @@ from moorage.box.apiserver.bodies import (
     read_options,
     read_patch,
 )
-from moorage.box.apiserver.checks.causes import required
-from moorage.box.apiserver.custom_resources import DEFINITIONS, CustomResources, complete_definition
-from moorage.box.apiserver.discovery import VERSION, Discovery
-from moorage.box.apiserver.event_shapes import to_core
-from moorage.box.apiserver.gatekeeping import Gatekeeper
-from moorage.box.apiserver.listing import Lists
-from moorage.box.apiserver.merging import json_patch, merge_patch, strategic_merge
-from moorage.box.apiserver.refusals import (
+from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
     no_such_path,
     not_allowed,
+    required,
     status_of,
     success,
     too_large_version,
     unsupported_media_type,
 )
-from moorage.box.apiserver.requests import Answer, Request, Target, target_of
-from moorage.box.apiserver.resources import Resource, Resources
-from moorage.box.apiserver.reviews import Reviews
-from moorage.box.apiserver.schema import schema_of_kind
-from moorage.box.apiserver.selection import selection
-from moorage.box.apiserver.service_addresses import kubernetes_service
-from moorage.box.apiserver.store import Entry, Store
-from moorage.box.apiserver.subresources import bind, change_scale, evict, scale_of
-from moorage.box.apiserver.tables import printer_of
-from moorage.box.apiserver.views import View, view_of
-from moorage.box.apiserver.watching import Watch, WatchTerms
-from moorage.box.apiserver.writing import DeleteOptions, WriteOptions, Writer, body_of
+from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse, Target, target_of
+from moorage.box.apiserver.storage.store import Entry, Store
+from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
+from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
+from moorage.box.apiserver.writing.subresources import bind, change_scale, evict, scale_of
+from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer, body_of
 from moorage.clock import Clock
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
@@ -77,11 +77,11 @@ class Api:
         self.clock = clock
         self.resources = Resources()
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Gatekeeper(self.store, features or FeatureGates()), clock)
+        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
-        self._verbs: dict[str, Callable[[Request, Target], Answer | Watch]] = {
+        self._verbs: dict[str, Callable[[ApiRequest, Target], ApiResponse | Watch]] = {
             "GET": self._read,
             "POST": self._post,
             "PUT": self._put,
@@ -110,15 +110,15 @@ class Api:
         assert resource is not None, kind
         return Target(resource)
 
-    def answer(self, request: Request) -> Answer | Watch:
+    def answer(self, request: ApiRequest) -> ApiResponse | Watch:
         """Carry out a request; what is refused is answered with a Status object."""
         try:
             return self._document(request) or self._resource_answer(request)
         except ApiError as error:
             retry = int(error.retry_after) if error.retry_after is not None else None
-            return Answer(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
+            return ApiResponse(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
 
-    def _document(self, request: Request) -> Answer | None:
+    def _document(self, request: ApiRequest) -> ApiResponse | None:
         """Answer what is no resource: health, version, discovery and schemas."""
         path = request.path
         if path.startswith(("/api/v1/", "/apis/")) and path.count("/") > 3:
@@ -126,23 +126,23 @@ class Api:
         if request.method != "GET":
             return None
         if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
-            return Answer(b"ok", content_type="text/plain; charset=utf-8")
+            return ApiResponse(b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
-            return Answer(body_of(VERSION))
+            return ApiResponse(body_of(VERSION))
         if path.startswith("/openapi/"):
             return self._openapi(path)
         if path == "/":
-            return Answer(body_of({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}))
+            return ApiResponse(body_of({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}))
         found = self._discovery.answer(path, request.accept)
-        return Answer(msgspec.json.encode(found[0]), content_type=found[1]) if found is not None else None
+        return ApiResponse(msgspec.json.encode(found[0]), content_type=found[1]) if found is not None else None
 
-    def _openapi(self, path: str) -> Answer:
+    def _openapi(self, path: str) -> ApiResponse:
         match path.strip("/").split("/")[1:]:
             case ["v2"]:
                 empty = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]}}
-                return Answer(body_of({**empty, "paths": {}, "definitions": {}}))
+                return ApiResponse(body_of({**empty, "paths": {}, "definitions": {}}))
             case ["v3"]:
-                return Answer(body_of(openapi.index(self.resources)))
+                return ApiResponse(body_of(openapi.index(self.resources)))
             case ["v3", "api", version]:
                 found = openapi.document(self.resources, "", version, self._custom.schemas)
             case ["v3", "apis", group, version]:
@@ -151,35 +151,35 @@ class Api:
                 found = None
         if found is None:
             raise no_such_path()
-        return Answer(body_of(found))
+        return ApiResponse(body_of(found))
 
-    def _resource_answer(self, request: Request) -> Answer | Watch:
+    def _resource_answer(self, request: ApiRequest) -> ApiResponse | Watch:
         target = target_of(request.path, self.resources)
         carry_out = self._verbs.get(request.method)
-        if carry_out is None or (target.resource.verbs == ("create",) and request.method != "POST"):
+        if carry_out is None or (target.resource.verbs == CREATE_ONLY and request.method != "POST"):
             raise not_allowed()
         return carry_out(request, target)
 
-    def _view(self, request: Request, resource: Resource) -> View:
+    def _view(self, request: ApiRequest, resource: ServedResource) -> Representation:
         printer = printer_of(resource.storage, self.clock.now, self._custom.columns(resource))
-        return view_of(resource, request.accept, printer, request.query.get("includeObject", ""))
+        return representation_of(resource, request.accept, printer, request.query.get("includeObject", ""))
 
-    def _shown(self, request: Request, target: Target, body: bytes, status: int = 200) -> Answer:
-        return Answer(self._view(request, target.resource).one(body), status)
+    def _shown(self, request: ApiRequest, target: Target, body: bytes, status: int = 200) -> ApiResponse:
+        return ApiResponse(self._view(request, target.resource).one(body), status)
 
-    def _read(self, request: Request, target: Target) -> Answer | Watch:
+    def _read(self, request: ApiRequest, target: Target) -> ApiResponse | Watch:
         if target.name and not request.is_set("watch"):
             entry = self._writer.find(target)
             if target.subresource == "scale":
-                return Answer(body_of(scale_of(entry.data)))
+                return ApiResponse(body_of(scale_of(entry.data)))
             if target.subresource in ("binding", "eviction", "finalize"):
                 raise not_allowed()
-            return Answer(self._view(request, target.resource).one(entry.body))
+            return ApiResponse(self._view(request, target.resource).one(entry.body))
         if target.subresource:
             raise not_allowed()
         return self._watch(request, target) if request.is_set("watch") else self._list(request, target)
 
-    def _list(self, request: Request, target: Target) -> Answer:
+    def _list(self, request: ApiRequest, target: Target) -> ApiResponse:
         chosen = selection(target.resource, request.query)
         version = request.number("resourceVersion")
         if version is not None and version > self.store.version:
@@ -187,9 +187,9 @@ class Api:
         limit, token = request.number("limit"), request.query.get("continue", "")
         page = self._lists.page(target.resource, target.namespace, chosen, limit, token)
         view = self._view(request, target.resource)
-        return Answer(view.many(page.entries, page.version, page.token, page.remaining))
+        return ApiResponse(view.many(page.entries, page.version, page.token, page.remaining))
 
-    def _watch(self, request: Request, target: Target) -> Watch:
+    def _watch(self, request: ApiRequest, target: Target) -> Watch:
         chosen = selection(target.resource, request.query, name=target.name)
         version = request.number("resourceVersion")
         is_streaming_list = request.is_set("sendInitialEvents")
@@ -206,7 +206,7 @@ class Api:
         )
         return Watch(self.store, target.resource, self._view(request, target.resource), terms)
 
-    def _post(self, request: Request, target: Target) -> Answer:
+    def _post(self, request: ApiRequest, target: Target) -> ApiResponse:
         resource = target.resource
         if resource.plural == "bindings" and not resource.group:
             data = self._object(request, "Binding")
@@ -215,20 +215,20 @@ class Api:
         if target.subresource == "binding":
             return self._bind(request, target, self._object(request, "Binding"))
         if target.subresource == "eviction":
-            return Answer(body_of(evict(self._writer, target, self._object(request, "Eviction"))), 201)
+            return ApiResponse(body_of(evict(self._writer, target, self._object(request, "Eviction"))), 201)
         if target.name:
             raise not_allowed()
-        data = self._object(request, resource.kind, resource)
-        review = self._reviews.answer(resource.plural, data) if resource.verbs == ("create",) else None
-        if review is not None:
-            return Answer(body_of(review), 201)
-        warnings = self._writer.gatekeeper.check_fields(resource, data, request.field_validation)
+        data = self._object(request, resource.name, resource)
+        if resource.verbs == CREATE_ONLY:
+            self._writer.admission.check_types(resource, data)
+            return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
+        warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)
         return replace(answer, warnings=warnings) if warnings else answer
 
-    def _bind(self, request: Request, target: Target, data: Data) -> Answer:
-        return Answer(body_of(bind(self._writer, target, data, is_dry_run=request.is_dry_run)), 201)
+    def _bind(self, request: ApiRequest, target: Target, data: Data) -> ApiResponse:
+        return ApiResponse(body_of(bind(self._writer, target, data, is_dry_run=request.is_dry_run)), 201)
 
     def _create(self, target: Target, data: Data, options: WriteOptions) -> Entry:
         resource = target.resource
@@ -238,7 +238,7 @@ class Api:
             self._custom.complete(resource, data)
         return self._writer.create(target, data, options)
 
-    def _object(self, request: Request, kind: str, resource: Resource | None = None) -> Data:
+    def _object(self, request: ApiRequest, kind: str, resource: ServedResource | None = None) -> Data:
         """Read the object in the body; 400 if it is of another kind than the path is for."""
         data = read_object(request)
         found = data.get("kind") or kind
@@ -256,18 +256,18 @@ class Api:
         data["apiVersion"] = version
         return self._as_stored(resource, data)
 
-    def _as_stored(self, resource: Resource, data: Data) -> Data:
+    def _as_stored(self, resource: ServedResource, data: Data) -> Data:
         return to_core(data) if resource.storage == "events" and resource.group else data
 
-    def _put(self, request: Request, target: Target) -> Answer:
+    def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
             raise not_allowed()
         options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
         if target.subresource == "scale":
             scale = self._object(request, "Scale")
-            return Answer(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
-        data = self._object(request, target.resource.kind, target.resource)
-        warnings = self._writer.gatekeeper.check_fields(target.resource, data, request.field_validation)
+            return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
+        data = self._object(request, target.resource.name, target.resource)
+        warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
 
@@ -286,7 +286,7 @@ class Api:
 
         return self._writer.change(target, checked, options)
 
-    def _patch(self, request: Request, target: Target) -> Answer:
+    def _patch(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
             raise not_allowed()
         kind, patch = read_patch(request)
@@ -297,37 +297,37 @@ class Api:
         options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
         edit = self._edit(target.resource, kind, patch)
         if target.subresource == "scale":
-            return Answer(body_of(change_scale(self._writer, target, edit, options)))
+            return ApiResponse(body_of(change_scale(self._writer, target, edit, options)))
         warnings: list[str] = []
 
         def checked(old: Data) -> Data:
             new = edit(old)
             how, known = request.field_validation, self._writer.find(target).data
             if isinstance(new, dict):
-                warnings.extend(self._writer.gatekeeper.check_fields(target.resource, new, how, known))
+                warnings.extend(self._writer.admission.check_fields(target.resource, new, how, known))
             return new
 
         answer = self._shown(request, target, self._change(target, checked, options).body)
         return replace(answer, warnings=tuple(warnings)) if warnings else answer
 
-    def _edit(self, resource: Resource, kind: str, patch: Any) -> Edit:
+    def _edit(self, resource: ServedResource, kind: str, patch: Any) -> Edit:
         if resource.storage == "events" and resource.group and isinstance(patch, dict):
             patch = to_core(patch)
         if kind == JSON_PATCH:
             return lambda data: without_nulls(json_patch(data, patch))
         if kind == MERGE_PATCH:
             return lambda data: merge_patch(data, patch)
-        schema = schema_of_kind(resource.api_version, resource.kind)
+        schema = schema_of_kind(resource.api_version, resource.name)
         return lambda data: strategic_merge(data, patch, schema)
 
-    def _apply(self, request: Request, target: Target, wanted: Data) -> Answer:
+    def _apply(self, request: ApiRequest, target: Target, wanted: Data) -> ApiResponse:
         manager, force = request.query.get("fieldManager", ""), request.is_set("force")
         check_manager(manager)
         resource = target.resource
         found = (wanted.get("apiVersion"), wanted.get("kind"))
-        if found != (resource.api_version, resource.kind) or target.subresource == "scale":
+        if found != (resource.api_version, resource.name) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        self._writer.gatekeeper.check_fields(resource, wanted, request.field_validation)
+        self._writer.admission.check_fields(resource, wanted, request.field_validation)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             wanted["metadata"].setdefault("name", target.name)
@@ -341,7 +341,7 @@ class Api:
 
         return self._shown(request, target, self._change(target, edit, options).body)
 
-    def _delete(self, request: Request, target: Target) -> Answer:
+    def _delete(self, request: ApiRequest, target: Target) -> ApiResponse:
         if target.subresource:
             raise not_allowed()
         options = DeleteOptions.read(request.query, read_options(request, "DeleteOptions"))
@@ -349,7 +349,7 @@ class Api:
             return self._delete_many(request, target, options)
         data, is_gone = self._delete_one(target, options)
         if is_gone and target.resource.storage not in SHOWS_DELETED:
-            return Answer(body_of(success(target.resource, target.name, data["metadata"]["uid"])))
+            return ApiResponse(body_of(success(target.resource, target.name, data["metadata"]["uid"])))
         return self._shown(request, target, body_of(data))
 
     def _delete_one(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
@@ -358,16 +358,16 @@ class Api:
             self._custom.remove_objects(target.key)
         return data, is_gone
 
-    def _delete_many(self, request: Request, target: Target, options: DeleteOptions) -> Answer:
+    def _delete_many(self, request: ApiRequest, target: Target, options: DeleteOptions) -> ApiResponse:
         chosen = selection(target.resource, request.query)
         entries = self._lists.page(target.resource, target.namespace, chosen, None, "").entries
         for entry in entries:
             namespace, _, name = entry.key.rpartition("/")
             self._delete_one(Target(target.resource, namespace, name), options)
         view = self._view(request, target.resource)
-        return Answer(view.many(entries, self.store.version, "", 0))
+        return ApiResponse(view.many(entries, self.store.version, "", 0))
 
 
 def _typed_data(thing: msgspec.Struct, target: Target) -> Data:
-    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.kind}
+    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.name}
     return {**kind, **msgspec.to_builtins(thing)}

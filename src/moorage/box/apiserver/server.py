@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.box.apiserver.access.certificates import loopback_certificate
 from moorage.box.apiserver.api import HEALTH, Api
-from moorage.box.apiserver.certificates import loopback_certificate
-from moorage.box.apiserver.expiry import forget_old_events
-from moorage.box.apiserver.journal import Journal
-from moorage.box.apiserver.refusals import status_of, unauthorized
-from moorage.box.apiserver.requests import JSON, Answer, Request
-from moorage.box.apiserver.store import Store
-from moorage.box.apiserver.streaming import Watchers
-from moorage.box.apiserver.watching import Watch
+from moorage.box.apiserver.reading.streaming import Watchers
+from moorage.box.apiserver.reading.watching import Watch
+from moorage.box.apiserver.requests.refusals import status_of, unauthorized
+from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse
+from moorage.box.apiserver.storage.expiry import forget_old_events
+from moorage.box.apiserver.storage.journal import Journal
+from moorage.box.apiserver.storage.store import Store
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
 from moorage.http.messages import Answer as HttpAnswer
@@ -133,8 +133,8 @@ class ApiServer:
         content |= {f"requestheader-{name}": text for name, text in PROXY_HEADERS.items()}
         body = msgspec.json.encode({"metadata": {"name": AUTHORITY}, "data": content})
         # The certificate is new at every start, the map may be there from the last one.
-        self.api.answer(Request("DELETE", f"{place}/{AUTHORITY}"))
-        self.api.answer(Request("POST", place, body=body))
+        self.api.answer(ApiRequest("DELETE", f"{place}/{AUTHORITY}"))
+        self.api.answer(ApiRequest("POST", place, body=body))
 
     async def stop(self) -> None:
         """End all watches and stop listening."""
@@ -155,7 +155,7 @@ class ApiServer:
         if not self._is_allowed(request.headers.get(b"authorization", b"")) and path not in OPEN_TO_ALL:
             return _refusal(unauthorized())
         answer = self.api.answer(
-            Request(
+            ApiRequest(
                 method=request.method,
                 path=path,
                 query=request.query,
@@ -183,7 +183,7 @@ class ApiServer:
         return hmac.compare_digest(authorization, self._bearer)
 
 
-def _reply(answer: Answer) -> Reply:
+def _reply(answer: ApiResponse) -> Reply:
     headers: list[tuple[str, str]] = []
     if answer.retry_after is not None:
         headers.append(("Retry-After", str(answer.retry_after)))

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from moorage.api.cluster import Namespace, ServiceAccount
 from moorage.api.meta import KubeObject
 from moorage.box.controllers.actions import Action, Create
-from moorage.box.controllers.objects import Namespace, ServiceAccount
 from moorage.box.controllers.view import View
 
 DEFAULT: Final = "default"

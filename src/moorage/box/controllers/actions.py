@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
-from moorage.box.controllers.objects import Data, kind_of
+from moorage.api.struct import Data
 from moorage.client.rest import JSON, MERGE_PATCH
 
 
@@ -80,7 +81,7 @@ def request_of(action: Write) -> Asked:
     """Put an action as a request."""
     match action:
         case Create(kind, data):
-            known = kind_of(kind)
+            known = BY_TYPE[kind]
             whole = {"apiVersion": known.api_version, "kind": known.name, **data}
             return Asked("POST", known.path(namespace=action.namespace), _encode(whole), kind)
         case Patch(thing):
@@ -90,7 +91,7 @@ def request_of(action: Write) -> Asked:
 
 
 def _path(thing: KubeObject, subresource: str = "") -> str:
-    return kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
+    return BY_TYPE[type(thing)].path(thing.name, thing.namespace, subresource)
 
 
 def _patch(action: Patch) -> bytes:

@@ -1,5 +1,6 @@
 """All controllers of a cluster, and all that fake nodes need, ready to be driven."""
 
+from moorage.api.workloads import ReplicationController
 from moorage.box.controllers.accounts import AccountController
 from moorage.box.controllers.cronjob import CronJobController
 from moorage.box.controllers.daemonset import DaemonSetController
@@ -13,7 +14,6 @@ from moorage.box.controllers.job import JobController
 from moorage.box.controllers.kubelet import Kubelet, Pace
 from moorage.box.controllers.namespaces import NamespaceController
 from moorage.box.controllers.nodes import EvictionController, NodeController
-from moorage.box.controllers.objects import ReplicationController
 from moorage.box.controllers.replicaset import ReplicaSetController
 from moorage.box.controllers.resource_claims import ClaimUseController, PodClaimController
 from moorage.box.controllers.statefulset import StatefulSetController

@@ -8,9 +8,10 @@ from typing import Final
 
 from moorage.api.cron import Schedule, parse, zone_of
 from moorage.api.meta import KubeObject, format_time, parse_time
+from moorage.api.struct import Data
+from moorage.api.workloads import CronJob, Job
 from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
 from moorage.box.controllers.job import finished_at
-from moorage.box.controllers.objects import CronJob, Data, Job
 from moorage.box.controllers.ownership import owner_keys, owner_reference
 from moorage.box.controllers.view import View
 from moorage.clock import Clock

@@ -11,8 +11,9 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodSpec
 from moorage.api.selectors import node_matcher
+from moorage.api.struct import Data
+from moorage.api.workloads import ControllerRevision, DaemonSet
 from moorage.box.controllers.actions import Action, Create, Delete, status_actions
-from moorage.box.controllers.objects import ControllerRevision, DaemonSet, Data
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,

@@ -9,9 +9,10 @@ import msgspec
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
+from moorage.api.struct import Data
+from moorage.api.workloads import Deployment, ReplicaSet, UpdateStrategy
 from moorage.box.controllers.actions import Action, Create, Delete, Patch
 from moorage.box.controllers.deployment_status import Counts, count_of, status_of
-from moorage.box.controllers.objects import Data, Deployment, ReplicaSet, UpdateStrategy
 from moorage.box.controllers.ownership import (
     adopter_keys,
     adoptions,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from moorage.api.meta import format_time, parse_time
+from moorage.api.struct import Data
+from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Action, After, status_actions
-from moorage.box.controllers.objects import Data, Deployment, ReplicaSet
 from moorage.box.controllers.ownership import with_condition
 
 PROGRESSING = "Progressing"
@@ -48,7 +49,7 @@ def status_of(deployment: Deployment, counts: Counts, newest: str, now: float) -
     is_complete = counts.updated == wanted == counts.total == counts.available
     found = list(deployment.status.get("conditions") or ())
     conditions = with_condition(found, format_time(now), **_availability(counts.available >= counts.least))
-    progress = Progress(deployment, newest, moved=moved, is_complete=is_complete)
+    progress = RolloutProgress(deployment, newest, moved=moved, is_complete=is_complete)
     conditions = progress.noted_in(conditions, now)
     yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
     deadline = deployment.spec.progress_deadline_seconds
@@ -65,7 +66,7 @@ def _availability(is_up: bool) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RolloutProgress:
     """Whether a deployment gets on: it has moved since it was last looked at, or is where it should be."""
 
     deployment: Deployment

@@ -3,18 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+import msgspec
+
+from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.selectors import label_matcher
+from moorage.api.struct import Data
+from moorage.api.workloads import Deployment, ReplicaSet, ReplicationController, StatefulSet
 from moorage.box.controllers.actions import Action, After, status_actions
-from moorage.box.controllers.objects import (
-    Data,
-    Deployment,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-)
 from moorage.box.controllers.ownership import is_ready, scaled, with_condition
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -96,11 +93,11 @@ def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: 
         "observedGeneration": budget.metadata.generation,
         "conditions": _conditions(budget, allowed > 0, now),
     }
-    known = budget.status.get("disruptedPods") or {}
+    known = budget.status.disrupted_pods
     if granted != known:
         # A merge patch removes only what it names.
         wanted["disruptedPods"] = {**dict.fromkeys(known), **granted}
-    yield from status_actions(budget, budget.status, wanted, if_unchanged=True)
+    yield from status_actions(budget, msgspec.to_builtins(budget.status), wanted, if_unchanged=True)
     if granted:
         yield After(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
 
@@ -108,9 +105,10 @@ def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: 
 def _granted(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:
     """Return the evictions that were granted and have not begun."""
     waiting = {pod.name for pod in pods if not pod.is_terminating}
-    known = budget.status.get("disruptedPods") or {}
     return {
-        name: since for name, since in known.items() if name in waiting and parse_time(since) + EVICTION_SECONDS > now
+        name: since
+        for name, since in budget.status.disrupted_pods.items()
+        if name in waiting and since is not None and parse_time(since) + EVICTION_SECONDS > now
     }
 
 
@@ -124,7 +122,7 @@ def _desired(budget: PodDisruptionBudget, expected: int) -> int:
 def _conditions(budget: PodDisruptionBudget, is_allowed: bool, now: float) -> list[Data]:
     reason = "SufficientPods" if is_allowed else "InsufficientPods"
     status = "True" if is_allowed else "False"
-    found = list(budget.status.get("conditions") or ())
+    found = list(budget.status.conditions)
     wanted = {"type": "DisruptionAllowed", "status": status, "reason": reason, "message": ""}
     conditions = with_condition(found, format_time(now), **wanted)
     for condition in conditions:

@@ -7,10 +7,11 @@
                    └──────────────── answers: own writes are seen at once ──┘
 
 A key is never worked on twice at a time, so a controller decides on what its last decision brought about. What fails is
-tried again, ever later.
+tried again, ever later; whatever it was, it costs the one object.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,20 +21,22 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from moorage.api.kinds import Kind
+from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
 from moorage.box.controllers.namespaces import sweep
-from moorage.box.controllers.objects import Data, kind_of
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer
 from moorage.client.rest import ApiClient, decoded
 from moorage.client.watch import Change
 from moorage.errors import ApiError, MoorageError, NotFound
 
-MOST_REQUESTS: Final = 32
+MAX_REQUESTS: Final = 32
 """Requests under way at once, of all controllers together."""
-SHORTEST_WAIT: Final = 0.001
+MAX_WAIT: Final = 86_400.0
+"""Whoever waits longer is looked at once a day: timers take no number of seconds that an object may name."""
+MIN_WAIT: Final = 0.001
 """Timers may fire a rounding error early: whoever then waits for the rest must not spin."""
 FIRST_RETRY: Final = 0.1
 LAST_RETRY: Final = 30.0
@@ -94,14 +97,16 @@ class Driver:
             kind: [number for number, controller in enumerate(self._controllers) if kind in controller.kinds]
             for kind in kinds
         }
-        self._informers: list[Informer[Any]] = [Informer(client, kind_of(kind), self._on_changes) for kind in kinds]
+        self._informers: list[Informer[Any]] = [Informer(client, BY_TYPE[kind], self._on_changes) for kind in kinds]
         self._ready: dict[Item, None] = {}
         self._busy: set[Item] = set()
         self._timers: dict[Item, asyncio.TimerHandle] = {}
         self._looked: dict[Item, float] = {}
         self._failures: dict[Item, int] = {}
+        self.failures: Counter[str] = Counter()
+        """How often each controller could not do something, by its name."""
         self._news = asyncio.Event()
-        self._requests = asyncio.Semaphore(MOST_REQUESTS)
+        self._requests = asyncio.Semaphore(MAX_REQUESTS)
         self._synced = asyncio.Event()
 
     @property
@@ -116,7 +121,7 @@ class Driver:
     def has_seen(self, data: Data) -> bool:
         """Tell whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
-        kinds = (kind for kind in self._watchers if (kind_of(kind).api_version, kind_of(kind).name) == name)
+        kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
         return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
 
     async def run(self) -> None:
@@ -146,7 +151,15 @@ class Driver:
 
     def _look_at_affected(self, thing: KubeObject) -> None:
         for number in self._watchers[type(thing)]:
-            for key in self._controllers[number].affected(thing, self.view):
+            controller = self._controllers[number]
+            try:
+                keys = list(controller.affected(thing, self.view))
+            except Exception:
+                # One object that makes no sense to one controller; the watch tells of thousands of others.
+                self.failures[controller.name] += 1
+                log.exception("controller cannot read an object", controller=controller.name, key=thing.key)
+                continue
+            for key in keys:
                 self._look_at(Item(number, key))
 
     def _look_at(self, item: Item) -> None:
@@ -163,12 +176,13 @@ class Driver:
     def _look_at_later(self, item: Item, seconds: float) -> None:
         """Have an item looked at later, or at the moment already set if that is earlier."""
         loop = asyncio.get_running_loop()
+        seconds = min(max(seconds, MIN_WAIT), MAX_WAIT)
         known = self._timers.get(item)
         if known is not None:
             if known.when() <= loop.time() + seconds:
                 return
             known.cancel()
-        self._timers[item] = loop.call_later(max(seconds, SHORTEST_WAIT), self._due, item)
+        self._timers[item] = loop.call_later(seconds, self._due, item)
 
     def _due(self, item: Item) -> None:
         del self._timers[item]
@@ -190,7 +204,7 @@ class Driver:
             self._looked[item] = asyncio.get_running_loop().time()
         try:
             actions = list(controller.reconcile(item.key, self.view))
-        except MoorageError as error:
+        except Exception as error:
             self._failed(item, error)
             return
         for action in actions:
@@ -204,14 +218,9 @@ class Driver:
             self._failures.pop(item, None)
 
     async def _write(self, item: Item, writes: Sequence[Write | Sweep]) -> None:
-        """Carry out actions in order; neighbours of one sort go at once."""
         try:
-            for _, alike in groupby(writes, key=type):
-                results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
-                for result in results:
-                    if isinstance(result, BaseException):
-                        raise result
-        except MoorageError as error:
+            await self._carry_out_all(writes)
+        except Exception as error:
             self._failed(item, error)
         else:
             self._failures.pop(item, None)
@@ -221,6 +230,14 @@ class Driver:
             self._busy.discard(item)
             if item in self._ready:
                 self._news.set()
+
+    async def _carry_out_all(self, writes: Sequence[Write | Sweep]) -> None:
+        """Carry out actions in order; neighbours of one sort go at once."""
+        for _, alike in groupby(writes, key=type):
+            results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
 
     async def _carry_out(self, action: Write | Sweep) -> None:
         if isinstance(action, Sweep):
@@ -242,14 +259,19 @@ class Driver:
         else:
             self.view[asked.kind].put(decoded(asked.kind, body))
 
-    def _failed(self, item: Item, error: MoorageError) -> None:
+    def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1
-        delay = min(FIRST_RETRY * 2.0 ** (failures - 1), LAST_RETRY)
-        asked = error.retry_after if isinstance(error, ApiError) else None
+        delay = min(FIRST_RETRY * 2.0 ** min(failures - 1, 20), LAST_RETRY)
+        asked = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0
         controller = self._controllers[item.controller].name
-        tell = log.debug if failures < 4 else log.warning
-        tell("controller will try again", controller=controller, key=item.key, error=str(error), seconds=delay)
-        asyncio.get_running_loop().call_later(max(delay, asked or 0.0), partial(self._retry, item))
+        self.failures[controller] += 1
+        facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
+        if isinstance(error, MoorageError):
+            (log.debug if failures < 4 else log.warning)("controller will try again", **facts)
+        elif failures == 1:
+            # Not what a server answers but a mistake, in the object or in ours: say where, once.
+            log.error("controller failed and will try again", exc_info=error, **facts)
+        asyncio.get_running_loop().call_later(max(delay, asked), partial(self._retry, item))
 
     def _retry(self, item: Item) -> None:
         self._ready[item] = None

@@ -4,25 +4,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
+from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.devices import ResourceClaim
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.box.controllers.actions import Action, After, Delete, Patch
-from moorage.box.controllers.objects import (
+from moorage.api.workloads import (
     ControllerRevision,
     CronJob,
     DaemonSet,
     Deployment,
     Job,
-    PodDisruptionBudget,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
-    kind_of,
 )
+from moorage.box.controllers.actions import Action, After, Delete, Patch
 from moorage.box.controllers.ownership import without_owner
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -42,7 +42,7 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 PATIENCE: Final = 2.0
 """Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
-_BY_NAME: Final = {kind_of(kind).name: kind for kind in OWNERS}
+_BY_NAME: Final = {BY_TYPE[kind].name: kind for kind in OWNERS}
 
 
 class GarbageCollector:
@@ -69,8 +69,8 @@ class GarbageCollector:
     def reconcile(self, key: str, view: View) -> Iterable[Action]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
         kind, _, rest = key.partition("/")
-        shelves = (view[item] for item in self.kinds if kind_of(item).name == kind)
-        thing = next((found for shelf in shelves if (found := shelf.get(rest)) is not None), None)
+        indexes = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
+        thing = next((found for index in indexes if (found := index.get(rest)) is not None), None)
         if thing is None:
             return ()
         if thing.is_terminating:
@@ -139,7 +139,7 @@ def _state_of(owner: OwnerReference, namespace: str, view: View) -> Owner:
 def _place_of(owner: OwnerReference, namespace: str) -> str:
     """Return the key of an owner: beside what it owns, or outside of all namespaces."""
     kind = _BY_NAME.get(owner.kind)
-    return owner.name if kind is not None and not kind_of(kind).namespaced else f"{namespace}/{owner.name}"
+    return owner.name if kind is not None and not BY_TYPE[kind].namespaced else f"{namespace}/{owner.name}"
 
 
 def _is_gone(thing: KubeObject, view: View) -> bool:
@@ -148,4 +148,4 @@ def _is_gone(thing: KubeObject, view: View) -> bool:
 
 
 def _key(thing: KubeObject) -> str:
-    return f"{kind_of(type(thing)).name}/{thing.key}"
+    return f"{BY_TYPE[type(thing)].name}/{thing.key}"

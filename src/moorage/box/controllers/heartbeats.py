@@ -9,10 +9,10 @@ from moorage.api.meta import KubeObject, format_micro_time, format_time, parse_t
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from moorage.api.quantity import value
 from moorage.api.records import Lease
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Create, Patch
 from moorage.box.controllers.kubelet import FAKE_LABEL, is_silent
 from moorage.box.controllers.nodes import LEASE_NAMESPACE
-from moorage.box.controllers.objects import Data
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 from moorage.errors import InputError, QuantityError
@@ -30,10 +30,10 @@ CONDITIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NodeShape:
     """What each node has, and over how many zones they are spread.
 
-    >>> Shape.parse("cpu=8,memory=32Gi,zones=3").zones
+    >>> NodeShape.parse("cpu=8,memory=32Gi,zones=3").zones
     3
     """
 
@@ -41,7 +41,7 @@ class Shape:
     zones: int = 3
 
     @classmethod
-    def parse(cls, text: str) -> "Shape":
+    def parse(cls, text: str) -> "NodeShape":
         """Read a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``; what is left out stays as it is."""
         resources, zones = dict(cls().resources), cls().zones
         for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -72,7 +72,7 @@ def _amount(name: str, text: str) -> str:
     return text
 
 
-def fake_node(name: str, number: int, shape: Shape, now: float) -> Data:
+def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
     """Describe the node of a fake kubelet, as it registers itself."""
     labels = {
         HOSTNAME_LABEL: name,

@@ -8,9 +8,10 @@ from typing import Final
 
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
+from moorage.api.struct import Data
+from moorage.api.workloads import Job
 from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
-from moorage.box.controllers.job_failures import Verdict, judge
-from moorage.box.controllers.objects import Data, Job
+from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -54,11 +55,11 @@ class JobController:
             return ()
         if claimed := pod_claims(job, view):
             return claimed
-        return Progress(job, managed_pods(job, view), self._clock.now()).actions()
+        return JobProgress(job, managed_pods(job, view), self._clock.now()).actions()
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """One job at one moment, with its pods."""
 
     job: Job
@@ -71,10 +72,10 @@ class Progress:
         return [pod for pod in self.pods if is_active(pod)]
 
     @cached_property
-    def failures(self) -> Verdict:
+    def failures(self) -> FailureOutcome:
         """The pods that failed, as far as they count."""
         failed = (pod for pod in self.pods if pod.status.phase == "Failed")
-        return judge(self.job.spec.pod_failure_policy, failed)
+        return apply_policy(self.job.spec.pod_failure_policy, failed)
 
     @property
     def failed(self) -> int:
@@ -156,7 +157,7 @@ class Progress:
             return 0.0
         conditions = (pod.condition("Ready") for pod in failed)
         ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
-        pause = min(FIRST_PAUSE * 2.0 ** (len(failed) - 1), LAST_PAUSE)
+        pause = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 20), LAST_PAUSE)
         return max(ends, default=0.0) + pause - self.now
 
     def _free_numbers(self) -> Iterator[int]:

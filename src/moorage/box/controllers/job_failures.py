@@ -5,27 +5,27 @@ from dataclasses import dataclass
 
 from moorage.api.container import ContainerStatus
 from moorage.api.pod import Pod
-from moorage.box.controllers.objects import ExitCodes, FailurePolicy, FailureRule
+from moorage.api.workloads import ExitCodes, FailurePolicy, FailureRule
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FailureOutcome:
     """Which failures count towards the job's limit, and why the job has failed for good, if it has."""
 
     counted: list[Pod]
     fatal: str = ""
 
 
-def judge(policy: FailurePolicy, failed: Iterable[Pod]) -> Verdict:
+def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:
     """Apply a policy to the pods that failed; the first rule that fits a pod decides about it."""
     counted: list[Pod] = []
     for pod in failed:
         action, told = _action(policy, pod)
         if action == "FailJob":
-            return Verdict(counted, told)
+            return FailureOutcome(counted, told)
         if action != "Ignore":
             counted.append(pod)
-    return Verdict(counted)
+    return FailureOutcome(counted)
 
 
 def _action(policy: FailurePolicy, pod: Pod) -> tuple[str, str]:

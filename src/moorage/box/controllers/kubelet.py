@@ -19,8 +19,8 @@ from typing import Final
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Delete, Patch
-from moorage.box.controllers.objects import Data
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 from moorage.errors import InputError

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.cluster import Namespace
 from moorage.api.meta import KubeObject
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Patch, Sweep
-from moorage.box.controllers.objects import Data, Namespace
 from moorage.box.controllers.view import View
 from moorage.client.rest import ApiClient
 from moorage.errors import NotFound

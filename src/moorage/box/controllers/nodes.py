@@ -8,8 +8,8 @@ from moorage.api.meta import Condition, KubeObject, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Lease
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Delete, Patch
-from moorage.box.controllers.objects import Data
 from moorage.box.controllers.ownership import is_ready
 from moorage.box.controllers.view import View
 from moorage.clock import Clock

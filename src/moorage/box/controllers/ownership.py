@@ -1,27 +1,32 @@
 """Pods and their makers: owner references, templates, revisions, and how far a pod has come."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector, label_matcher
+from moorage.api.struct import Data
+from moorage.api.workloads import AppsWorkload, Job, ReplicationController
 from moorage.box.controllers.actions import Patch
-from moorage.box.controllers.objects import Data, Job, ReplicationController, Workload, kind_of
 from moorage.box.controllers.view import View
+from moorage.errors import InputError
 
-Owner: TypeAlias = Workload | ReplicationController | Job
+Owner: TypeAlias = AppsWorkload | ReplicationController | Job
+_PERCENT: Final = re.compile(r"[0-9]{1,18}%").fullmatch
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes names of: no vowels, so no words."""
 
 
 def owner_reference(owner: KubeObject) -> Data:
     """Return the reference by which an object says who made and manages it."""
-    kind = kind_of(type(owner))
+    kind = BY_TYPE[type(owner)]
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -35,7 +40,7 @@ def owner_reference(owner: KubeObject) -> Data:
 def controller_of(thing: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
     """Return the manager of an object if it is of a kind."""
     owner = thing.metadata.controller
-    return owner if owner is not None and owner.kind == kind_of(kind).name else None
+    return owner if owner is not None and owner.kind == BY_TYPE[kind].name else None
 
 
 def owner_keys(thing: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
@@ -161,7 +166,7 @@ def is_node_ready(node: Node) -> bool:
 
 
 def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
-    """Resolve a number or a percentage of a whole.
+    """Resolve a number or a percentage of a whole; InputError if it is neither.
 
     >>> scaled("25%", 10, round_up=True), scaled("25%", 10, round_up=False), scaled(3, 10, round_up=True)
     (3, 2, 3)
@@ -170,7 +175,9 @@ def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
         return 0
     if isinstance(amount, int):
         return amount
-    percent = int(amount.removesuffix("%") or 0) * whole
+    if _PERCENT(amount) is None:
+        raise InputError("", f"{amount[:20]!r} is neither a number nor a percentage")
+    percent = int(amount[:-1]) * whole
     return -(-percent // 100) if round_up else percent // 100
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
+from moorage.api.struct import Data
+from moorage.api.workloads import ReplicaSet, ReplicationController
 from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
-from moorage.box.controllers.objects import Data, ReplicaSet, ReplicationController, kind_of
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -34,7 +36,7 @@ class ReplicaSetController:
     def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
         self._clock = clock
         self._kind = kind
-        self.name = kind_of(kind).plural
+        self.name = BY_TYPE[kind].plural
         self.kinds = (kind, Pod)
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
@@ -59,8 +61,9 @@ def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterato
     missing = replica_set.spec.replicas - len(active)
     if replica_set.is_terminating:
         missing = 0
+    template = replica_set.spec.template if missing > 0 else {}
     for _ in range(min(missing, BURST)):
-        data = pod_of(replica_set, replica_set.spec.template, generateName=f"{replica_set.name}-")
+        data = pod_of(replica_set, template, generateName=f"{replica_set.name}-")
         yield Create(Pod, data)
     if missing < 0:
         surplus = sorted(active, key=_worth)[: min(-missing, BURST)]

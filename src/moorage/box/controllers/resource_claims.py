@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.api.devices import ClaimConsumer, ResourceClaim
+from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod, PodResourceClaim
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, Create, Delete, Patch
-from moorage.box.controllers.objects import Data, ResourceClaimTemplate
 from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 
@@ -120,7 +120,8 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
         return
     if users or claim.status.allocation is not None:
         return
-    if PROTECTION in claim.metadata.finalizers:
+    if PROTECTION in claim.metadata.finalizers and claim.is_terminating:
+        # Only then: a scheduler adds the finalizer in a write of its own, and the allocation in the next.
         others = [name for name in claim.metadata.finalizers if name != PROTECTION]
         yield Patch(claim, {"metadata": {"finalizers": others}}, if_unchanged=True)
     elif is_orphan and not claim.is_terminating:

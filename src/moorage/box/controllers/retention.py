@@ -5,11 +5,12 @@ Garbage collection does the rest: a claim that is to go names the one whose end 
 
 from collections.abc import Iterable, Iterator
 
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import StatefulSet
 from moorage.box.controllers.actions import Action, Patch
-from moorage.box.controllers.objects import StatefulSet, kind_of
 from moorage.box.controllers.ownership import owner_reference, reference_data
 
 
@@ -34,4 +35,4 @@ def claim_owners(
         yield Patch(claim, {"metadata": {"ownerReferences": wanted}}, if_unchanged=True)
 
 
-_KINDS = frozenset(kind_of(kind).name for kind in (StatefulSet, Pod))
+_KINDS = frozenset(BY_TYPE[kind].name for kind in (StatefulSet, Pod))

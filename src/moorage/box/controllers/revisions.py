@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from moorage.api.struct import Data
+from moorage.api.workloads import AppsWorkload, ControllerRevision
 from moorage.box.controllers.actions import Action, Create, Delete, Patch
-from moorage.box.controllers.objects import ControllerRevision, Data, Workload
 from moorage.box.controllers.ownership import adoptions, owner_reference, revision_of
 from moorage.box.controllers.view import View
 
@@ -18,11 +19,11 @@ REVISION_LABEL: Final = "controller-revision-hash"
 class History:
     """One workload, and the revisions it owns."""
 
-    owner: Workload
+    owner: AppsWorkload
     known: list[ControllerRevision]
 
     @classmethod
-    def of(cls, owner: Workload, view: View) -> "History":
+    def of(cls, owner: AppsWorkload, view: View) -> "History":
         """Collect the revisions of a workload, the oldest first."""
         owned = view[ControllerRevision].owned_by(owner.uid)
         return cls(owner, sorted(owned, key=lambda item: (item.revision, item.name)))

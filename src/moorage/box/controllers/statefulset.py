@@ -8,8 +8,9 @@ from typing import Final
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.struct import Data
+from moorage.api.workloads import ControllerRevision, StatefulSet
 from moorage.box.controllers.actions import Action, Create, Delete, status_actions
-from moorage.box.controllers.objects import ControllerRevision, Data, StatefulSet
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -21,7 +22,7 @@ from moorage.box.controllers.ownership import (
     pod_of,
     scaled,
 )
-from moorage.box.controllers.replicaset import wait_for_availability
+from moorage.box.controllers.replicaset import BURST, wait_for_availability
 from moorage.box.controllers.retention import claim_owners
 from moorage.box.controllers.revisions import REVISION_LABEL, History
 from moorage.box.controllers.view import View
@@ -75,11 +76,18 @@ class Ordinals:
     history: History
 
     @property
-    def names(self) -> list[str]:
-        """The pods there should be, in order."""
+    def numbers(self) -> range:
+        """The numbers of the pods there should be; there may be two billion of them."""
         spec = self.stateful_set.spec
-        start = spec.ordinals.start
-        return [f"{self.stateful_set.name}-{number}" for number in range(start, start + spec.replicas)]
+        return range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
+
+    def _name(self, number: int) -> str:
+        return f"{self.stateful_set.name}-{number}"
+
+    def _is_wanted(self, name: str) -> bool:
+        digits = name.rpartition("-")[2]
+        number = int(digits) if digits.isdecimal() and len(digits) < 12 else -1
+        return number in self.numbers and name == self._name(number)
 
     @property
     def revision(self) -> str:
@@ -100,11 +108,11 @@ class Ordinals:
         yield from wait_for_availability(self.pods.values(), self.stateful_set.spec.min_ready_seconds, self.now)
 
     def _retention(self) -> Iterator[Action]:
-        names, own = set(self.names), self.stateful_set.name
-        for name in sorted({*names, *self.pods, *self._names_of_claims()}):
+        own = self.stateful_set.name
+        for name in sorted({*self.pods, *self._names_of_claims()}):
             claims = [self.claims[f"{item}-{name}"] for item in self._templates if f"{item}-{name}" in self.claims]
             if claims and re.fullmatch(rf"{re.escape(own)}-\d+", name):
-                surplus = name not in names
+                surplus = not self._is_wanted(name)
                 yield from claim_owners(self.stateful_set, self.pods.get(name), claims, is_surplus=surplus)
 
     def _names_of_claims(self) -> Iterator[str]:
@@ -116,15 +124,17 @@ class Ordinals:
         """Make the pods that are missing; in order, each waits until those before it are there."""
         in_order = self.stateful_set.spec.pod_management_policy != "Parallel"
         actions: list[Action] = []
-        for name in self.names:
+        missing = 0
+        for name in map(self._name, self.numbers):
             pod = self.pods.get(name)
             if pod is None:
                 actions += self._create(name)
+                missing += 1
             elif pod.is_finished and not pod.is_terminating:
                 actions.append(Delete(pod))
             elif is_active(pod) and self._is_available(pod):
                 continue
-            if in_order:
+            if in_order or missing >= BURST:
                 return actions
         return actions
 
@@ -166,7 +176,7 @@ class Ordinals:
 
     def _remove_surplus(self) -> list[Action]:
         """Remove pods with numbers that are too high: the highest first, and in order one at a time."""
-        surplus = [pod for name, pod in self.pods.items() if name not in self.names]
+        surplus = [pod for name, pod in self.pods.items() if not self._is_wanted(name)]
         doomed = sorted(surplus, key=lambda pod: -_ordinal(pod))
         if self.stateful_set.spec.pod_management_policy != "Parallel":
             doomed = doomed[:1]
@@ -180,7 +190,7 @@ class Ordinals:
         given = strategy.rolling_update.max_unavailable
         room = max(1, scaled(1 if given is None else given, self.stateful_set.spec.replicas, round_up=True))
         actions: list[Action] = []
-        for name in reversed(self.names):
+        for name in map(self._name, reversed(self.numbers)):
             pod = self.pods.get(name)
             if pod is None or pod.is_terminating or not self._is_available(pod):
                 room -= 1

@@ -13,7 +13,7 @@ MOST_GONE: Final = 20_000
 """How many objects we remember to be gone; an answer that comes later than the news of its end is ignored."""
 
 
-class Shelf(Generic[T]):
+class ObjectIndex(Generic[T]):
     """All objects of one kind, to be found by name, namespace, owner and (pods) by node.
 
     Takes in an object from two sides, the watch and the answers to writes; the newest version wins.
@@ -93,15 +93,15 @@ class View:
     """Every kind of object that was asked for; ``view[Pod]`` are the pods."""
 
     def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
-        self._shelves: dict[type[KubeObject], Shelf[Any]] = {}
+        self._indexes: dict[type[KubeObject], ObjectIndex[Any]] = {}
         for thing in objects:
             self[type(thing)].put(thing)
 
-    def __getitem__(self, kind: type[T]) -> Shelf[T]:
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = Shelf()
-        return cast("Shelf[T]", shelf)
+    def __getitem__(self, kind: type[T]) -> ObjectIndex[T]:
+        index = self._indexes.get(kind)
+        if index is None:
+            index = self._indexes[kind] = ObjectIndex()
+        return cast("ObjectIndex[T]", index)
 
 
 def _version(thing: KubeObject) -> int:

@@ -15,9 +15,9 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
 from moorage.api.pod import Pod
 from moorage.api.selectors import label_matcher
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, Create, Delete, Patch, status_actions
-from moorage.box.controllers.objects import Data, StorageClass
 from moorage.box.controllers.view import View
 
 IN_USE: Final = "kubernetes.io/pvc-protection"

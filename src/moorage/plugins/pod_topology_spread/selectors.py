@@ -2,10 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from moorage.api.cluster import ReplicaSet, ReplicationController, Service, StatefulSet
+from moorage.api.cluster import Service
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+from moorage.api.workloads import ReplicaSet, ReplicationController, StatefulSet
 from moorage.errors import SelectorError
 from moorage.framework.handle import Handle
 

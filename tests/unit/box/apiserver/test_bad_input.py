@@ -23,8 +23,8 @@ from tests.support.api import (
     pod,
 )
 
-from moorage.box.apiserver.bodies import PROTOBUF as MEDIA_TYPE
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.bodies import PROTOBUF as MEDIA_TYPE
+from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
@@ -225,7 +225,7 @@ def mutated(draw: st.DrawFn, data: Any) -> Any:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Request:
+def requests(draw: st.DrawFn) -> ApiRequest:
     """Draw a request that began as a good one."""
     method, path, seed = draw(st.sampled_from(SEEDS))
     if draw(st.integers(0, 5)) == 0:
@@ -243,7 +243,7 @@ def requests(draw: st.DrawFn) -> Request:
         body = body[:at] + draw(st.binary(max_size=3)) + body[at + draw(st.integers(0, 3)) :]
     natural = draw(st.sampled_from(CONTENT_TYPES[1:5])) if method == "PATCH" else "application/json"
     kind = draw(st.sampled_from(CONTENT_TYPES)) if draw(st.integers(0, 10)) == 0 else natural
-    return Request(method, path, query, body, kind, draw(st.sampled_from(("", TABLE))), "fuzz/1")
+    return ApiRequest(method, path, query, body, kind, draw(st.sampled_from(("", TABLE))), "fuzz/1")
 
 
 @settings(
@@ -252,11 +252,11 @@ def requests(draw: st.DrawFn) -> Request:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(requests(), min_size=1, max_size=4))
-def test_mutated_requests_are_answered(asks: list[Request]) -> None:
+def test_mutated_requests_are_answered(asks: list[ApiRequest]) -> None:
     asked = furnished()
     for ask in asks:
         answer = asked.api.answer(ask)
-        if isinstance(answer, Answer):
+        if isinstance(answer, ApiResponse):
             assert answer.status < 500 or b"ResourceVersionTooLarge" in answer.body, answer.body
         else:
             b"".join(answer.begin())

@@ -8,7 +8,7 @@ import pytest
 from tests.support.api import Asked, Data
 from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, Ask, essence
 
-from moorage.box.apiserver.requests import Answer, Request
+from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse
 
 ANSWERS: dict[str, Data] = msgspec.json.decode((Path(__file__).parent / "refusals.json").read_bytes())
 
@@ -21,12 +21,12 @@ def server() -> Asked:
     return asked
 
 
-def answered(asked: Asked, ask: Ask) -> Answer:
+def answered(asked: Asked, ask: Ask) -> ApiResponse:
     path, _, query = ask.path.partition("?")
     pairs = {key: unquote(text) for key, text in (pair.split("=", 1) for pair in query.split("&") if pair)}
     body = b"" if ask.body is None else ask.body if isinstance(ask.body, bytes) else msgspec.json.encode(ask.body)
-    answer = asked.api.answer(Request(ask.method, path, pairs, body, ask.content_type))
-    assert isinstance(answer, Answer)
+    answer = asked.api.answer(ApiRequest(ask.method, path, pairs, body, ask.content_type))
+    assert isinstance(answer, ApiResponse)
     return answer
 
 

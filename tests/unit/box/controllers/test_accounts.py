@@ -1,8 +1,8 @@
 import pytest
 from tests.support.reconciling import make, said
 
+from moorage.api.cluster import Namespace, ServiceAccount
 from moorage.box.controllers.accounts import AccountController
-from moorage.box.controllers.objects import Namespace, ServiceAccount
 from moorage.box.controllers.view import View
 
 SHOP = make(Namespace, "shop")

@@ -4,9 +4,9 @@ import pytest
 from tests.support.reconciling import NOW, make, said, status_in, waits_in
 
 from moorage.api.meta import format_time
+from moorage.api.workloads import CronJob, Job
 from moorage.box.controllers.actions import Create
 from moorage.box.controllers.cronjob import SCHEDULED, Runs
-from moorage.box.controllers.objects import CronJob, Job
 
 MINUTE = 60.0
 LAST = f"tick-{int(NOW // 60)}"

@@ -6,9 +6,9 @@ from tests.support.reconciling import NOW, make, pod, said, status_in
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.workloads import DaemonSet
 from moorage.box.controllers.actions import Create
 from moorage.box.controllers.daemonset import Daemons, target_of
-from moorage.box.controllers.objects import DaemonSet
 from moorage.box.controllers.revisions import REVISION_LABEL, History
 
 

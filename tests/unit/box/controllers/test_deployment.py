@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from tests.support.reconciling import NOW, make, said, status_in
 
+from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Action, Create
 from moorage.box.controllers.deployment import REVISION, Rollout
 from moorage.box.controllers.deployment_status import Counts, status_of
-from moorage.box.controllers.objects import Deployment, ReplicaSet
 
 Old = tuple[int, int]
 

@@ -3,10 +3,11 @@ from typing import Any
 import pytest
 from tests.support.reconciling import NOW, make, pod, status_in
 
+from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.meta import format_time
 from moorage.api.pod import Pod
+from moorage.api.workloads import ReplicaSet
 from moorage.box.controllers.disruption import DisruptionController, reconcile
-from moorage.box.controllers.objects import PodDisruptionBudget, ReplicaSet
 from moorage.box.controllers.view import View
 from moorage.clock import VirtualClock
 

@@ -3,9 +3,9 @@ from tests.support.reconciling import make, said, waits_in
 
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
+from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Delete
 from moorage.box.controllers.garbage import GarbageCollector
-from moorage.box.controllers.objects import Deployment, ReplicaSet
 from moorage.box.controllers.view import View
 from moorage.clock import VirtualClock
 

@@ -4,7 +4,7 @@ from tests.support.reconciling import NOW, make, said, status_in, waits_in
 from moorage.api.meta import format_micro_time
 from moorage.api.node import Node
 from moorage.api.records import Lease
-from moorage.box.controllers.heartbeats import Shape, beat, fake_node
+from moorage.box.controllers.heartbeats import NodeShape, beat, fake_node
 from moorage.errors import InputError
 
 SHAPES = {
@@ -20,7 +20,7 @@ SHAPES = {
 
 @pytest.mark.parametrize(("text", "resources", "zones"), SHAPES.values(), ids=SHAPES)
 def test_shapes(text: str, resources: dict[str, str], zones: int) -> None:
-    assert Shape.parse(text) == Shape(resources, zones)
+    assert NodeShape.parse(text) == NodeShape(resources, zones)
 
 
 BAD = {"cpu": "not a resource and an amount", "cpu=much": "write an amount", "cpu=-1": "negative", "zones=a": "zones=3"}
@@ -29,12 +29,12 @@ BAD = {"cpu": "not a resource and an amount", "cpu=much": "write an amount", "cp
 @pytest.mark.parametrize(("text", "told"), BAD.items())
 def test_bad_shapes(text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        Shape.parse(text)
+        NodeShape.parse(text)
 
 
 def test_nodes_are_spread_over_zones() -> None:
     zones = [
-        fake_node(f"n{n}", n, Shape(zones=2), NOW)["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        fake_node(f"n{n}", n, NodeShape(zones=2), NOW)["metadata"]["labels"]["topology.kubernetes.io/zone"]
         for n in (1, 2, 3)
     ]
     assert zones == ["zone-2", "zone-1", "zone-2"]

@@ -5,8 +5,8 @@ from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.api.meta import format_time
 from moorage.api.pod import Pod
-from moorage.box.controllers.job import INDEX, Progress
-from moorage.box.controllers.objects import Job
+from moorage.api.workloads import Job
+from moorage.box.controllers.job import INDEX, JobProgress
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
 
@@ -51,7 +51,7 @@ CASES = {
 
 @pytest.mark.parametrize(("wanted", "pods", "want"), CASES.values(), ids=CASES)
 def test_runs_pods_to_their_end(wanted: Job, pods: list[Pod], want: list[str]) -> None:
-    assert said(Progress(wanted, pods, NOW).actions()) == want
+    assert said(JobProgress(wanted, pods, NOW).actions()) == want
 
 
 def outcome(status: dict[str, Any]) -> dict[str, str]:
@@ -72,7 +72,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("wanted", "pods", "want"), ENDINGS.values(), ids=ENDINGS)
 def test_ends(wanted: Job, pods: list[Pod], want: dict[str, str]) -> None:
-    status = status_in(Progress(wanted, pods, NOW).actions())
+    status = status_in(JobProgress(wanted, pods, NOW).actions())
     certain = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
     before = {certain[kind]: reason for kind, reason in want.items()}
     assert outcome(status) == {**before, **want}
@@ -81,7 +81,7 @@ def test_ends(wanted: Job, pods: list[Pod], want: dict[str, str]) -> None:
 
 def test_counts_numbers_that_are_done() -> None:
     pods = [work(f"p{index}", "Succeeded", index) for index in (0, 1, 2, 5)]
-    status = status_in(Progress(job(completionMode="Indexed", completions=9), pods, NOW).actions())
+    status = status_in(JobProgress(job(completionMode="Indexed", completions=9), pods, NOW).actions())
     assert (status["succeeded"], status["completedIndexes"]) == (4, "0-2,5")
 
 
@@ -92,9 +92,9 @@ def ended(seconds_ago: float, **spec: Any) -> Job:
 
 
 def test_an_ended_job_is_deleted_when_its_time_is_over() -> None:
-    assert said(Progress(ended(10), [], NOW).actions()) == []
-    assert waits_in(Progress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
-    assert said(Progress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
+    assert said(JobProgress(ended(10), [], NOW).actions()) == []
+    assert waits_in(JobProgress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
+    assert said(JobProgress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
 
 
 def crashed(name: str, code: int, **conditions: str) -> Pod:
@@ -125,19 +125,19 @@ POLICIES = {
 @pytest.mark.parametrize(("rules", "failed", "want"), POLICIES.values(), ids=POLICIES)
 def test_how_a_pod_failed_may_matter(rules: list[dict[str, Any]], failed: Pod, want: str) -> None:
     wanted = job(backoffLimit=0, podFailurePolicy={"rules": rules})
-    assert outcome(status_in(Progress(wanted, [failed], NOW).actions())).get("Failed", "") == want
+    assert outcome(status_in(JobProgress(wanted, [failed], NOW).actions())).get("Failed", "") == want
 
 
 def test_a_job_says_which_rule_ended_it() -> None:
     wanted = job(podFailurePolicy={"rules": [rule("Ignore", 1), rule("FailJob", 42)]})
-    (told, *_) = status_in(Progress(wanted, [crashed("a", 42)], NOW).actions())["conditions"]
+    (told, *_) = status_in(JobProgress(wanted, [crashed("a", 42)], NOW).actions())["conditions"]
     want = "Container main for pod shop/a failed with exit code 42 matching FailJob rule at index 1"
     assert told["message"] == want
 
 
 def test_a_suspended_job_says_so_and_begins_anew() -> None:
     begun = {"startTime": format_time(NOW - 60)}
-    status = status_in(Progress(job(suspend=True, status=begun), [], NOW).actions())
+    status = status_in(JobProgress(job(suspend=True, status=begun), [], NOW).actions())
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
-    resumed = status_in(Progress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
+    resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
     assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))

@@ -2,8 +2,8 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.api.pod import Pod
+from moorage.api.workloads import ReplicaSet
 from moorage.box.controllers.actions import Create
-from moorage.box.controllers.objects import ReplicaSet
 from moorage.box.controllers.replicaset import reconcile
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}

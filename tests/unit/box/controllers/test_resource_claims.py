@@ -3,11 +3,10 @@ from typing import Any
 import pytest
 from tests.support.reconciling import make, pod, said, status_in
 
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.box.controllers.actions import Create, Patch
-from moorage.box.controllers.objects import ResourceClaimTemplate
 from moorage.box.controllers.resource_claims import MADE_FOR, PROTECTION, ClaimUseController, PodClaimController
 from moorage.box.controllers.view import View
 
@@ -62,6 +61,7 @@ CASES: dict[str, tuple[list[KubeObject], Want]] = {
     "one allocated by hand stays so": ([claim()], ({}, [])),
     "unless it is deleted": ([claim(**DYING)], (FREED, [])),
     "what holds nothing is let go": ([claim(allocated=False, **DYING)], ({}, ["change p-gpu-x"])),
+    "what is about to be allocated is left alone": ([claim(allocated=False, finalizers=DYING["finalizers"])], ({}, [])),
     "the claim of a pod that has ended goes with it": (
         [claim(allocated=False, owner=DONE), DONE],
         ({}, ["delete p-gpu-x"]),

@@ -5,8 +5,8 @@ from tests.support.reconciling import make, pod
 
 from moorage.api.meta import KubeObject
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import StatefulSet
 from moorage.box.controllers.actions import Patch
-from moorage.box.controllers.objects import StatefulSet
 from moorage.box.controllers.retention import claim_owners
 
 

@@ -2,8 +2,8 @@ from typing import Any
 
 from tests.support.reconciling import make, said
 
+from moorage.api.workloads import ControllerRevision, DaemonSet
 from moorage.box.controllers.actions import Create
-from moorage.box.controllers.objects import ControllerRevision, DaemonSet
 from moorage.box.controllers.revisions import REVISION_LABEL, History
 from moorage.box.controllers.view import View
 

@@ -5,8 +5,8 @@ from tests.support.reconciling import NOW, make, pod, said, status_in
 
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
+from moorage.api.workloads import ControllerRevision, StatefulSet
 from moorage.box.controllers.actions import Create
-from moorage.box.controllers.objects import ControllerRevision, StatefulSet
 from moorage.box.controllers.revisions import REVISION_LABEL, History
 from moorage.box.controllers.statefulset import Ordinals
 
@@ -128,3 +128,8 @@ def test_the_update_is_over_when_all_are_new_and_ready() -> None:
     assert "currentRevision" not in half, "it is as it was"
     done = status_in(ordinals(updating, member(0), member(1)).actions())
     assert (done["currentRevision"], done["currentReplicas"]) == (CURRENT, 2)
+
+
+def test_two_billion_pods_are_made_a_burst_at_a_time() -> None:
+    many = ordinals(stateful_set(2**31 - 1, podManagementPolicy="Parallel"))
+    assert len([action for action in many.actions() if isinstance(action, Create) and action.kind is Pod]) == 500

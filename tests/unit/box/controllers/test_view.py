@@ -2,8 +2,8 @@ from msgspec.structs import replace
 from tests.support.reconciling import make, pod
 
 from moorage.api.pod import Pod
-from moorage.box.controllers.objects import ReplicaSet
-from moorage.box.controllers.view import Shelf
+from moorage.api.workloads import ReplicaSet
+from moorage.box.controllers.view import ObjectIndex
 
 
 def at(thing: Pod, version: int) -> Pod:
@@ -11,7 +11,7 @@ def at(thing: Pod, version: int) -> Pod:
 
 
 def test_the_newest_version_wins_whichever_comes_first() -> None:
-    shelf: Shelf[Pod] = Shelf()
+    shelf: ObjectIndex[Pod] = ObjectIndex()
     placed, waiting = at(pod("p", node="n1"), 9), at(pod("p", node=""), 5)
     shelf.put(placed)
     shelf.put(waiting)
@@ -19,7 +19,7 @@ def test_the_newest_version_wins_whichever_comes_first() -> None:
 
 
 def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
-    shelf: Shelf[Pod] = Shelf()
+    shelf: ObjectIndex[Pod] = ObjectIndex()
     thing = at(pod("p"), 5)
     shelf.put(thing)
     shelf.drop(thing)
@@ -28,7 +28,7 @@ def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
 
 
 def test_a_new_object_of_an_old_name_replaces_it() -> None:
-    shelf: Shelf[Pod] = Shelf()
+    shelf: ObjectIndex[Pod] = ObjectIndex()
     old = at(pod("p", node="n1"), 50)
     new = make(Pod, "p", metadata={"uid": "another", "resourceVersion": "7"})
     shelf.put(old)
@@ -39,7 +39,7 @@ def test_a_new_object_of_an_old_name_replaces_it() -> None:
 
 
 def test_objects_are_found_by_owner_node_and_namespace() -> None:
-    shelf: Shelf[Pod] = Shelf()
+    shelf: ObjectIndex[Pod] = ObjectIndex()
     maker = make(ReplicaSet, "web")
     mine, other = pod("a", owner=maker, node="n1"), pod("b", node="n2")
     shelf.put(mine)

@@ -6,9 +6,8 @@ from tests.support.reconciling import make, pod, said, status_in
 from moorage.api.claims import SELECTED_NODE
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.box.controllers.actions import Create
-from moorage.box.controllers.objects import StorageClass
 from moorage.box.controllers.view import View
 from moorage.box.controllers.volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
 

@@ -5,19 +5,19 @@ import pytest
 from tests.unit.plugins.pod_topology_spread.spread_builders import SOFT, WEB, on, pod, service, soft, spread, verdict
 
 from moorage.api.affinity import TopologySpreadConstraint
-from moorage.api.cluster import (
-    ReplicaSet,
-    ReplicationController,
-    ReplicationControllerSpec,
-    Service,
-    StatefulSet,
-    WorkloadSpec,
-)
+from moorage.api.cluster import Service
 from moorage.api.meta import KubeObject, ObjectMeta, OwnerReference
 from moorage.api.node import ZONE_LABEL
 from moorage.api.selectors import (
     LabelSelector,
     label_matcher,
+)
+from moorage.api.workloads import (
+    AppsWorkloadSpec,
+    ReplicaSet,
+    ReplicationController,
+    ReplicationControllerSpec,
+    StatefulSet,
 )
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
@@ -42,12 +42,12 @@ SELECTORS: dict[str, tuple[list[KubeObject], OwnerReference | None, Mapping[str,
     "nor one of another namespace": ([service(namespace="other", app="web")], None, {}),
     "nor one without a selector": ([service()], None, {}),
     "a replica set owns it": (
-        [ReplicaSet(metadata=OWNER, spec=WorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
         owned_by("ReplicaSet"),
         {"app": "web"},
     ),
     "a stateful set owns it": (
-        [StatefulSet(metadata=OWNER, spec=WorkloadSpec(WEB))],
+        [StatefulSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
         owned_by("StatefulSet"),
         {"app": "web"},
     ),
@@ -57,20 +57,20 @@ SELECTORS: dict[str, tuple[list[KubeObject], OwnerReference | None, Mapping[str,
         {"app": "web"},
     ),
     "owner and service add up": (
-        [service(tier="front"), ReplicaSet(metadata=OWNER, spec=WorkloadSpec(WEB))],
+        [service(tier="front"), ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
         owned_by("ReplicaSet"),
         {"app": "web", "tier": "front"},
     ),
     "an owner that is not known does not count": ([], owned_by("ReplicaSet"), {}),
     "an owner that is not the controller does not": (
-        [ReplicaSet(metadata=OWNER, spec=WorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
         owned_by("ReplicaSet", controller=False),
         {},
     ),
     "an owner without a selector does not": ([ReplicaSet(metadata=OWNER)], owned_by("ReplicaSet"), {}),
     "an owner of another kind does not": ([], owned_by("Job", "batch/v1"), {}),
     "nor one of that name in another group": (
-        [ReplicaSet(metadata=OWNER, spec=WorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
         owned_by("ReplicaSet", "extensions/v1beta1"),
         {},
     ),
@@ -89,12 +89,14 @@ def test_default_selectors_follow_their_objects() -> None:
     assert selectors.of(subject).is_everything
     rig.add(service(app="web"))
     assert len(selectors.of(subject).requirements) == 1
-    rig.add(ReplicaSet(metadata=OWNER, spec=WorkloadSpec(LabelSelector(match_labels={"tier": "front"}))))
+    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(LabelSelector(match_labels={"tier": "front"}))))
     first = selectors.of(subject)
     assert len(first.requirements) == 2
-    rig.add(ReplicaSet(metadata=OWNER, spec=WorkloadSpec(LabelSelector(match_labels={"tier": "front"}), replicas=2)))
+    rig.add(
+        ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(LabelSelector(match_labels={"tier": "front"}), replicas=2))
+    )
     assert selectors.of(subject) is first
-    rig.add(ReplicaSet(metadata=OWNER, spec=WorkloadSpec(WEB)))
+    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB)))
     assert {item.key for item in selectors.of(subject).requirements} == {"app"}
 
 

@@ -1,0 +1,212 @@
+"""What makes pods: the workloads of the apps and batch groups, and the replication controller before them.
+
+Typed where somebody reasons about it, whole where it is passed on: a pod template is copied into pods with every field
+that its author wrote, and a status is only compared with the one it should be. The scheduler reads replica sets by the
+thousand and wants nothing but their selectors, so these parts of theirs stay JSON until a controller asks.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from moorage.api.meta import KubeObject
+from moorage.api.selectors import LabelSelector
+from moorage.api.struct import Data, KubeStruct
+
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+def _decoded(part: msgspec.Raw) -> Data:
+    # Null stands for "absent", as everywhere.
+    return msgspec.json.decode(part, type=Data | None) or {}
+
+
+class RollingUpdate(KubeStruct, frozen=True):
+    """How many pods may be missing or too many while a workload is brought up to date."""
+
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+    partition: int | None = None
+
+
+class UpdateStrategy(KubeStruct, frozen=True):
+    """How the pods of a workload are replaced by new ones."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class OrdinalsSpec(KubeStruct, frozen=True):
+    """Where the numbers of a stateful set's pods begin."""
+
+    start: int = 0
+
+
+class RetentionPolicy(KubeStruct, frozen=True):
+    """What becomes of the claims of a stateful set's pods: ``Retain`` or ``Delete``."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class AppsWorkloadSpec(KubeStruct, frozen=True):
+    """What workloads ask for; each kind has some of these fields."""
+
+    selector: LabelSelector | None = None
+    replicas: int = 1
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
+    min_ready_seconds: int = 0
+    strategy: UpdateStrategy = UpdateStrategy()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int | None = None
+    paused: bool = False
+    service_name: str = ""
+    pod_management_policy: str = ""
+    volume_claim_templates: tuple[Data, ...] = ()
+    ordinals: OrdinalsSpec = OrdinalsSpec()
+    persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
+
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
+
+
+class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
+    """What the four workloads of the apps group have in common."""
+
+    holds_json: ClassVar[bool] = True
+
+    spec: AppsWorkloadSpec = AppsWorkloadSpec()
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
+
+
+class Deployment(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A deployment."""
+
+
+class ReplicaSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A replica set."""
+
+
+class StatefulSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A stateful set."""
+
+
+class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A daemon set."""
+
+
+class ReplicationControllerSpec(KubeStruct, frozen=True):
+    """What a replication controller asks for: like a replica set, with a plain map for a selector.
+
+    A selector that is left out is that of the template's labels.
+    """
+
+    selector: dict[str, str] | None = None
+    replicas: int = 1
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
+    min_ready_seconds: int = 0
+
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
+
+
+class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
+    """A replication controller."""
+
+    holds_json: ClassVar[bool] = True
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
+
+
+class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
+    """A template as it once was, to go back to."""
+
+    data: Data = {}
+    revision: int = 0
+
+
+class ExitCodes(KubeStruct, frozen=True):
+    """Exit codes a rule is about, of one container or of all."""
+
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+    container_name: str | None = None
+
+
+class ConditionPattern(KubeStruct, frozen=True):
+    """A pod condition a rule is about."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class FailureRule(KubeStruct, frozen=True):
+    """What to do about a pod that failed in a certain way."""
+
+    action: str = "Count"
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[ConditionPattern, ...] = ()
+
+
+class FailurePolicy(KubeStruct, frozen=True):
+    """What to do about failed pods; the first rule that fits counts."""
+
+    rules: tuple[FailureRule, ...] = ()
+
+
+class JobSpec(KubeStruct, frozen=True):
+    """What a job asks for."""
+
+    selector: LabelSelector | None = None
+    template: Data = {}
+    parallelism: int = 1
+    completions: int | None = None
+    backoff_limit: int = 6
+    completion_mode: str = "NonIndexed"
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    pod_failure_policy: FailurePolicy = FailurePolicy()
+
+
+class Job(KubeObject, frozen=True, dict=True, gc=True):
+    """A job."""
+
+    spec: JobSpec = JobSpec()
+    status: Data = {}
+
+
+class CronJobSpec(KubeStruct, frozen=True):
+    """When jobs are made, from what, and how many are kept."""
+
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    job_template: Data = {}
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+
+
+class CronJob(KubeObject, frozen=True, dict=True, gc=True):
+    """A cron job."""
+
+    spec: CronJobSpec = CronJobSpec()
+    status: Data = {}

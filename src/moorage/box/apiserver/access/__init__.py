@@ -1,0 +1,1 @@
+"""Who may do what, and the certificate the server shows."""

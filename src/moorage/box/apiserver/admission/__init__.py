@@ -1,0 +1,1 @@
+"""What is done to objects before they are stored: defaults, priorities, addresses, validation."""

@@ -1,0 +1,78 @@
+"""Which objects are checked how: their names, what is in them, and what may not change."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.kinds import RBAC
+from moorage.box.apiserver.admission.checks import names
+from moorage.box.apiserver.admission.checks.pods import pod_spec
+from moorage.box.apiserver.admission.checks.storage import claim, node, priority_class, storage_class, volume
+from moorage.box.apiserver.admission.checks.workloads import (
+    budget,
+    cron_job,
+    daemon_set,
+    deployment,
+    job,
+    replication_controller,
+    service,
+    stateful_set,
+    workload,
+)
+from moorage.box.apiserver.kinds.resources import ServedResource
+from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
+
+Data = dict[str, Any]
+LABEL_NAMES: Final = frozenset(("namespaces", "services"))
+RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
+    "cronjobs.batch": cron_job,
+    "daemonsets.apps": daemon_set,
+    "deployments.apps": deployment,
+    "jobs.batch": job,
+    "nodes": node,
+    "persistentvolumeclaims": claim,
+    "persistentvolumes": volume,
+    "poddisruptionbudgets.policy": budget,
+    "pods": lambda data: pod_spec(data.get("spec") or {}, "spec"),
+    "priorityclasses.scheduling.k8s.io": priority_class,
+    "replicasets.apps": workload,
+    "replicationcontrollers": replication_controller,
+    "services": service,
+    "statefulsets.apps": stateful_set,
+    "storageclasses.storage.k8s.io": storage_class,
+}
+
+
+def rule_problems(resource: ServedResource, data: Data) -> Iterator[Cause]:
+    """Find what is wrong with an object as such."""
+    yield from metadata_problems(resource, data["metadata"])
+    rule = RULES.get(resource.storage)
+    if rule is not None:
+        yield from rule(data)
+
+
+def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    """Find what is wrong with a name, labels, annotations and owners."""
+    yield from _name_problems(resource, metadata.get("name", ""))
+    yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
+    yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")
+    for number, owner in enumerate(metadata.get("ownerReferences") or ()):
+        yield from _owner_problems(owner, f"metadata.ownerReferences[{number}]")
+
+
+def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    elif resource.group == RBAC:
+        if name in (".", "..") or "/" in name or "%" in name:
+            yield invalid_value("metadata.name", name, "may not be '.' or '..', nor contain '/' or '%'")
+    else:
+        rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
+        yield from each("metadata.name", name, rule(name))
+
+
+def _owner_problems(owner: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if not owner.get("apiVersion"):
+        yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
+    for field in ("kind", "name", "uid"):
+        if not owner.get(field):
+            yield invalid_value(f"{path}.{field}", "", "must not be empty")

@@ -1,0 +1,242 @@
+"""Custom resource definitions: what they make the server serve, and how their schemas check and complete objects."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.meta import format_time
+from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid, invalid_value, required
+from moorage.box.apiserver.storage.store import Change, Store
+
+Data = dict[str, Any]
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
+    """What the objects of a definition are called."""
+
+    plural: str
+    kind: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
+class VersionSchema(msgspec.Struct, frozen=True):
+    """Where a version keeps its schema."""
+
+    openapi: dict[str, Any] = msgspec.field(default_factory=dict, name="openAPIV3Schema")
+
+
+class DefinedVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """One version of a custom resource."""
+
+    name: str
+    served: bool = True
+    storage: bool = False
+    schema: VersionSchema = VersionSchema()
+    subresources: dict[str, Any] = {}
+    additional_printer_columns: tuple[dict[str, Any], ...] = ()
+
+
+class DefinitionSpec(msgspec.Struct, frozen=True):
+    """What a definition defines."""
+
+    group: str
+    names: DefinitionNames
+    scope: str
+    versions: tuple[DefinedVersion, ...]
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """A CustomResourceDefinition, as far as we act on it."""
+
+    spec: DefinitionSpec
+
+
+class CustomResources:
+    """Keeps the served resources up with the definitions in the store."""
+
+    def __init__(self, store: Store, resources: Resources) -> None:
+        self.schemas: dict[str, Data] = {}
+        self._columns: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._store = store
+        self._resources = resources
+        store.subscribe(self._changed)
+        for entry in store.list(DEFINITIONS):
+            self._define(entry.key, entry.data)
+
+    def columns(self, resource: ServedResource) -> Sequence[Mapping[str, Any]]:
+        """Return the columns a definition wants printed."""
+        return self._columns.get(f"{resource.api_version}/{resource.name}", ())
+
+    def _changed(self, resource: str, change: Change) -> None:
+        if resource != DEFINITIONS:
+            return
+        if change.after is not None:
+            self._define(change.after.key, change.after.data)
+        elif change.before is not None:
+            self._resources.withdraw(change.before.key)
+
+    def _define(self, key: str, data: Data) -> None:
+        spec = msgspec.convert(data, Definition).spec
+        served = [version for version in spec.versions if version.served]
+        resources = []
+        for version in served:
+            api_version = f"{spec.group}/{version.name}/{spec.names.kind}"
+            self.schemas[api_version] = version.schema.openapi
+            self._columns[api_version] = version.additional_printer_columns
+            parts = tuple(part for part in ("status", "scale") if part in version.subresources)
+            resources.append(
+                ServedResource(
+                    spec.names.kind,
+                    spec.group,
+                    version.name,
+                    spec.names.plural,
+                    spec.scope == "Namespaced",
+                    short_names=spec.names.short_names,
+                    categories=spec.names.categories,
+                    subresources=parts,
+                    storage=key,
+                    is_custom=True,
+                    converts=len(served) > 1,
+                )
+            )
+        self._resources.define(key, resources)
+
+    def remove_objects(self, definition: str) -> None:
+        """Take out all objects of a definition that goes away."""
+        for entry in self._store.list(definition):
+            self._store.remove(definition, entry.key)
+
+    def complete(self, resource: ServedResource, data: Data) -> None:
+        """Fill in defaults and check an object against its schema; 422 says what is wrong."""
+        schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
+        if not schema:
+            return
+        for name, below in _properties(schema).items():
+            if name in ("apiVersion", "kind", "metadata") or not isinstance(below, dict):
+                continue
+            if name not in data and "default" in below:
+                data[name] = _copied(below["default"])
+            if name in data:
+                fill_defaults(data[name], below)
+        causes = [cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata")]
+        if causes:
+            raise invalid(resource, data["metadata"].get("name", ""), causes)
+
+
+def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
+    """Check a definition and give it the status of one whose names are accepted."""
+    try:
+        spec = msgspec.convert(data, Definition).spec
+    except (msgspec.ValidationError, ValueError) as error:
+        kind = f'{resource.name} in version "{resource.version}"'
+        raise bad_request(f"{kind} cannot be handled as a {resource.name}: {error}") from error
+    name = data["metadata"].get("name", "")
+    causes = []
+    if name != f"{spec.names.plural}.{spec.group}":
+        causes.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if "." not in spec.group:
+        causes.append(invalid_value("spec.group", spec.group, "should be a domain with at least one dot"))
+    if spec.scope not in ("Namespaced", "Cluster"):
+        causes.append(invalid_value("spec.scope", spec.scope, "write Namespaced or Cluster"))
+    if sum(version.storage for version in spec.versions) != 1:
+        causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
+    if causes:
+        raise invalid(resource, name, causes)
+    moment = format_time(now)
+    told = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
+    data["status"] = {
+        "acceptedNames": data["spec"]["names"],
+        "storedVersions": [version.name for version in spec.versions if version.storage],
+        "conditions": [
+            {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": moment}
+            for kind, reason, text in told
+        ],
+    }
+
+
+def _copied(content: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(content))
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
+    """Set what is missing and has a default, at any depth."""
+    if isinstance(data, dict):
+        for name, below in _properties(schema).items():
+            if not isinstance(below, dict):
+                continue
+            if name not in data and "default" in below:
+                data[name] = _copied(below["default"])
+            if name in data:
+                fill_defaults(data[name], below)
+    items = schema.get("items")
+    if isinstance(data, list) and isinstance(items, dict):
+        for item in data:
+            fill_defaults(item, items)
+
+
+def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Find where data is not as its schema wants it: types, required fields, words from lists and ranges."""
+    if not _is_of_type(data, schema):
+        found = _TYPE_NAMES.get(type(data), "null")
+        why = f'Invalid value: "{found}": {path or "the object"} must be of type {schema["type"]}'
+        yield Cause("FieldValueTypeInvalid", why, path)
+        return
+    allowed = schema.get("enum")
+    if isinstance(allowed, list) and data not in allowed:
+        told = ", ".join(f'"{item}"' for item in allowed)
+        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {told}", path)
+    if isinstance(data, int | float) and not isinstance(data, bool):
+        yield from _range_problems(data, schema, path)
+    if isinstance(data, dict):
+        yield from _object_problems(data, schema, path)
+    elif isinstance(data, list) and isinstance(schema.get("items"), dict):
+        for number, item in enumerate(data):
+            yield from schema_problems(item, schema["items"], f"{path}[{number}]")
+
+
+def _is_of_type(data: Any, schema: Mapping[str, Any]) -> bool:
+    wanted = _TYPES.get(str(schema.get("type", "")))
+    if wanted is None or schema.get("x-kubernetes-int-or-string") is True:
+        return True
+    return isinstance(data, wanted) and (bool in wanted or not isinstance(data, bool))
+
+
+_TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int | float) and data < least:
+        yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
+    if isinstance(most, int | float) and data > most:
+        yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
+
+
+def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    wanted = schema.get("required")
+    for name in wanted if isinstance(wanted, list) else ():
+        if name not in data:
+            yield required(f"{path}.{name}" if path else str(name))
+    known = _properties(schema)
+    others = schema.get("additionalProperties")
+    for name, content in data.items():
+        below = known.get(name, others)
+        if isinstance(below, dict):
+            yield from schema_problems(content, below, f"{path}.{name}" if path else name)

@@ -1,0 +1,1 @@
+"""From a request to plain data: paths, bodies in three formats, and the ways to refuse."""

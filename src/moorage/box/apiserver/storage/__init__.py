@@ -1,0 +1,1 @@
+"""Versioned objects: in memory, in a file, and seen through structs."""

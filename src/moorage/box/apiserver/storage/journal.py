@@ -1,0 +1,155 @@
+"""A store kept in SQLite: every change is on disk before its writer hears of success.
+
+Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
+pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk.
+"""
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from moorage.box.apiserver.storage.store import Change, Entry, Store
+from moorage.errors import InputError, ServerError
+
+FILE: Final = "moorage.db"
+GAP: Final = 10_000
+"""How far versions jump at a restart: watchers may have been told of versions that did not reach the disk."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, created INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (resource, key)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL);
+"""
+_PUT: Final = (
+    "INSERT INTO objects VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (resource, key) DO UPDATE SET version = excluded.version, body = excluded.body"
+)
+_DELETE: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
+_LATEST: Final = "INSERT INTO latest VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET version = excluded.version"
+
+log = structlog.get_logger(__name__)
+
+
+class Journal:
+    """Keeps a store in a folder. Call :meth:`start` on the loop that will :meth:`settle`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._pending: list[tuple[str, Change]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._committed = 0
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._is_started = False
+        self._database = self._open(folder)
+        self.store = self._load()
+        self.store.subscribe(self._changed)
+
+    def _open(self, folder: Path) -> sqlite3.Connection:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # Used by one thread at a time: this one until the first change, the journal's own from then on.
+            database = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, timeout=1.0)
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            database.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            hint = "give another --data-dir, or end the process that uses this one"
+            raise InputError(str(self._file), f"the data cannot be opened: {error}", hint=hint) from error
+        return database
+
+    def _load(self) -> Store:
+        latest = self._database.execute("SELECT version FROM latest").fetchone()
+        version = latest[0] + GAP if latest is not None else 0
+        store = Store(version=version)
+        rows = self._database.execute("SELECT resource, key, version, body FROM objects ORDER BY created")
+        for resource, key, at, body in rows:
+            store.restore(resource, Entry(key, at, body))
+        store.forget_history()
+        self._committed = version
+        return store
+
+    def start(self) -> None:
+        """Begin to write, on the loop that is running."""
+        self._is_started = True
+        self._write_soon()
+
+    async def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
+        self._thread.shutdown()
+
+    def _changed(self, resource: str, change: Change) -> None:
+        self._pending.append((resource, change))
+        if self._is_started:
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        if self._pending and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def settle(self, version: int) -> None:
+        """Wait until everything up to a version is on disk; :class:`ServerError` if it cannot be."""
+        if version <= self._committed:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((version, done))
+        self._write_soon()
+        await done
+
+    async def _write(self) -> None:
+        """Write batches until nothing is left."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._pending:
+                batch, self._pending = self._pending, []
+                try:
+                    await loop.run_in_executor(self._thread, self._commit, batch)
+                except sqlite3.Error as error:
+                    log.exception("the data cannot be written", file=str(self._file))
+                    self._pending = batch + self._pending
+                    self._fail(ServerError(f"the data cannot be written: {error}", status=500, reason="InternalError"))
+                    return
+                self._committed = batch[-1][1].version
+                self._tell()
+        finally:
+            self._task = None
+
+    def _commit(self, batch: list[tuple[str, Change]]) -> None:
+        database = self._database
+        database.execute("BEGIN")
+        try:
+            for resource, change in batch:
+                after = change.after
+                if after is not None:
+                    database.execute(_PUT, (resource, after.key, after.version, after.version, after.body))
+                elif change.before is not None:
+                    database.execute(_DELETE, (resource, change.before.key))
+            database.execute(_LATEST, (batch[-1][1].version,))
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            database.execute("ROLLBACK")
+            raise
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for version, done in waiting:
+            if version > self._committed:
+                self._waiting.append((version, done))
+            elif not done.done():
+                done.set_result(None)
+
+    def _fail(self, error: ServerError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(error)
