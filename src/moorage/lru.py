@@ -1,6 +1,7 @@
 """The one bounded map of the house: what was not asked for longest is forgotten first."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from itertools import chain
 from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -71,6 +72,10 @@ class LRU(dict[K, V]):
         """Forget everything."""
         super().clear()
         self._old.clear()
+
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """Go through all entries, of both generations; an entry may not be added meanwhile."""
+        return chain(self.items(), self._old.items())
 
     @property
     def size(self) -> int:

@@ -21,7 +21,8 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import Code, IntArray, Status
-from moorage.state.node_columns import ChangeLog, NodeColumns
+from moorage.state.change_log import ChangeLog
+from moorage.state.node_columns import NodeColumns
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""
@@ -151,7 +152,7 @@ class PluginAnswer:
         return list(dict.fromkeys(rows))
 
 
-def _log_for(plugin: Plugin, columns: NodeColumns) -> ChangeLog:
+def _log_for(plugin: Plugin, columns: NodeColumns) -> ChangeLog[int]:
     if not plugin.looks_at_pods:
         return columns.node_changes
     return columns.changes if plugin.looks_into_pods else columns.takings

@@ -32,9 +32,9 @@ class ChangeLog(Generic[T]):
         """Write a change down."""
         self._changes.append(change)
         self.position += 1
-        if len(self._changes) > self._max_length:
+        if self.position - self._start > self._max_length:
             # Half at a time, so that forgetting costs nothing worth speaking of for each change.
-            forgotten = len(self._changes) // 2
+            forgotten = (self.position - self._start) // 2
             del self._changes[:forgotten]
             self._start += forgotten
 
