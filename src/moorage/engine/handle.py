@@ -10,13 +10,14 @@ from moorage.engine.feasibility import Search
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
 from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
+from moorage.state.handle import ClusterHandle
 from moorage.state.objects import Shelf
 from moorage.state.pod_index import PodIndex
 
@@ -24,8 +25,8 @@ K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
 
 
-class EngineHandle:
-    """One profile's :class:`moorage.framework.handle.Handle`."""
+class EngineHandle(PreemptionHandle, ClusterHandle):
+    """The handle that all plugins of one profile share, whichever part of it they ask for."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -92,7 +93,7 @@ class EngineHandle:
 
     @property
     def nominator(self) -> Nominator:
-        """Who was promised which node."""
+        """Which pods are nominated to which nodes."""
         return self._services.nominator
 
     @property
@@ -112,15 +113,15 @@ class EngineHandle:
         return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
         return self._what_if.judge(cycle, pod, node)
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was added to a node."""
+        """Have the pre-filters of a what-if follow a pod that is added to a node."""
         return self._what_if.add_pod(cycle, pod, added, node)
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was taken off a node."""
+        """Have the pre-filters of a what-if follow a pod that is taken off a node."""
         return self._what_if.remove_pod(cycle, pod, removed, node)
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:

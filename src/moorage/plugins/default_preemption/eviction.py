@@ -12,7 +12,7 @@ from moorage.api.meta import Condition, format_time
 from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.recording import EventNote
 from moorage.plugins.default_preemption.eligibility import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 
@@ -26,7 +26,7 @@ class Eviction:
 
     events: Sequence[EventRegistration] = ()
 
-    def __init__(self, handle: Handle, plugin: str) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str) -> None:
         self._handle = handle
         self._plugin = plugin
 
@@ -84,7 +84,7 @@ class Eviction:
 class BackgroundEviction(Eviction):
     """Evicts beside the cycles. Until the last victim is on its way out, the preemptor is kept out of the queue."""
 
-    def __init__(self, handle: Handle, plugin: str) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str) -> None:
         super().__init__(handle, plugin)
         # Asked by the queue when a pod is deleted, only so that it looks at gated pods again: whether a pod is worth
         # another try is for the plugins to say that turned it down.

@@ -8,7 +8,6 @@ from moorage.api.pod import Pod
 from moorage.config.args import InterPodAffinityArgs
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import EventRegistration
-from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
@@ -25,6 +24,7 @@ from moorage.plugins.inter_pod_affinity.score import DomainScores, normalize
 from moorage.plugins.inter_pod_affinity.standing import StandingRules
 from moorage.plugins.inter_pod_affinity.terms import NamespaceExpansion
 from moorage.state.affinity_terms import PodTerms, affinity_terms
+from moorage.state.handle import ClusterHandle
 
 FILTER_STATE: Final = StateKey[AffinityState](
     "PreFilterInterPodAffinity", missing='error reading "PreFilterInterPodAffinity" from cycleState: not found'
@@ -40,7 +40,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
     Args = InterPodAffinityArgs
     looks_at_cluster = True
 
-    def __init__(self, *, args: InterPodAffinityArgs | None = None, handle: Handle) -> None:
+    def __init__(self, *, args: InterPodAffinityArgs | None = None, handle: ClusterHandle) -> None:
         self._args = args or InterPodAffinityArgs()
         self._handle = handle
         self._standing = StandingRules(

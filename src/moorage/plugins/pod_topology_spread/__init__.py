@@ -8,7 +8,6 @@ from moorage.config.args import PodTopologySpreadArgs
 from moorage.errors import SelectorError
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import EventRegistration
-from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
@@ -25,6 +24,7 @@ from moorage.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.memory import Memory
 from moorage.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
+from moorage.state.handle import ClusterHandle
 
 FILTER_STATE: Final = StateKey[SpreadState](
     "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
@@ -40,7 +40,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
     Args = PodTopologySpreadArgs
     looks_at_cluster = True
 
-    def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: Handle) -> None:
+    def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: ClusterHandle) -> None:
         self._handle = handle
         self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
         self._hints = SpreadHints(self._source)
