@@ -19,18 +19,22 @@ class LRU(dict[K, V]):
     one has half the limit, it becomes the old one, and what was left in that is dropped. So an entry goes once nobody
     asked for it while ``limit / 2`` others were added.
 
-    With ``compute``, ``cache[key]`` works a missing value out and keeps it.
+    With ``compute``, ``cache[key]`` works a missing value out and keeps it. ``on_drop`` is called with every entry that
+    is dropped for want of room.
 
     >>> squares = LRU(100, lambda number: number * number)
     >>> squares[4]
     16
     """
 
-    __slots__ = ("_compute", "_half", "_old")
+    __slots__ = ("_compute", "_half", "_old", "_on_drop")
 
-    def __init__(self, limit: int, compute: Callable[[K], V] | None = None) -> None:
+    def __init__(
+        self, limit: int, compute: Callable[[K], V] | None = None, on_drop: Callable[[K, V], None] | None = None
+    ) -> None:
         super().__init__()
         self._compute = compute
+        self._on_drop = on_drop
         self._half = max(1, limit // 2)
         self._old: dict[K, V] = {}
 
@@ -55,9 +59,17 @@ class LRU(dict[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value; the older generation makes room for it."""
         if len(self) >= self._half and key not in self:
-            self._old = dict(self)
+            dropped, self._old = self._old, dict(self)
             super().clear()
+            if self._on_drop is not None:
+                for old_key, old_value in dropped.items():
+                    self._on_drop(old_key, old_value)
         self[key] = value
+        self._old.pop(key, None)
+
+    def resize(self, limit: int) -> None:
+        """Keep more or fewer entries from now on; a lower limit takes effect as entries are added."""
+        self._half = max(1, limit // 2)
 
     def contains(self, key: K) -> bool:
         """Tell whether something is kept under a key, be it ``None``."""

@@ -60,3 +60,18 @@ def test_a_doorkeeper_knows_a_key_whose_value_it_dropped() -> None:
     kept.put("a", 3)
     kept.put("c", 4)
     assert kept.find("a") == 3
+
+
+@given(st.integers(2, 12), st.lists(st.tuples(st.integers(0, 30), st.integers(2, 12))))
+def test_whatever_goes_for_want_of_room_is_named(limit: int, steps: list[tuple[int, int]]) -> None:
+    dropped: list[int] = []
+    cache: LRU[int, int] = LRU(limit, on_drop=lambda key, value: dropped.append(key))
+    known: set[int] = set()
+    for key, resized in steps:
+        cache.resize(resized)
+        if cache.find(key) is None:
+            cache.put(key, key)
+            known.add(key)
+        known.difference_update(dropped)
+        dropped.clear()
+        assert {kept for kept, _ in cache.entries()} == known

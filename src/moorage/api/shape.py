@@ -20,7 +20,7 @@ MOST_SHAPES: Final = 16384
 _WORD: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
 """Where in a status a kubelet speaks of resources."""
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Shape:

@@ -65,7 +65,7 @@ class PodTerms:
 NO_TERMS: Final = PodTerms()
 
 _Affinities = tuple[PodAffinity | None, PodAntiAffinity | None]
-_encoder: Final = msgspec.msgpack.Encoder()
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _decoder: Final = msgspec.msgpack.Decoder(_Affinities)
 
 

@@ -193,7 +193,7 @@ class Cache:
         self._pods[now.uid] = info.pods[now.uid] = pod
         if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
-            self.pods.relabel(known, pod, info.row)
+            self.pods.relabel(pod, info.row)
         info.version += 1
         self.columns.changes.note(info.row)
 

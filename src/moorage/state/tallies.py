@@ -4,7 +4,6 @@ What is counted per row (by a selector, or by an affinity term) writes down its 
 up by domain; when it is asked again, it follows the steps since the last time, or counts anew if they are too many.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -12,29 +11,14 @@ import numpy as np
 
 from moorage.framework.columns import CodeArray
 from moorage.framework.status import BoolArray, IntArray
+from moorage.state.change_log import ChangeLog
 from moorage.state.domains import DomainCounts, Labels, nodes_lacking
 
-MOST_STEPS: Final = 128
+MAX_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""
 
-
-class Steps:
-    """The latest pods that came to a row, or left one. Whoever writes counts the position on and appends."""
-
-    __slots__ = ("latest", "position")
-
-    def __init__(self) -> None:
-        self.position = 0
-        """How many steps there ever were; remember it to ask :meth:`since` later."""
-        self.latest: deque[int] = deque(maxlen=MOST_STEPS)
-        """The row of each step; ``~row`` where a pod left."""
-
-    def since(self, position: int) -> list[int] | None:
-        """Return the steps since a position, or ``None`` if that is too long ago to tell."""
-        missed = self.position - position
-        if missed == 1:
-            return [self.latest[-1]]
-        return None if missed > len(self.latest) else [self.latest[place] for place in range(-missed, 0)]
+LOG_LENGTH: Final = 2 * MAX_STEPS
+"""What a log of steps may hold; at least half of that is there to be followed."""
 
 
 class RowCounts(Protocol):
@@ -46,8 +30,8 @@ class RowCounts(Protocol):
         ...
 
     @property
-    def steps(self) -> Steps:
-        """The latest changes."""
+    def log(self) -> ChangeLog[int]:
+        """The row of every pod that came, and ``~row`` of every pod that left."""
         ...
 
     def add_to(self, totals: IntArray, weight: int) -> None:
@@ -86,13 +70,13 @@ class DomainTally:
             return
         for place, (source, weight) in enumerate(self._sources):
             known = self._positions[place]
-            if source.steps.position != known:
-                steps = source.steps.since(known)
+            if source.log.position != known:
+                steps = source.log.since(known)
                 if steps is None:
                     self._count_anew(column)
                     return
                 self._follow(steps, weight)
-                self._positions[place] = source.steps.position
+                self._positions[place] = source.log.position
 
     def at(self, rows: IntArray | None) -> IntArray:
         """Return the sum of the domain of each of some rows (``None``: of all), as a column of the caller's own."""
@@ -101,7 +85,7 @@ class DomainTally:
         return self._at_rows().take(rows) if self._are_hosts else self._table.take(self._codes.take(rows))
 
     def _at_rows(self) -> IntArray:
-        if self._sums is None or len(self._stale) > MOST_STEPS:
+        if self._sums is None or len(self._stale) > MAX_STEPS:
             self._sums = self._table.take(self._codes)
         else:
             for code, row in self._stale.items():
@@ -111,7 +95,7 @@ class DomainTally:
 
     def positive_rows(self) -> BoolArray:
         """Return the rows whose domain has a sum above 0; the column is the caller's to keep, but not to change."""
-        if self._positive is None or len(self._crossed) > MOST_STEPS:
+        if self._positive is None or len(self._crossed) > MAX_STEPS:
             self._positive = np.greater(self._table, 0).take(self._codes)
         elif self._crossed:
             self._positive = self._positive.copy()
@@ -141,7 +125,7 @@ class DomainTally:
         # A domain of one row, as those of host names are, costs no pass over the others when its sum changes.
         self._is_host = column.unshared
         self._are_hosts = 2 * len(column.values) > len(column.codes)
-        self._positions = [source.steps.position for source, _ in self._sources]
+        self._positions = [source.log.position for source, _ in self._sources]
         self._sums = self._positive = None
         self._stale.clear()
         self._crossed.clear()

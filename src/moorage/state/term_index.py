@@ -8,8 +8,9 @@ import numpy as np
 from moorage.framework.columns import Growing
 from moorage.framework.status import IntArray
 from moorage.state.affinity_terms import AffinityTerm
+from moorage.state.change_log import ChangeLog
 from moorage.state.selector_index import Namespaces, SelectorIndex
-from moorage.state.tallies import Steps
+from moorage.state.tallies import LOG_LENGTH
 
 # A group on more than one row in so many is kept as a column: its dictionary would take nearly as much memory.
 DENSE_SHARE: Final = 32
@@ -19,13 +20,14 @@ DENSE_FLOOR: Final = 32
 class TermGroup:
     """One distinct term with its weight, and how many pods have it on each row."""
 
-    __slots__ = ("_column", "rows", "steps", "term", "weight")
+    __slots__ = ("_column", "log", "rows", "term", "weight")
 
     def __init__(self, term: AffinityTerm, weight: int) -> None:
         self.term = term
         self.weight = weight
         self.rows: dict[int, int] = {}
-        self.steps = Steps()
+        self.log = ChangeLog[int](LOG_LENGTH)
+        """The row of every pod that came, and ``~row`` of every pod that left."""
         self._column: Growing | None = None
 
     @property
@@ -43,8 +45,7 @@ class TermGroup:
         if self._column is not None:
             self._column.reserve(row + 1)
             self._column.array[row] += step
-        self.steps.position += 1
-        self.steps.latest.append(row if step > 0 else ~row)
+        self.log.note(row if step > 0 else ~row)
 
     def add_to(self, totals: IntArray, weight: int) -> None:
         """Add the count of each row, times a weight, to a column as long as the node table."""
@@ -81,19 +82,14 @@ class TermIndex:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def add(self, term: AffinityTerm, weight: int, row: int) -> None:
-        """Count a pod that has this term."""
+    def bump(self, term: AffinityTerm, weight: int, row: int, step: int) -> None:
+        """Count a pod that has this term more or less on a row."""
         group = self._groups.get((term, weight))
         if group is None:
             group = self._groups[term, weight] = TermGroup(term, weight)
             self._by_selector.add(group, _namespaces(term), term.matcher)
             self.version += 1
-        group.bump(row, 1)
-
-    def remove(self, term: AffinityTerm, weight: int, row: int) -> None:
-        """Stop counting a pod that has this term."""
-        group = self._groups[term, weight]
-        group.bump(row, -1)
+        group.bump(row, step)
         if group.is_empty:
             del self._groups[term, weight]
             self._by_selector.remove(group, _namespaces(term), term.matcher)

@@ -13,8 +13,7 @@ from moorage.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
 from moorage.plugins.inter_pod_affinity.score import DomainScores
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
 from moorage.state.affinity_terms import PodTerms
-from moorage.state.pod_classes import Standing
-from moorage.state.pod_index import PodIndex
+from moorage.state.pod_index import PodIndex, SelectorCount
 from moorage.state.tallies import DomainTally, RowCounts, Sources
 
 MOST_BYTES: Final = 64 << 20
@@ -46,7 +45,7 @@ class StandingRules:
     def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
         """Return what the pod's required terms, and those of pods there, say of nodes; to be refreshed."""
         asked = _asked_by(pod, terms)
-        state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.dropped)
+        state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
         known = self._required.get(asked)
         if known is None or known[0] != state:
             self._limit()
@@ -57,7 +56,7 @@ class StandingRules:
         """Return what the pod thinks of pods there, and those of it; to be refreshed."""
         pods = self._pods
         asked = _asked_by(pod, terms)
-        state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.dropped)
+        state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
         known = self._preferred.get(asked)
         if known is None or known[0] != state:
             self._limit()
@@ -102,11 +101,11 @@ class StandingRules:
         """Count the pods that all terms mean, by each of the terms' keys."""
         if not wanted:
             return {}
-        meant = self._pods.standing(*conjunction(wanted), terminating=True)
+        meant = self._pods.count(*conjunction(wanted), terminating=True)
         return self._by_key((key, meant, 1) for key in dict.fromkeys(term.topology_key for term in wanted))
 
-    def _meant_by(self, term: IncomingTerm) -> Standing:
-        return self._pods.standing(term.namespaces, term.matcher, terminating=True)
+    def _meant_by(self, term: IncomingTerm) -> SelectorCount:
+        return self._pods.count(term.namespaces, term.matcher, terminating=True)
 
     def _by_key(self, counts: Iterable[tuple[str, RowCounts, int]]) -> Tallies:
         """Put weighted counts together by topology key; equal sums are one tally, whoever asks."""
@@ -123,4 +122,4 @@ class StandingRules:
 
 
 def _asked_by(pod: Pod, terms: PodTerms) -> Hashable:
-    return terms, pod.metadata.namespace, tuple(pod.metadata.labels.items())
+    return terms, pod.metadata.namespace, frozenset(pod.metadata.labels.items())

@@ -51,7 +51,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
             return None
-        return tuple(pod.requests_on_node.items())
+        return frozenset(pod.requests_on_node.items())
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         asks = self._read_asks(pod)

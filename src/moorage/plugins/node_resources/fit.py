@@ -63,7 +63,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
             return None
-        return tuple(pod.requests.items()), tuple(pod.scoring_requests.items())
+        return frozenset(pod.requests.items()), frozenset(pod.scoring_requests.items())
 
     def epoch(self) -> Hashable:
         return self._classes.version

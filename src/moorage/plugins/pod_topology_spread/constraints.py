@@ -29,7 +29,7 @@ SYSTEM_DEFAULTS: Final = (
 
 Labels = tuple[tuple[str, str], ...]
 
-_encoder: Final = msgspec.msgpack.Encoder()
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _decoder: Final = msgspec.msgpack.Decoder(tuple[TopologySpreadConstraint, ...])
 
 

@@ -180,7 +180,7 @@ class SpreadCounts:
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
         """Return the state of one cycle."""
-        as_of = nodes.nodes_version, pods.dropped
+        as_of = nodes.nodes_version, pods.generation
         if self._counted_as_of != as_of:
             self._tallies = self._count(pods, nodes)
             self._counted_as_of = as_of

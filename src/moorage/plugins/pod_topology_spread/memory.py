@@ -13,7 +13,7 @@ BYTES_PER_ROW: Final = 32
 FEWEST_KEPT: Final = 16
 MOST_TEMPLATES: Final = 4096
 
-Template = tuple[Shape, str, tuple[tuple[str, str], ...]]
+Template = tuple[Shape, str, frozenset[tuple[str, str]]]
 
 
 class Kept(Protocol):
@@ -39,7 +39,7 @@ class Memory(Generic[K]):
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
         """Return what is kept for pods like this one; ``rows`` tells how much memory that takes."""
         metadata = pod.metadata
-        template = (pod.shape, metadata.namespace, tuple(metadata.labels.items()))
+        template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
         known = self._by_template.get(template)
         if known is None or known.constraints != constraints:
             if len(self._by_template) >= MOST_TEMPLATES:

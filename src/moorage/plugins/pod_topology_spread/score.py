@@ -199,7 +199,7 @@ class PreferenceCounts:
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
         """Return the state of one cycle."""
-        as_of = everywhere.nodes_version, index.dropped
+        as_of = everywhere.nodes_version, index.generation
         if self._counted_as_of != as_of:
             self._count(index, everywhere)
             self._state = None

@@ -11,7 +11,7 @@ from moorage.framework.handle import Handle
 
 MOST_KNOWN: Final = 16384
 
-Labels = tuple[tuple[str, str], ...]
+Labels = frozenset[tuple[str, str]]
 Key = tuple[str, Labels, str, str]
 
 
@@ -42,7 +42,7 @@ class DefaultSelectors:
             self._unowned.clear()
             self._owned.clear()
         metadata = pod.metadata
-        labels = tuple(metadata.labels.items())
+        labels = frozenset(metadata.labels.items())
         if metadata.owner_references and (owner := self._owner(pod)) is not None:
             return self._of_owned(pod, owner, labels)
         selector = self._unowned.get((metadata.namespace, labels))

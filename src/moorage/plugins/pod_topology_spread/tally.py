@@ -8,8 +8,7 @@ import numpy as np
 from moorage.framework.status import BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint
 from moorage.state.domains import DomainCounts, Labels, nodes_lacking
-from moorage.state.pod_classes import Standing
-from moorage.state.pod_index import PodIndex
+from moorage.state.pod_index import PodIndex, SelectorCount
 
 MORE_THAN_ANY: Final = 2**31 - 1
 
@@ -24,24 +23,24 @@ class MatchingPods:
 
     def __init__(self, constraint: Constraint, namespace: str, index: PodIndex) -> None:
         self._rows = index.rows
-        self._standing: Standing | None = None
+        self._standing: SelectorCount | None = None
         self._position = 0
         if not constraint.matcher.is_everything:
-            self._standing = index.standing(frozenset((namespace,)), constraint.matcher, terminating=False)
-            self._position = self._standing.steps.position
+            self._standing = index.count(frozenset((namespace,)), constraint.matcher, terminating=False)
+            self._position = self._standing.log.position
 
     def per_row(self) -> IntArray:
         """Count them on each row: a view that goes on with the pods that come and go."""
         if self._standing is None:
             return np.zeros(self._rows, dtype=np.int64)
-        return self._standing.column.view(self._rows)
+        return self._standing.per_row(self._rows)
 
     def steps(self) -> Sequence[int] | None:
         """Return the rows pods came to since the last time, ``~row`` where one left; ``None`` if they are too many."""
-        if self._standing is None or self._standing.steps.position == self._position:
+        if self._standing is None or self._standing.log.position == self._position:
             return ()
-        taken = self._standing.steps.since(self._position)
-        self._position = self._standing.steps.position
+        taken = self._standing.log.since(self._position)
+        self._position = self._standing.log.position
         return taken
 
 

@@ -54,11 +54,11 @@ def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
 
 
 def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_index, "MOST_BYTES", 0)
+    monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER)
     plugin, incoming = InterPodAffinity(handle=rig), pod(away=[to()])
     assert_up_to_date(plugin, rig, incoming)
-    for number in range(pod_index.FEWEST_STANDING):
+    for number in range(pod_index.MIN_COUNTS):
         assert_up_to_date(plugin, rig, pod(away=[to(f"app-{number}")]))
 
     rig.cache.add_pod(pod(node="a1"))

@@ -12,7 +12,7 @@ from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.memory import FEWEST_KEPT, Memory
-from moorage.state.pod_index import MOST_STANDING
+from moorage.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
 from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
 
@@ -51,8 +51,8 @@ def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpr
     for number in range(3):
         judge(kept, rig, incoming, all_at_once)
         rate(kept, rig, incoming, rate_all_at_once)
-        for asked in range(MOST_STANDING):
-            rig.pods.counts(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
+        for asked in range(MAX_COUNTS):
+            rig.pods.count(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
         rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
         fresh = PodTopologySpread(handle=rig)
         assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
