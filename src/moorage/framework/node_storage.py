@@ -55,7 +55,7 @@ class CategoricalColumn:
         return len(self._values) > 2 * rows + 64
 
     def view(self, rows: int) -> Categorical[Any]:
-        """Return the column as plugins read it: the same object as long as every row has the value it had."""
+        """Return the column as plugins read it; its version stays as long as every row has the value it had."""
         view = self._view
         if view is None or len(view.codes) != rows:
             view = self._view = Categorical(self._codes.view(rows), self._values)

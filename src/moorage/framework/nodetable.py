@@ -181,8 +181,8 @@ class NodeTable:
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 
-        Of the whole cluster it is the same object as long as no node has another value, so that what was worked out
-        from it can be kept.
+        Of the whole cluster its ``version`` stays the same as long as no node has another value, so that what was
+        worked out from it can be kept.
         """
         whole = self._columns.label(key)
         return whole if self._rows is None else self._categorical(whole)

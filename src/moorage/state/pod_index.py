@@ -17,8 +17,8 @@ from moorage.framework.status import IntArray
 from moorage.lru import LRU
 from moorage.state.affinity_terms import PodTerms, affinity_terms
 from moorage.state.change_log import ChangeLog
+from moorage.state.domains import LOG_LENGTH
 from moorage.state.selector_index import Namespaces, SelectorIndex
-from moorage.state.tallies import LOG_LENGTH
 from moorage.state.term_index import TermIndex
 
 MAX_BYTES: Final = 64 << 20

@@ -9,8 +9,8 @@ from moorage.framework.columns import Growing
 from moorage.framework.status import IntArray
 from moorage.state.affinity_terms import AffinityTerm
 from moorage.state.change_log import ChangeLog
+from moorage.state.domains import LOG_LENGTH
 from moorage.state.selector_index import Namespaces, SelectorIndex
-from moorage.state.tallies import LOG_LENGTH
 
 # A group on more than one row in so many is kept as a column: its dictionary would take nearly as much memory.
 DENSE_SHARE: Final = 32

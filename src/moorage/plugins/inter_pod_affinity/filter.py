@@ -12,8 +12,7 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
 from moorage.state.affinity_terms import affinity_terms
-from moorage.state.domains import DomainCounts, nodes_lacking
-from moorage.state.tallies import DomainTally, is_any_counted
+from moorage.state.domains import DomainCounts, DomainTally, LabelDomains, is_any_counted, nodes_lacking
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -150,12 +149,14 @@ class RequiredRules:
         anti_terms: tuple[IncomingTerm, ...],
         namespace_labels: Mapping[str, str],
         tallies: tuple[Tallies, Tallies, Tallies],
+        domains: LabelDomains,
     ) -> None:
         self._affinity_terms = affinity_terms
         self._anti_terms = anti_terms
         self._namespace_labels = namespace_labels
         self._matches_itself = match_all(affinity_terms, pod)
         self._affinity, self._anti, self._existing = tallies
+        self._domains = domains
         self._tallies = [tally for kind in tallies for tally in kind.values()]
         keys = dict.fromkeys(key for kind in tallies for key in kind)
         self._by_key = [(key, [kind[key] for kind in tallies if key in kind]) for key in keys]
@@ -166,9 +167,9 @@ class RequiredRules:
         """Follow the cluster."""
         self._nodes = nodes
         for key, tallies in self._by_key:
-            column = nodes.label(key)
+            domains = self._domains.of(nodes, key)
             for tally in tallies:
-                tally.refresh(column)
+                tally.refresh(domains)
 
     @property
     def say_nothing(self) -> bool:
@@ -181,7 +182,7 @@ class RequiredRules:
 
     def verdict(self, size: int) -> Verdict:
         """Judge all rows; the verdict stands until other rows are concerned."""
-        versions = [tally.version for tally in self._tallies]
+        versions = [tally.positive_version for tally in self._tallies]
         if self._judged is None or self._judged[0] != versions:
             self._judged = versions, self._judge(size)
         return self._judged[1]

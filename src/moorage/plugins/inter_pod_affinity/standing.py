@@ -13,8 +13,8 @@ from moorage.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
 from moorage.plugins.inter_pod_affinity.score import DomainScores
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
 from moorage.state.affinity_terms import PodTerms
+from moorage.state.domains import DomainTally, LabelDomains, RowCounts, Sources
 from moorage.state.pod_index import PodIndex, SelectorCount
-from moorage.state.tallies import DomainTally, RowCounts, Sources
 
 MOST_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24
@@ -30,6 +30,7 @@ class StandingRules:
         self._pods = pods
         self._namespaces = namespaces
         self._hard_weight = hard_weight
+        self._domains = LabelDomains()
         self._tallies: dict[tuple[Sources, str], DomainTally] = {}
         self._required: dict[Hashable, tuple[Hashable, RequiredRules]] = {}
         self._preferred: dict[Hashable, tuple[Hashable, DomainScores]] = {}
@@ -83,7 +84,7 @@ class StandingRules:
             self._by_key((term.topology_key, self._meant_by(term), 1) for term in unwanted),
             self._by_key((group.term.topology_key, group, 1) for group in avoiding),
         )
-        return RequiredRules(pod, wanted, unwanted, namespace_labels, tallies)
+        return RequiredRules(pod, wanted, unwanted, namespace_labels, tallies, self._domains)
 
     def _new_scores(self, pod: Pod, terms: PodTerms) -> DomainScores:
         about = (pod.namespace, pod.labels, self._namespaces.labels_of(pod.namespace))
@@ -95,7 +96,7 @@ class StandingRules:
             *((term.topology_key, self._meant_by(term), weight) for term, weight in own),
             *((group.term.topology_key, group, weight) for group, weight in groups),
         ]
-        return DomainScores(self._by_key(counts))
+        return DomainScores(self._by_key(counts), self._domains)
 
     def _affinity(self, wanted: tuple[IncomingTerm, ...]) -> Tallies:
         """Count the pods that all terms mean, by each of the terms' keys."""

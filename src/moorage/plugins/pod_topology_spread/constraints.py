@@ -16,6 +16,7 @@ from moorage.api.shape import Shape
 from moorage.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from moorage.framework.handle import Handle
 from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
+from moorage.state.pod_index import PodIndex, SelectorCount
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
@@ -51,6 +52,12 @@ class Constraint(Struct, frozen=True):
             and not self.matcher.is_everything
             and self.matcher.matches(other.labels)
         )
+
+    def counted_pods(self, namespace: str, index: PodIndex) -> SelectorCount | None:
+        """Return the standing count of the same pods; ``None`` if there can be none."""
+        if self.matcher.is_everything:
+            return None
+        return index.count(frozenset((namespace,)), self.matcher, terminating=False)
 
 
 Constraints = tuple[Constraint, ...]

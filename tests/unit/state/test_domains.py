@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm
 from moorage.api.pod import Pod
 from moorage.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label_set_matcher
-from moorage.state import tallies
+from moorage.state import domains
 from moorage.state.cache import Cache
-from moorage.state.tallies import DomainTally
+from moorage.state.domains import Domains, DomainTally
 from moorage.testing import make_node, make_pod
 
 WEB = label_set_matcher({"app": "web"})
@@ -37,7 +37,7 @@ def tally_of(cache: Cache, *weighted: tuple[LabelMatcher, int]) -> DomainTally:
 
 
 def refreshed(tally: DomainTally, cache: Cache) -> DomainTally:
-    tally.refresh(cache.nodes.label("zone"))
+    tally.refresh(Domains.of(cache.nodes.label("zone")))
     return tally
 
 
@@ -69,12 +69,12 @@ def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
     cache = cluster("a", "b")
     tally = tally_of(cache, (WEB, 1))
     cache.add_pod(pod("first", "web", "n0"))
-    known = refreshed(tally, cache).version
+    known = refreshed(tally, cache).positive_version
 
     cache.add_pod(pod("second", "web", "n0"))
-    assert refreshed(tally, cache).version == known
+    assert refreshed(tally, cache).positive_version == known
     cache.add_pod(pod("third", "web", "n1"))
-    assert refreshed(tally, cache).version > known
+    assert refreshed(tally, cache).positive_version > known
 
 
 def test_a_snapshot_stays_what_it_was() -> None:
@@ -120,7 +120,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_after_any_history_a_tally_is_what_counting_gives(most_steps: int, steps) -> None:  # type: ignore[no-untyped-def]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tallies, "MAX_STEPS", most_steps)
+        patch.setattr(domains, "MAX_STEPS", most_steps)
         cache = cluster("a", "b", None)
         tally = tally_of(cache, (WEB, 2), (EVERYTHING, 1))
         for number, step in enumerate(steps):
