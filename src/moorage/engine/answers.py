@@ -11,7 +11,7 @@ from operator import methodcaller
 from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
-from moorage.api.shape import MOST_SHAPES, Shape
+from moorage.api.shape import MAX_SHAPES, Shape
 from moorage.engine.boundary import ask, ask_each
 from moorage.engine.judgement import Statuses
 from moorage.engine.keeping import Keeping
@@ -95,7 +95,7 @@ class Answers:
         return signed
 
     def _remember(self, shape: Shape, signed: Signature) -> None:
-        if len(self._by_shape) >= MOST_SHAPES:
+        if len(self._by_shape) >= MAX_SHAPES:
             self._by_shape.clear()
         self._by_shape[shape] = signed
 

@@ -18,7 +18,7 @@ from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.handle import ClusterHandle
-from moorage.state.objects import Shelf
+from moorage.state.objects import ObjectCache
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -101,7 +101,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         """Where to count what only the plugin knows."""
         return self._services.meter
 
-    def lister(self, kind: type[K]) -> Shelf[K]:
+    def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
         return self._services.objects[kind]
 

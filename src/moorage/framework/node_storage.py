@@ -5,14 +5,18 @@ This much makes a table of single nodes (:meth:`moorage.framework.nodetable.Node
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from moorage.framework.columns import Categorical, Growing, Vocabulary
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.lru import LRU
 
 Extract = Callable[[NodeInfo], Hashable]
+
+MAX_LABEL_COLUMNS: Final = 1024
+"""How many label keys have columns; users may write any number of keys."""
 
 
 class ImageFacts:
@@ -78,8 +82,8 @@ class NodeStorage:
         self.taints = CategoricalColumn(lambda info: info.taints)
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
-        self.labels: dict[str, CategoricalColumn] = {}
-        self._label_views: dict[str, Categorical[str | None]] = {}
+        self.labels: LRU[str, CategoricalColumn] = LRU(MAX_LABEL_COLUMNS, self._new_label_column)
+        self._label_views: LRU[str, Categorical[str | None]] = LRU(MAX_LABEL_COLUMNS, self._view_label)
 
     def __len__(self) -> int:
         return self.count
@@ -124,7 +128,7 @@ class NodeStorage:
             column.array[row] = info.allocatable.get(name, 0)
         self.unschedulable.reserve(row + 1)
         self.unschedulable.array[row] = info.node.spec.unschedulable
-        for categorical in (self.taints, self.features, self.host_ports, *self.labels.values()):
+        for categorical in self.categoricals():
             categorical.write(row, info)
         self.write_requests(info)
 
@@ -140,14 +144,20 @@ class NodeStorage:
         self.pod_count.put(info.row, len(info.pods))
 
     def label(self, key: str) -> Categorical[str | None]:
-        """Return the column of a label, made when first asked for."""
-        view = self._label_views.get(key)
-        if view is None:
-            if key not in self.labels:
-                self.labels[key] = CategoricalColumn(lambda info: info.labels.get(key))
-                self.labels[key].fill(self.infos)
-            view = self._label_views[key] = self.labels[key].view(len(self.infos))
-        return view
+        """Return the column of a label, made when first asked for and kept while it is asked for."""
+        return self._label_views[key]
+
+    def _view_label(self, key: str) -> Categorical[str | None]:
+        return self.labels[key].view(len(self.infos))
+
+    def _new_label_column(self, key: str) -> CategoricalColumn:
+        column = CategoricalColumn(lambda info: info.labels.get(key))
+        column.fill(self.infos)
+        return column
+
+    def categoricals(self) -> list[CategoricalColumn]:
+        """List all categorical columns there are."""
+        return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.entries())]
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image."""

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from moorage.api.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
+from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher, label_matcher
 from moorage.errors import SelectorError
+from moorage.lru import LRU, short_key
 
 T = TypeVar("T")
 
+MAX_PARSED: Final = 8192
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -64,9 +65,8 @@ class PodTerms:
 
 NO_TERMS: Final = PodTerms()
 
-_Affinities = tuple[PodAffinity | None, PodAntiAffinity | None]
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
-_decoder: Final = msgspec.msgpack.Decoder(_Affinities)
+_parsed: Final[LRU[tuple[str, bytes], PodTerms]] = LRU(MAX_PARSED)
 
 
 def affinity_terms(pod: Pod) -> PodTerms:
@@ -76,15 +76,17 @@ def affinity_terms(pod: Pod) -> PodTerms:
         return NO_TERMS
     known: PodTerms | None = pod.__dict__.get("_affinity_terms")
     if known is None:
-        known = _parse(pod.namespace, _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+        key = (pod.namespace, short_key(_encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))))
+        known = _parsed.find(key)
+        if known is None:
+            known = _parse(pod.namespace, affinity)
+            _parsed.put(key, known)
         pod.__dict__["_affinity_terms"] = known
     return known
 
 
-@lru_cache(maxsize=8192)
-def _parse(namespace: str, encoded: bytes) -> PodTerms:
-    affinity, anti_affinity = _decoder.decode(encoded)
-    near, away = affinity or PodAffinity(), anti_affinity or PodAntiAffinity()
+def _parse(namespace: str, affinity: Affinity) -> PodTerms:
+    near, away = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
     problems: list[str] = []
 
     def parse_all(what: str, parse: Callable[[Any], T], written: Iterable[Any]) -> tuple[T, ...]:

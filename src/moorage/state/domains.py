@@ -54,7 +54,7 @@ class Domains:
     Domains are never changed. ``version`` tells them apart: what was counted over other domains is stale.
     """
 
-    __slots__ = ("_is_host", "_zeros", "codes", "nowhere", "values", "version")
+    __slots__ = ("_is_host", "_zeros", "are_hosts", "codes", "nowhere", "values", "version")
 
     def __init__(
         self, values: Vocabulary[str | None], codes: CodeArray | IntArray, nowhere: int | None, version: int
@@ -63,6 +63,8 @@ class Domains:
         self.codes = codes
         self.nowhere = nowhere
         self.version = version
+        self.are_hosts = 2 * len(values) > len(codes)
+        """Whether there are nearly as many domains as rows."""
         self._is_host: BoolArray | None = None
         self._zeros: IntArray | None = None
 
@@ -77,11 +79,6 @@ class Domains:
         if self._is_host is None:
             self._is_host = np.equal(np.bincount(self.codes, minlength=len(self.values)), 1)
         return self._is_host
-
-    @property
-    def are_hosts(self) -> bool:
-        """Whether there are nearly as many domains as rows."""
-        return 2 * len(self.values) > len(self.codes)
 
     @property
     def zeros(self) -> IntArray:

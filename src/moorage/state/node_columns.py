@@ -74,7 +74,7 @@ class NodeColumns(NodeStorage):
         held = info.node.image_names
         for name, column in self._image_columns.entries():
             column.put(info.row, name in held)
-        for categorical in (self.taints, self.features, self.host_ports, *self.labels.values()):
+        for categorical in self.categoricals():
             if categorical.is_bloated(self.count):
                 categorical.fill(self.infos)
         self._note_node(info.row)

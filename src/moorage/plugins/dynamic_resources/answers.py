@@ -4,7 +4,6 @@ An answer belongs to what a node sees, not to the node: the column of situation 
 Only what was touched since, mostly the devices of the last pod's node, is searched again.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
 from moorage.framework.handle import Lister
 from moorage.framework.status import IntArray, Status
+from moorage.lru import LRU, short_key
 from moorage.plugins.dynamic_resources.allocator import Search, Solution
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures
@@ -28,7 +28,9 @@ INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encounte
 
 UNKNOWN: Final = -1
 ALLOCATED: Final = 0
-MOST_KEPT: Final = 32
+MAX_KEPT: Final = 32
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -146,19 +148,16 @@ class AnswerBook:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._kept: OrderedDict[tuple[object, ...], Answers] = OrderedDict()
+        self._kept: LRU[tuple[object, ...], Answers] = LRU(MAX_KEPT)
 
     def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> Answers:
         """Return the answers for claims with these specs, up to date."""
         key = (self._classes.version, *keys)
-        answers = self._kept.get(key)
+        answers = self._kept.find(key)
         if answers is None:
             asks = tuple(ask_for(spec, self._classes.get, self._features) for spec in specs)
-            answers = self._kept[key] = Answers(asks, self._situations, self._claims, self._features)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
+            answers = Answers(asks, self._situations, self._claims, self._features)
+            self._kept.put(key, answers)
         answers.refresh()
         return answers
 
@@ -167,5 +166,5 @@ def spec_key(claim: ResourceClaim) -> bytes:
     """Return what a claim asks for as one hashable value, computed once per claim."""
     key: bytes | None = claim.__dict__.get("_spec_key")
     if key is None:
-        key = claim.__dict__["_spec_key"] = msgspec.msgpack.encode(claim.spec)
+        key = claim.__dict__["_spec_key"] = short_key(_encoder.encode(claim.spec))
     return key

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from moorage.api.pod import Pod
+from moorage.lru import LRU, MAX_KEY_LABELS
 from moorage.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
 from moorage.plugins.inter_pod_affinity.score import DomainScores
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
@@ -16,27 +17,34 @@ from moorage.state.affinity_terms import PodTerms
 from moorage.state.domains import DomainTally, LabelDomains, RowCounts, Sources
 from moorage.state.pod_index import PodIndex, SelectorCount
 
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24
-FEWEST_TALLIES: Final = 16
-MOST_TALLIES: Final = 4096
-MOST_QUESTIONS: Final = 4096
+MIN_TALLIES: Final = 16
+MAX_TALLIES: Final = 4096
+MAX_QUESTIONS: Final = 4096
+
+Token = tuple[int, ...]
+"""Versions of all that rules are made from."""
 
 
 class StandingRules:
-    """Rules and preferences by who asks; when they take too much memory, all are dropped."""
+    """Rules and preferences by who asks, over tallies that they share; all are LRUs.
+
+    What is kept for who asks is stale when its token is: a namespace changed, a term appeared or went, or counts were
+    dropped.
+    """
 
     def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion, hard_weight: int) -> None:
         self._pods = pods
         self._namespaces = namespaces
         self._hard_weight = hard_weight
         self._domains = LabelDomains()
-        self._tallies: dict[tuple[Sources, str], DomainTally] = {}
-        self._required: dict[Hashable, tuple[Hashable, RequiredRules]] = {}
-        self._preferred: dict[Hashable, tuple[Hashable, DomainScores]] = {}
+        self._tallies: LRU[tuple[Sources, str], DomainTally] = LRU(MIN_TALLIES, on_drop=self._drop_rules)
+        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU(MAX_QUESTIONS)
+        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU(MAX_QUESTIONS)
 
     def __len__(self) -> int:
-        return len(self._tallies)
+        return self._tallies.size
 
     @property
     def has_opinions(self) -> bool:
@@ -47,10 +55,11 @@ class StandingRules:
         """Return what the pod's required terms, and those of pods there, say of nodes; to be refreshed."""
         asked = _asked_by(pod, terms)
         state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
-        known = self._required.get(asked)
+        known = self._required.find(asked)
         if known is None or known[0] != state:
-            self._limit()
-            known = self._required[asked] = (state, self._new_rules(pod, terms))
+            known = (state, self._new_rules(pod, terms))
+            if len(pod.labels) <= MAX_KEY_LABELS:
+                self._required.put(asked, known)
         return known[1]
 
     def preferred(self, pod: Pod, terms: PodTerms) -> DomainScores:
@@ -58,21 +67,12 @@ class StandingRules:
         pods = self._pods
         asked = _asked_by(pod, terms)
         state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
-        known = self._preferred.get(asked)
+        known = self._preferred.find(asked)
         if known is None or known[0] != state:
-            self._limit()
-            known = self._preferred[asked] = (state, self._new_scores(pod, terms))
+            known = (state, self._new_scores(pod, terms))
+            if len(pod.labels) <= MAX_KEY_LABELS:
+                self._preferred.put(asked, known)
         return known[1]
-
-    def _limit(self) -> None:
-        affordable = MOST_BYTES // (BYTES_PER_ROW * self._pods.rows + 1)
-        if (
-            len(self._tallies) >= max(FEWEST_TALLIES, min(affordable, MOST_TALLIES))
-            or len(self._required) + len(self._preferred) >= MOST_QUESTIONS
-        ):
-            self._tallies.clear()
-            self._required.clear()
-            self._preferred.clear()
 
     def _new_rules(self, pod: Pod, terms: PodTerms) -> RequiredRules:
         namespace_labels = self._namespaces.labels_of(pod.namespace)
@@ -116,10 +116,18 @@ class StandingRules:
         return {key: self._tally(tuple(listed), key) for key, listed in sources.items()}
 
     def _tally(self, sources: Sources, key: str) -> DomainTally:
-        tally = self._tallies.get((sources, key))
+        tally = self._tallies.find((sources, key))
         if tally is None:
-            tally = self._tallies[sources, key] = DomainTally(sources)
+            tally = DomainTally(sources)
+            affordable = MAX_BYTES // (BYTES_PER_ROW * self._pods.rows + 1)
+            self._tallies.resize(max(MIN_TALLIES, min(affordable, MAX_TALLIES)))
+            self._tallies.put((sources, key), tally)
         return tally
+
+    def _drop_rules(self, key: Hashable, dropped: DomainTally) -> None:
+        # They would keep in memory the tallies that are dropped to save it; new ones find those that are left.
+        self._required.clear()
+        self._preferred.clear()
 
 
 def _asked_by(pod: Pod, terms: PodTerms) -> Hashable:

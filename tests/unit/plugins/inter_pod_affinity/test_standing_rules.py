@@ -67,10 +67,10 @@ def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.M
 
 
 def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "MOST_BYTES", 0)
+    monkeypatch.setattr(standing, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER, pod(node="a1"))
     plugin = InterPodAffinity(handle=rig)
-    for number in range(3 * standing.FEWEST_TALLIES):
+    for number in range(3 * standing.MIN_TALLIES):
         assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
 
-    assert len(plugin._standing) <= standing.FEWEST_TALLIES + 2
+    assert len(plugin._standing) <= standing.MIN_TALLIES + 2
