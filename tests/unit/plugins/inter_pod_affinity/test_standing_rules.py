@@ -6,7 +6,8 @@ from tests.unit.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
-from moorage.plugins.inter_pod_affinity import InterPodAffinity, standing
+from moorage.plugins.inter_pod_affinity import standing
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.state import pod_index
 from moorage.testing.rig import FORMS, FilterForm, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
 

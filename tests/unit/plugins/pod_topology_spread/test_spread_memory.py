@@ -8,10 +8,10 @@ from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.selectors import label_set_matcher
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
-from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.memory import MIN_KEPT, Memory
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
 from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
