@@ -155,4 +155,4 @@ class PluginAnswer:
 def _log_for(plugin: Plugin, columns: NodeColumns) -> ChangeLog[int]:
     if not plugin.looks_at_pods:
         return columns.node_changes
-    return columns.changes if plugin.looks_into_pods else columns.takings
+    return columns.changes if plugin.looks_into_pods else columns.resource_changes

@@ -77,7 +77,7 @@ class NodeTable:
         return NodeTable(self._columns, self._rows, candidates)
 
     def candidates(self) -> Iterator[tuple[int, NodeInfo]]:
-        """Go through the nodes that are still in the running, with their place in this window."""
+        """Go through the nodes that are still candidates, with their place in this window."""
         places: Iterable[int] = range(len(self)) if self._candidates is None else np.flatnonzero(self._candidates)
         for place in places:
             yield int(place), self[int(place)]
@@ -100,7 +100,7 @@ class NodeTable:
 
     @property
     def in_running(self) -> BoolArray:
-        """Which nodes of the window no plugin has turned down yet."""
+        """Which nodes of the window no plugin has rejected yet."""
         return np.ones(len(self), dtype=np.bool_) if self._candidates is None else self._candidates
 
     @property

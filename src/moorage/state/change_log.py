@@ -10,7 +10,7 @@ MAX_LENGTH: Final = 1 << 16
 class ChangeLog(Generic[T]):
     """A log with positions. Whoever keeps something in line with it remembers ``position`` and asks ``since`` later.
 
-    Only the latest changes are kept: who comes too late is told so (``None``) and has to start from nothing.
+    Only the latest changes are kept: who comes too late gets ``None`` and has to start from nothing.
 
     >>> log = ChangeLog[int]()
     >>> seen = log.position

@@ -23,7 +23,7 @@ class NodeColumns(NodeStorage):
     def __init__(self) -> None:
         super().__init__()
         self.changes = ChangeLog[int]()
-        self.takings = ChangeLog[int]()
+        self.resource_changes = ChangeLog[int]()
         """Those of the changes that alter what pods take of their node, or the node itself."""
         self.node_changes = ChangeLog[int]()
         """Those of the changes that alter the node itself."""
@@ -95,7 +95,7 @@ class NodeColumns(NodeStorage):
             if self.host_ports.is_bloated(self.count):
                 self.host_ports.fill(self.infos)
         self.changes.note(row)
-        self.takings.note(row)
+        self.resource_changes.note(row)
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image, a column made when first asked for and kept in line from then on."""
@@ -111,7 +111,7 @@ class NodeColumns(NodeStorage):
 
     def _note_node(self, row: int) -> None:
         self.changes.note(row)
-        self.takings.note(row)
+        self.resource_changes.note(row)
         self.node_changes.note(row)
 
 

@@ -101,8 +101,8 @@ class WhatIf(Struct):
             if own.matches(other):
                 self.anti.change(own.topology_key, node, by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
         if not self._meets_affinity(node):
             return AFFINITY_UNMET
         if self.anti_terms and self.anti.has_any(node):
@@ -123,8 +123,8 @@ class WhatIf(Struct):
         # Otherwise the first pod of a group that wants to be together could never be placed.
         return self.matches_itself and self.affinity.is_empty
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the first reason that applies."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
         return _verdict(
             len(nodes),
             self._unmet_affinity(nodes) if self.affinity_terms else None,
@@ -161,7 +161,7 @@ class RequiredRules:
         keys = dict.fromkeys(key for kind in tallies for key in kind)
         self._by_key = [(key, [kind[key] for kind in tallies if key in kind]) for key in keys]
         self._nodes: NodeTable | None = None
-        self._judged: tuple[list[int], Verdict] | None = None
+        self._filtered: tuple[list[int], Verdict] | None = None
 
     def refresh(self, nodes: NodeTable) -> None:
         """Follow the cluster."""
@@ -181,11 +181,11 @@ class RequiredRules:
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:
-        """Judge all rows; the verdict stands until other rows are concerned."""
+        """Filter all rows; the verdict stands until other rows are concerned."""
         versions = [tally.positive_version for tally in self._tallies]
-        if self._judged is None or self._judged[0] != versions:
-            self._judged = versions, self._judge(size)
-        return self._judged[1]
+        if self._filtered is None or self._filtered[0] != versions:
+            self._filtered = versions, self._filter(size)
+        return self._filtered[1]
 
     def what_if(self) -> WhatIf:
         """Return the same as counts that can be changed."""
@@ -199,7 +199,7 @@ class RequiredRules:
             PairCounts.of(self._existing),
         )
 
-    def _judge(self, size: int) -> Verdict:
+    def _filter(self, size: int) -> Verdict:
         unmet = self._unmet() if self._affinity else None
         return _verdict(size, unmet, _found(self._anti), _found(self._existing))
 
@@ -232,15 +232,15 @@ class AffinityState:
         self._is_changed = True
         self._counts().change(incoming, other, node, by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
-        return self._counts().judge(node)
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
+        return self._counts().filter(node)
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the first reason that applies."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
         if not self._is_changed and self._rules.are_over(nodes):
             return self._rules.verdict(len(nodes))
-        return self._counts().judge_nodes(nodes)
+        return self._counts().filter_nodes(nodes)
 
     def _counts(self) -> WhatIf:
         if self._what_if is None:

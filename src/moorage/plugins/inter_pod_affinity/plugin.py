@@ -72,10 +72,10 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return cycle[FILTER_STATE].judge(node)
+        return cycle[FILTER_STATE].filter(node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        return cycle[FILTER_STATE].judge_nodes(nodes)
+        return cycle[FILTER_STATE].filter_nodes(nodes)
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         terms = affinity_terms(pod)

@@ -138,8 +138,8 @@ class SpreadState(Struct):
             if constraint.matcher.matches(other.labels) and self.inclusion.includes(constraint, node):
                 spread.change(node.labels[constraint.topology_key], by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
         for spread in self.spreads:
             value = node.labels.get(spread.constraint.topology_key)
             if value is None:
@@ -148,8 +148,8 @@ class SpreadState(Struct):
                 return TOO_UNEVEN
         return None
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the reason of the first constraint it breaks."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the reason of the first constraint it breaks."""
         rejections: list[tuple[BoolArray, Status]] = []
         decided: BoolArray | None = None
         is_whole = nodes.shows_all_of(self.counted)

@@ -71,10 +71,10 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return cycle[FILTER_STATE].judge(node)
+        return cycle[FILTER_STATE].filter(node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        return cycle[FILTER_STATE].judge_nodes(nodes)
+        return cycle[FILTER_STATE].filter_nodes(nodes)
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         try:
@@ -93,10 +93,10 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         return PreferenceCounts(constraints, pod, inclusion, needs_all_keys=self._source.needs_all_keys(pod))
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return cycle[SCORE_STATE].rate(node, pod.namespace)
+        return cycle[SCORE_STATE].score(node, pod.namespace)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        return cycle[SCORE_STATE].rate_nodes(nodes)
+        return cycle[SCORE_STATE].score_nodes(nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return cycle[SCORE_STATE].normalize(nodes, scores)

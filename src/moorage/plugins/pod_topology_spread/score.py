@@ -137,8 +137,8 @@ class PreferenceState(Struct, frozen=True):
         ignored = self.ratings.ignored
         return ignored if ignored is None or nodes.shows_all else ignored.take(nodes.rows)
 
-    def rate(self, node: NodeInfo, namespace: str) -> int:
-        """Rate one node: the more pods, the higher; normalising turns that round."""
+    def score(self, node: NodeInfo, namespace: str) -> int:
+        """Score one node: the more pods, the higher; normalising turns that round."""
         score = 0.0
         for item in self.preferences:
             value = node.labels.get(item.constraint.topology_key)
@@ -148,15 +148,15 @@ class PreferenceState(Struct, frozen=True):
                 return 0
         return round_half_away(score)
 
-    def rate_nodes(self, nodes: NodeTable) -> IntArray:
-        """Rate every node of a window."""
+    def score_nodes(self, nodes: NodeTable) -> IntArray:
+        """Score every node of a window."""
         if not nodes.is_window_of(self.counted):
             return rated(self.preferences, nodes, self.ignored(nodes))
         return self.ratings.raw if nodes.shows_all else self.ratings.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
         """Turn the ratings round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
-        # The array that rate_nodes gave: it is read-only, so if it comes back, so do the ratings kept here.
+        # The array that score_nodes gave: it is read-only, so if it comes back, so do the ratings kept here.
         if scores is self.ratings.raw:
             return self.ratings.turned()
         ignored = self.ignored(nodes)
@@ -164,7 +164,7 @@ class PreferenceState(Struct, frozen=True):
 
 
 def rated(preferences: Sequence[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
-    """Rate every node of a window by its points."""
+    """Score every node of a window by its points."""
     columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
     score = columns[0]
     for points in columns[1:]:
@@ -290,7 +290,7 @@ class PreferenceCounts:
         return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
 
     def _rating_of(self, row: int, preferences: Sequence[Preference]) -> int:
-        """Rate one row, in a cluster where all have all keys."""
+        """Score one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
             if isinstance(item.counts, DomainTally):
