@@ -1,10 +1,22 @@
 """The one bounded map of the house: what was not asked for longest is forgotten first."""
 
-from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from functools import lru_cache, wraps
+from hashlib import blake2b
+from itertools import chain
+from typing import Final, Generic, ParamSpec, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_KEY_LENGTH: Final = 1024
+"""How long a key that a user wrote may be."""
+
+MAX_KEY_LABELS: Final = 64
+"""How many labels a key may hold; what a pod with more of them asks for is worked out every time."""
 
 MAX_SEEN: Final = 16384
 """How many keys a doorkeeper remembers having seen once."""
@@ -18,18 +30,22 @@ class LRU(dict[K, V]):
     one has half the limit, it becomes the old one, and what was left in that is dropped. So an entry goes once nobody
     asked for it while ``limit / 2`` others were added.
 
-    With ``compute``, ``cache[key]`` works a missing value out and keeps it.
+    With ``compute``, ``cache[key]`` works a missing value out and keeps it. ``on_drop`` is called with every entry that
+    is dropped for want of room.
 
     >>> squares = LRU(100, lambda number: number * number)
     >>> squares[4]
     16
     """
 
-    __slots__ = ("_compute", "_half", "_old")
+    __slots__ = ("_compute", "_half", "_old", "_on_drop")
 
-    def __init__(self, limit: int, compute: Callable[[K], V] | None = None) -> None:
+    def __init__(
+        self, limit: int, compute: Callable[[K], V] | None = None, on_drop: Callable[[K, V], None] | None = None
+    ) -> None:
         super().__init__()
         self._compute = compute
+        self._on_drop = on_drop
         self._half = max(1, limit // 2)
         self._old: dict[K, V] = {}
 
@@ -45,18 +61,28 @@ class LRU(dict[K, V]):
 
     def find(self, key: K) -> V | None:
         """Return what is kept under a key, or ``None``."""
-        value = self.get(key)
-        if value is None and key in self._old:
-            value = self._old.pop(key)
-            self.put(key, value)
+        if key in self:
+            return self[key]
+        if key not in self._old:
+            return None
+        value = self._old.pop(key)
+        self.put(key, value)
         return value
 
     def put(self, key: K, value: V) -> None:
         """Keep a value; the older generation makes room for it."""
         if len(self) >= self._half and key not in self:
-            self._old = dict(self)
+            dropped, self._old = self._old, dict(self)
             super().clear()
+            if self._on_drop is not None:
+                for old_key, old_value in dropped.items():
+                    self._on_drop(old_key, old_value)
         self[key] = value
+        self._old.pop(key, None)
+
+    def resize(self, limit: int) -> None:
+        """Keep more or fewer entries from now on; a lower limit takes effect as entries are added."""
+        self._half = max(1, limit // 2)
 
     def contains(self, key: K) -> bool:
         """Tell whether something is kept under a key, be it ``None``."""
@@ -72,10 +98,40 @@ class LRU(dict[K, V]):
         super().clear()
         self._old.clear()
 
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """Go through all entries, of both generations; an entry may not be added meanwhile."""
+        return chain(self.items(), self._old.items())
+
     @property
     def size(self) -> int:
         """How many entries there are, in both generations."""
         return len(self) + len(self._old)
+
+
+def cached_if_short(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Cache a pure function of texts like functools.lru_cache, but nothing whose text is too long to be kept as a key.
+
+    Users write these texts: without the limit, some thousand of them of a megabyte each would stay in memory.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        cached = lru_cache(size, typed=True)(function)
+
+        @wraps(function)
+        def look_up(*args: P.args, **kwargs: P.kwargs) -> R:
+            for arg in args:
+                if arg.__class__ is str and len(arg) > MAX_KEY_LENGTH:
+                    return function(*args, **kwargs)
+            return cached(*args, **kwargs)  # type: ignore[arg-type]
+
+        return look_up
+
+    return decorate
+
+
+def short_key(encoded: bytes) -> bytes:
+    """Return a key that stands for an encoded object: the encoding itself, or a digest of it if it is long."""
+    return encoded if len(encoded) <= MAX_KEY_LENGTH else blake2b(encoded, digest_size=32).digest()
 
 
 class Doorkeeper(Generic[K, V]):

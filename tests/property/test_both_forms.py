@@ -29,8 +29,8 @@ from moorage.framework.plugin import FilterPlugin, Plugin, ScorePlugin
 from moorage.framework.status import IntArray, Status, Verdict
 from moorage.plugins.catalogue import IN_TREE
 from moorage.plugins.node_affinity import NodeAffinity
-from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import check_plugin, clusters, make_pod
 from moorage.testing.checks import PluginFactory
 from moorage.testing.strategies import GPU

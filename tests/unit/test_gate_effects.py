@@ -21,7 +21,7 @@ from moorage.features import GATES, RELEASE, RELEASES, FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
 from moorage.plugins.default_preemption.plugin import DefaultPreemption
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.simulator.decisions import to_builtins
 from moorage.simulator.loading import cluster_from
 from moorage.simulator.loop import run_virtual

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.lru import LRU, Doorkeeper
+from moorage.lru import LRU, MAX_KEY_LENGTH, Doorkeeper, cached_if_short, short_key
 
 
 @given(st.integers(1, 12), st.lists(st.integers(0, 30)))
@@ -60,3 +60,37 @@ def test_a_doorkeeper_knows_a_key_whose_value_it_dropped() -> None:
     kept.put("a", 3)
     kept.put("c", 4)
     assert kept.find("a") == 3
+
+
+@given(st.integers(2, 12), st.lists(st.tuples(st.integers(0, 30), st.integers(2, 12))))
+def test_whatever_goes_for_want_of_room_is_named(limit: int, steps: list[tuple[int, int]]) -> None:
+    dropped: list[int] = []
+    cache: LRU[int, int] = LRU(limit, on_drop=lambda key, value: dropped.append(key))
+    known: set[int] = set()
+    for key, resized in steps:
+        cache.resize(resized)
+        if cache.find(key) is None:
+            cache.put(key, key)
+            known.add(key)
+        known.difference_update(dropped)
+        dropped.clear()
+        assert {kept for kept, _ in cache.entries()} == known
+
+
+def test_long_texts_are_answered_but_not_kept() -> None:
+    asked: list[str] = []
+
+    @cached_if_short(8)
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    short, long = "a", "a" * (MAX_KEY_LENGTH + 1)
+    assert [length(short), length(short), length(long), length(long)] == [1, 1, len(long), len(long)]
+    assert asked == [short, long, long]
+
+
+@given(st.binary(max_size=3 * MAX_KEY_LENGTH), st.binary(max_size=3 * MAX_KEY_LENGTH))
+def test_keys_are_short_and_still_tell_objects_apart(one: bytes, other: bytes) -> None:
+    assert len(short_key(one)) <= MAX_KEY_LENGTH
+    assert (short_key(one) == short_key(other)) == (one == other)

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
 from moorage.errors import InputError
+from moorage.lru import cached_if_short
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -86,7 +86,7 @@ class Schedule(Struct, frozen=True):
         return None
 
 
-@cache
+@cached_if_short(1024)
 def parse(text: str) -> Schedule:
     """Read a schedule; InputError says what is wrong with it."""
     if match := _EVERY.fullmatch(text):

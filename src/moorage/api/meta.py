@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from moorage.api.once import once
 from moorage.api.struct import KubeStruct
+from moorage.lru import cached_if_short
 
 
 class OwnerReference(KubeStruct, frozen=True):
@@ -102,7 +103,7 @@ class Condition(KubeStruct, frozen=True):
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)$")
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def parse_time(text: str) -> float:
     """Turn an RFC 3339 time into seconds since the epoch."""
     match = _TIME.match(text)

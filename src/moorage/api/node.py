@@ -10,13 +10,14 @@ from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.requests import countable
 from moorage.api.struct import KubeStruct
+from moorage.lru import LRU
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
-MOST_SHARED_IMAGES: Final = 1 << 16
+MAX_SHARED_IMAGES: Final = 1 << 16
 
 
 class PodPreemptionPolicy(KubeStruct, frozen=True):
@@ -40,7 +41,7 @@ class ContainerImage(KubeStruct, frozen=True):
     size_bytes: int = 0
 
 
-_images: dict[ContainerImage, ContainerImage] = {}
+_images: LRU[ContainerImage, ContainerImage] = LRU(MAX_SHARED_IMAGES, lambda image: image)
 
 
 class NodeStatus(KubeStruct, frozen=True):
@@ -87,6 +88,4 @@ def share_images(node: Node) -> None:
     """Exchange a node's images for equal ones of other nodes: they are most of what a node says, and much the same."""
     held = node.status.images
     if held:
-        if len(_images) > MOST_SHARED_IMAGES:
-            _images.clear()
-        force_setattr(node.status, "images", tuple([_images.setdefault(image, image) for image in held]))
+        force_setattr(node.status, "images", tuple([_images[image] for image in held]))

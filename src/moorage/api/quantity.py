@@ -8,10 +8,10 @@ is exact, :func:`milli_value` and :func:`value` round up, away from zero, as ups
 """
 
 import re
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 from moorage.errors import QuantityError
+from moorage.lru import cached_if_short
 
 Quantity: TypeAlias = str | int | float
 ResourceList: TypeAlias = dict[str, Quantity]
@@ -26,7 +26,7 @@ _BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGT
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-@lru_cache(maxsize=65536)
+@cached_if_short(65536)
 def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)

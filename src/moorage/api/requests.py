@@ -4,12 +4,12 @@ Sums are made of exact billionths and rounded up once per pod: three containers 
 """
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from moorage.api.container import Container, ContainerStatus
 from moorage.api.quantity import Quantity, ResourceList, milli_value, nano_to_milli, nano_to_unit, nano_value, value
 from moorage.api.selectors import is_qualified_name
+from moorage.lru import cached_if_short
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod
@@ -30,7 +30,7 @@ _SCORING_DEFAULTS: Final = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def is_extended(name: str) -> bool:
     """Tell whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
@@ -38,7 +38,7 @@ def is_extended(name: str) -> bool:
     return is_qualified_name(f"requests.{name}")
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def is_scalar(name: str) -> bool:
     """Tell whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
     if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
@@ -113,7 +113,7 @@ def _rounded(total: Nanos) -> dict[str, int]:
     }
 
 
-@lru_cache(maxsize=65536)
+@cached_if_short(65536)
 def _counted(name: str, quantity: Quantity) -> int | None:
     if not _is_counted(name):
         return None

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from moorage.api.struct import KubeStruct
 from moorage.errors import SelectorError
+from moorage.lru import cached_if_short
 
 LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
@@ -220,7 +221,7 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
     return Requirement(key, operator, frozenset(operands))
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def is_qualified_name(name: str) -> bool:
     """Tell whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
     prefix, slash, local = name.rpartition("/")
@@ -229,7 +230,7 @@ def is_qualified_name(name: str) -> bool:
     return bool(_NAME.match(local))
 
 
-@lru_cache(maxsize=65536)
+@cached_if_short(65536)
 def is_label_value(text: str) -> bool:
     """Tell whether a text may be the value of a label."""
     return text == "" or bool(_NAME.match(text))

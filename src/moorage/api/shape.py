@@ -12,15 +12,16 @@ from msgspec.structs import force_setattr, replace
 from moorage.api import requests
 from moorage.api.meta import Condition
 from moorage.api.volume import Volume
+from moorage.lru import LRU, short_key
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
 
-MOST_SHAPES: Final = 16384
+MAX_SHAPES: Final = 16384
 _WORD: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
 """Where in a status a kubelet speaks of resources."""
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Shape:
@@ -60,7 +61,7 @@ class Shape:
         """What a pod is told, under the names of its own properties."""
 
 
-_shapes: dict[bytes, Shape] = {}
+_shapes: LRU[bytes, Shape] = LRU(MAX_SHAPES)
 
 
 def take_shape(pod: "Pod") -> Shape:
@@ -71,12 +72,11 @@ def take_shape(pod: "Pod") -> Shape:
     """
     spec = _without_identity(pod.spec)
     word = _kubelet_word(pod) if requests.has_kubelet_word(pod) else None
-    key = _encoder.encode(spec if word is None else (spec, word))
-    shape = _shapes.get(key)
+    key = short_key(_encoder.encode(spec if word is None else (spec, word)))
+    shape = _shapes.find(key)
     if shape is None:
-        if len(_shapes) >= MOST_SHAPES:
-            _shapes.clear()
-        shape = _shapes[key] = Shape(pod, spec, word)
+        shape = Shape(pod, spec, word)
+        _shapes.put(key, shape)
     pod.__dict__.update(shape.facts)
     _share(pod, shape)
     return shape

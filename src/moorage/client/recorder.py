@@ -5,7 +5,7 @@ dropped and counted, and no binding waits for it.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable
 from random import Random
 from typing import Final, TypeAlias, cast
@@ -23,13 +23,14 @@ from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
+from moorage.lru import LRU
 
 LONGEST_QUEUE: Final = 1000
 LONGEST_NOTE: Final = 1024
 MOST_TRIES: Final = 12
 MOST_WRITERS: Final = 32
 EVENTS_PER_WRITER: Final = 4
-MOST_SERIES: Final = 4096
+MAX_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
 
@@ -124,7 +125,7 @@ class EventRecorder:
         self._limit = limit
         self._chance = Random()
         self._queue: deque[WrittenEvent | CoreEvent] = deque()
-        self._series: OrderedDict[SeriesKey, Series] = OrderedDict()
+        self._series: LRU[SeriesKey, Series] = LRU(MAX_SERIES)
         self._writers: set[asyncio.Task[None]] = set()
         self._at_work = 0
         self._last_name = 0
@@ -132,12 +133,11 @@ class EventRecorder:
     def record(self, note: EventNote) -> None:
         """Have an event written; one that was just written becomes a series."""
         key = series_key(note)
-        series = self._series.get(key)
+        series = self._series.find(key)
         now = self._clock.now()
         if series is None:
-            series = self._series[key] = Series(self._event(note, self._clock.wall()), now)
-            if len(self._series) > MOST_SERIES:
-                self._series.popitem(last=False)
+            series = Series(self._event(note, self._clock.wall()), now)
+            self._series.put(key, series)
             self._send(series.event)
             return
         series.count += 1
@@ -178,14 +178,14 @@ class EventRecorder:
     def finish_series(self) -> None:
         """Forget what has not come again for a while, and write how often it had come."""
         oldest = self._clock.now() - FINISH_SECONDS
-        for key, series in list(self._series.items()):
+        for key, series in list(self._series.entries()):
             if series.last < oldest:
-                del self._series[key]
+                self._series.discard(key)
                 self._send_state(series)
 
     def refresh_series(self) -> None:
         """Write how often the others have come by now."""
-        for series in self._series.values():
+        for _, series in self._series.entries():
             self._send_state(series)
 
     async def flush(self) -> None:

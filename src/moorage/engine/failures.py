@@ -12,7 +12,7 @@ from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.scheduling_queue import SchedulingQueue
-from moorage.state.objects import Shelf
+from moorage.state.objects import ObjectCache
 
 MAX_NOTE_BYTES: Final = 1024
 SCHEDULED: Final = "PodScheduled"
@@ -26,7 +26,7 @@ class FailureHandler:
     def __init__(self, services: Services, queue: SchedulingQueue) -> None:
         self._services = services
         self._queue = queue
-        self._pods: Shelf[Pod] = services.objects[Pod]
+        self._pods: ObjectCache[Pod] = services.objects[Pod]
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Requeue the pod if it still waits, and tell its owner why it does."""

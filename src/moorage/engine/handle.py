@@ -11,14 +11,15 @@ from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
 from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
-from moorage.state.objects import Shelf
+from moorage.state.handle import ClusterHandle
+from moorage.state.objects import ObjectCache
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -26,8 +27,8 @@ S = TypeVar("S")
 FilterNode = Callable[[CycleState, Pod, NodeInfo], Status | None]
 
 
-class EngineHandle:
-    """One profile's :class:`moorage.framework.handle.Handle`."""
+class EngineHandle(PreemptionHandle, ClusterHandle):
+    """The handle that all plugins of one profile share, whichever part of it they ask for."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -96,7 +97,7 @@ class EngineHandle:
 
     @property
     def nominator(self) -> Nominator:
-        """Who was promised which node."""
+        """Which pods are nominated to which nodes."""
         return self._services.nominator
 
     @property
@@ -104,7 +105,7 @@ class EngineHandle:
         """Where to count what only the plugin knows."""
         return self._services.meter
 
-    def lister(self, kind: type[K]) -> Shelf[K]:
+    def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
         return self._services.objects[kind]
 
@@ -116,16 +117,16 @@ class EngineHandle:
         return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
         assert self._filter_node is not None, "filters can be run once the profile is complete"
         return self._filter_node(cycle, pod, node)
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was added to a node."""
+        """Have the pre-filters of a what-if follow a pod that is added to a node."""
         return change_what_if(ADD_POD, self._complete_profile, cycle, pod, added, node)
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was taken off a node."""
+        """Have the pre-filters of a what-if follow a pod that is taken off a node."""
         return change_what_if(REMOVE_POD, self._complete_profile, cycle, pod, removed, node)
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:

@@ -1,6 +1,7 @@
 """Column kinds: integers that grow, and Categorical, where a few distinct values stand for thousands of nodes."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator
+from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -14,6 +15,9 @@ CodeArray = NDArray[np.int32]
 FIRST_CAPACITY: Final = 64
 NOT_SHOWN: Final = -1
 
+next_version: Final = count(1).__next__
+"""Makes numbers that no other column or vocabulary of the process has."""
+
 
 class Categorical(Generic[V]):
     """A column of values of which few are distinct: a code per node, and the values the codes stand for.
@@ -23,13 +27,13 @@ class Categorical(Generic[V]):
     [True, False, False, True]
     """
 
-    __slots__ = ("_unshared", "_zeros", "codes", "values")
+    __slots__ = ("codes", "values", "version")
 
     def __init__(self, codes: CodeArray, values: "Vocabulary[V]") -> None:
         self.codes = codes
         self.values = values
-        self._unshared: BoolArray | None = None
-        self._zeros: IntArray | None = None
+        self.version = next_version()
+        """Tells columns apart: what was worked out from one is stale once the table shows another version."""
 
     @classmethod
     def of(cls, values: Collection[V]) -> "Categorical[V]":
@@ -65,21 +69,6 @@ class Categorical(Generic[V]):
         table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
         return table.take(self.codes)
 
-    @property
-    def unshared(self) -> BoolArray:
-        """Which values, by code, exactly one node has; host names mostly are such. To be asked of a column at rest."""
-        if self._unshared is None:
-            self._unshared = np.equal(np.bincount(self.codes, minlength=len(self.values)), 1)
-        return self._unshared
-
-    @property
-    def zeros(self) -> IntArray:
-        """A zero for each value: what all start from who count by value, and read-only."""
-        if self._zeros is None:
-            self._zeros = np.zeros(len(self.values), dtype=np.int64)
-            self._zeros.flags.writeable = False
-        return self._zeros
-
     def is_in(self, wanted: Collection[V]) -> BoolArray:
         """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""
         codes = [code for value in wanted if (code := self.values.find(value)) is not None]
@@ -95,11 +84,13 @@ class Categorical(Generic[V]):
 class Vocabulary(Generic[V]):
     """The distinct values of a column, numbered in order of first appearance."""
 
-    __slots__ = ("_codes", "_values")
+    __slots__ = ("_codes", "_values", "version")
 
     def __init__(self) -> None:
         self._codes: dict[V, int] = {}
         self._values: list[V] = []
+        self.version = next_version()
+        """Tells vocabularies apart: a code means the same in two columns if their vocabularies have one version."""
 
     def __len__(self) -> int:
         return len(self._values)

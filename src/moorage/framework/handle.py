@@ -15,8 +15,6 @@ from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
-from moorage.state.claim_index import ClaimIndex
-from moorage.state.pod_index import PodIndex
 
 Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
 K = TypeVar("K", bound=KubeObject)
@@ -24,7 +22,7 @@ S = TypeVar("S")
 
 
 class Lister(Protocol[Object_co]):
-    """All objects of a kind, as the scheduler last heard of them."""
+    """All objects of a kind, as the API last reported them."""
 
     @property
     def version(self) -> int:
@@ -76,19 +74,19 @@ class Cluster(Protocol):
         ...
 
     def record(self, event: EventNote) -> None:
-        """Tell the user something; never waits and never fails."""
+        """Record an event for the user; never waits and never fails."""
         ...
 
 
 class Nominator(Protocol):
-    """Who was promised which node."""
+    """Which pods are nominated to which nodes."""
 
     def nominated_pods(self, node_name: str) -> Collection[Pod]:
-        """Return the pods that were promised a node and are not on it yet."""
+        """Return the pods that are nominated to a node and not on it yet."""
         ...
 
     def nodes_with_nominations(self) -> Collection[str]:
-        """Return the nodes that are promised to some pod."""
+        """Return the nodes that some pod is nominated to."""
         ...
 
     def node_of(self, pod: Pod) -> str:
@@ -109,7 +107,7 @@ class WaitingPod(Protocol):
         ...
 
     def reject(self, plugin: str, message: str) -> None:
-        """Turn the pod down; it goes back to the queue."""
+        """Reject the pod; it goes back to the queue."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
@@ -150,6 +148,61 @@ class Handle(Protocol):
         ...
 
     @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force; read them when the plugin is built, not in its methods."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where to write to."""
+        ...
+
+    @property
+    def meter(self) -> Meter:
+        """Where to count what only the plugin knows."""
+        ...
+
+    def lister(self, kind: type[K]) -> Lister[K]:
+        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        ...
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        ...
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return a pod that waits on permit."""
+        ...
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return all pods that wait on permit."""
+        ...
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Have pods tried again at once, whatever their backoff."""
+        ...
+
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something beside the scheduling cycles; what it raises is logged."""
+        ...
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles."""
+        ...
+
+
+class PreemptionHandle(Handle, Protocol):
+    """What a plugin needs besides to make room for a pod: the filters of its profile on what-ifs, and who else waits.
+
+    A plugin that names this type for its ``handle`` gets the same object as any other.
+    """
+
+    @property
     def order(self) -> RowArray:
         """The rows of all nodes in the order in which they are visited."""
         ...
@@ -170,80 +223,22 @@ class Handle(Protocol):
         ...
 
     @property
-    def pods(self) -> PodIndex:
-        """Pods on nodes, counted by label selector and by affinity term."""
-        ...
-
-    @property
-    def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims, and which disks named in line."""
-        ...
-
-    @property
-    def features(self) -> FeatureGates:
-        """The feature gates in force; read them when the plugin is built, not in its methods."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """What time it is."""
-        ...
-
-    @property
-    def cluster(self) -> Cluster:
-        """Where to write to."""
-        ...
-
-    @property
     def nominator(self) -> Nominator:
-        """Who was promised which node."""
-        ...
-
-    @property
-    def meter(self) -> Meter:
-        """Where to count what only the plugin knows."""
-        ...
-
-    def lister(self, kind: type[K]) -> Lister[K]:
-        """Return all objects of a kind; asking makes the scheduler list and watch it."""
-        ...
-
-    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        """Which pods are nominated to which nodes."""
         ...
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
         ...
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was added to a node."""
+        """Have the pre-filters of a what-if follow a pod that is added to a node."""
         ...
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Tell the pre-filters of a what-if that a pod was taken off a node."""
-        ...
-
-    def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return a pod that waits on permit."""
-        ...
-
-    def waiting_pods(self) -> Collection[WaitingPod]:
-        """Return all pods that wait on permit."""
+        """Have the pre-filters of a what-if follow a pod that is taken off a node."""
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
         """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
-        ...
-
-    def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Have pods tried again at once, whatever their backoff."""
-        ...
-
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something beside the scheduling cycles; what it raises is logged."""
-        ...
-
-    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles."""
         ...

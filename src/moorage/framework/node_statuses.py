@@ -1,4 +1,4 @@
-"""Why each node was turned down: explicit statuses, and one for all other nodes."""
+"""Why each node was rejected: explicit statuses, and one for all other nodes."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from moorage.api.affinity import Taint
 from moorage.api.pod import HostPort
 from moorage.framework.columns import Categorical, Growing
+from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import BoolArray, IntArray
-from moorage.state.image_index import ImageFacts
-from moorage.state.node_columns import NodeColumns
 
 RowArray = NDArray[np.int64]
 
@@ -53,7 +52,7 @@ class NodeTable:
 
     __slots__ = ("_candidates", "_columns", "_rows")
 
-    def __init__(self, columns: NodeColumns, rows: RowArray | None = None, candidates: BoolArray | None = None) -> None:
+    def __init__(self, columns: NodeStorage, rows: RowArray | None = None, candidates: BoolArray | None = None) -> None:
         self._columns = columns
         self._rows = rows
         self._candidates = candidates
@@ -61,7 +60,7 @@ class NodeTable:
     @classmethod
     def of(cls, *infos: NodeInfo) -> "NodeTable":
         """Build a table from single nodes, leaving them as they are."""
-        columns = NodeColumns()
+        columns = NodeStorage()
         for info in infos:
             columns.add(info.copy())
         return cls(columns)
@@ -78,7 +77,7 @@ class NodeTable:
         return NodeTable(self._columns, self._rows, candidates)
 
     def candidates(self) -> Iterator[tuple[int, NodeInfo]]:
-        """Go through the nodes that are still in the running, with their place in this window."""
+        """Go through the nodes that are still candidates, with their place in this window."""
         places: Iterable[int] = range(len(self)) if self._candidates is None else np.flatnonzero(self._candidates)
         for place in places:
             yield int(place), self[int(place)]
@@ -101,7 +100,7 @@ class NodeTable:
 
     @property
     def in_running(self) -> BoolArray:
-        """Which nodes of the window no plugin has turned down yet."""
+        """Which nodes of the window no plugin has rejected yet."""
         return np.ones(len(self), dtype=np.bool_) if self._candidates is None else self._candidates
 
     @property
@@ -112,19 +111,19 @@ class NodeTable:
     @property
     def position(self) -> int:
         """How far the log of changed rows has come; remember it to ask :meth:`changed_since` later."""
-        return self._columns.changes.position
+        return self._columns.position
 
     @property
     def nodes_version(self) -> int:
         """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
-        return self._columns.node_changes.position
+        return self._columns.nodes_version
 
     def changed_since(self, position: int) -> list[int] | None:
         """Return the rows of the cluster that changed since a position, or ``None`` if that is too long ago to tell.
 
         A row may be named more than once, and one that is gone is beyond the end.
         """
-        return self._columns.changes.since(position)
+        return self._columns.changed_since(position)
 
     def is_window_of(self, table: "NodeTable") -> bool:
         """Tell whether both show the same cluster, so that a row means the same node in both."""
@@ -182,8 +181,8 @@ class NodeTable:
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 
-        Of the whole cluster it is the same object as long as no node has another value, so that what was worked out
-        from it can be kept.
+        Of the whole cluster its ``version`` stays the same as long as no node has another value, so that what was
+        worked out from it can be kept.
         """
         whole = self._columns.label(key)
         return whole if self._rows is None else self._categorical(whole)
@@ -194,12 +193,12 @@ class NodeTable:
 
     def image(self, name: str) -> ImageFacts | None:
         """What is known of an image across the cluster, whatever the window; ``None`` if no node holds it."""
-        return self._columns.image_index.find(name)
+        return self._columns.image_facts(name)
 
     @property
     def images_version(self) -> int:
         """A number that grows whenever the images on some node change."""
-        return self._columns.image_index.version
+        return self._columns.images_version
 
     def through(self, column: Growing) -> NDArray[Any]:
         """Read a column of the cluster through this window."""

@@ -95,7 +95,7 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
 
 
 def _imported(load: Callable[[], Any], where: str) -> Any:
-    """Import what an author wrote; whatever goes wrong there is told with its place in the author's file."""
+    """Import what an author wrote; whatever goes wrong there is reported with its place in the author's file."""
     try:
         return load()
     except ModuleNotFoundError as error:

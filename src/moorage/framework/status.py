@@ -34,7 +34,7 @@ class Code(IntEnum):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether a pod or node was turned down, rather than something having gone wrong."""
+        """Whether a pod or node was rejected, rather than something having gone wrong."""
         return self in _REJECTIONS
 
 
@@ -76,7 +76,7 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def pending(cls, *reasons: str) -> "Status":
-        """Turn the pod down while something outside is under way; its event requeues the pod without backoff."""
+        """Reject the pod while something outside is under way; its event requeues the pod without backoff."""
         return cls(Code.PENDING, reasons)
 
     @classmethod
@@ -95,7 +95,7 @@ class Status(Struct, frozen=True):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether a pod or node was turned down, rather than something having gone wrong."""
+        """Whether a pod or node was rejected, rather than something having gone wrong."""
         return self.code in _REJECTIONS
 
     @property
@@ -116,7 +116,7 @@ def combined(statuses: Sequence[Status]) -> Status | None:
 
 
 class Verdict(Struct, frozen=True):
-    """Which nodes of a window are turned down, and why: rejections as columns.
+    """Which nodes of a window are rejected, and why: rejections as columns.
 
     Several rejections may name the same node; its reasons are then taken in their order here.
     """
@@ -126,12 +126,12 @@ class Verdict(Struct, frozen=True):
 
     @classmethod
     def accept(cls, size: int) -> "Verdict":
-        """Turn no node down."""
+        """Reject no node."""
         return cls(size)
 
     @classmethod
     def reject(cls, *, where: BoolArray, because: Status) -> "Verdict":
-        """Turn down the nodes where the mask is true, all for the same reason."""
+        """Reject the nodes where the mask is true, all for the same reason."""
         return cls(len(where), ((where, because),))
 
     @classmethod
@@ -147,7 +147,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def rejected(self) -> BoolArray:
-        """The nodes that are turned down for any reason."""
+        """The nodes that are rejected for any reason."""
         if len(self.rejections) == 1:
             return self.rejections[0][0]
         mask = np.zeros(self.size, dtype=np.bool_)

@@ -92,7 +92,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def sign(self, pod: Pod) -> Hashable:
         selector = pod.spec.node_selector
-        return wishes_of(pod), None if selector is None else tuple(selector.items())
+        return wishes_of(pod), None if selector is None else frozenset(selector.items())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         required = wishes_of(pod).required

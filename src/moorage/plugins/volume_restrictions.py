@@ -13,13 +13,13 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.volume import Volume
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.not_found import claim_not_found
 from moorage.state.claim_index import disk_of
+from moorage.state.handle import ClusterHandle
 
 DISK_CONFLICT: Final = Status.unschedulable("node(s) had no available disk")
 CLAIM_CONFLICT: Final = Status.unschedulable(
@@ -55,7 +55,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
     _signs_template = True
 
-    def __init__(self, *, handle: Handle) -> None:
+    def __init__(self, *, handle: ClusterHandle) -> None:
         self._handle = handle
         self._claims = handle.lister(PersistentVolumeClaim)
 

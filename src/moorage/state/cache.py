@@ -7,6 +7,8 @@ Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive be
 node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
 """
 
+from itertools import zip_longest
+
 import numpy as np
 
 from moorage.api.node import Node
@@ -16,7 +18,6 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.node_columns import NodeColumns
-from moorage.state.node_tree import NodeTree
 from moorage.state.pod_index import PodIndex
 
 
@@ -88,7 +89,7 @@ class Cache:
         self._assumed.add(uid)
 
     def forget(self, pod: Pod) -> None:
-        """Undo an assumption; a pod that is not known is none."""
+        """Undo an assumption; a pod that is not known is left alone."""
         known = self._pods.get(pod.uid)
         if known is None:
             return
@@ -99,7 +100,7 @@ class Cache:
         self._displace(known)
 
     def add_pod(self, pod: Pod) -> None:
-        """Take in a pod that the API shows on a node: news, or the confirmation of an assumption."""
+        """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
         uid = pod.metadata.uid
         if uid not in self._pods:
             self._place(pod)
@@ -142,7 +143,7 @@ class Cache:
         self.structure += 1
 
     def update_node(self, node: Node) -> None:
-        """Take in a change of a node; one that is not known is news."""
+        """Take in a change of a node; one that is not known is added."""
         info = self.nodes.find(node.name)
         if info is None:
             self.add_node(node)
@@ -193,7 +194,7 @@ class Cache:
         self._pods[now.uid] = info.pods[now.uid] = pod
         if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
-            self.pods.relabel(known, pod, info.row)
+            self.pods.relabel(pod, info.row)
         info.version += 1
         self.columns.changes.note(info.row)
 
@@ -211,6 +212,40 @@ class Cache:
         self.columns.write_pods(info, pod)
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)
+
+
+class NodeTree:
+    """The order in which nodes are visited: one of each zone in turn.
+
+    Zones keep the order in which they first appeared, nodes the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self._zones: dict[str, dict[str, None]] = {}
+        self._zone_of: dict[str, str] = {}
+
+    def add(self, node: Node) -> None:
+        """Put a node at the end of its zone."""
+        self._zone_of[node.name] = node.zone_key
+        self._zones.setdefault(node.zone_key, {})[node.name] = None
+
+    def remove(self, name: str) -> None:
+        """Take a node out; a zone without nodes is forgotten."""
+        zone = self._zone_of.pop(name)
+        del self._zones[zone][name]
+        if not self._zones[zone]:
+            del self._zones[zone]
+
+    def update(self, node: Node) -> None:
+        """Move a node whose zone changed to the end of the new one."""
+        if self._zone_of[node.name] != node.zone_key:
+            self.remove(node.name)
+            self.add(node)
+
+    def names(self) -> list[str]:
+        """List all nodes: the first of each zone, the second of each zone, and so on."""
+        turns = zip_longest(*self._zones.values())
+        return [name for turn in turns for name in turn if name is not None]
 
 
 def _weighs_the_same(known: Pod, pod: Pod) -> bool:

@@ -10,7 +10,7 @@ MAX_LENGTH: Final = 1 << 16
 class ChangeLog(Generic[T]):
     """A log with positions. Whoever keeps something in line with it remembers ``position`` and asks ``since`` later.
 
-    Only the latest changes are kept: who comes too late is told so (``None``) and has to start from nothing.
+    Only the latest changes are kept: who comes too late gets ``None`` and has to start from nothing.
 
     >>> log = ChangeLog[int]()
     >>> seen = log.position
@@ -32,9 +32,9 @@ class ChangeLog(Generic[T]):
         """Write a change down."""
         self._changes.append(change)
         self.position += 1
-        if len(self._changes) > self._max_length:
+        if self.position - self._start > self._max_length:
             # Half at a time, so that forgetting costs nothing worth speaking of for each change.
-            forgotten = len(self._changes) // 2
+            forgotten = (self.position - self._start) // 2
             del self._changes[:forgotten]
             self._start += forgotten
 

@@ -1,122 +1,53 @@
-"""The writing side of the node table: one dense row per node, kept by increments.
+"""The cluster's nodes as columns: one dense row per node, kept by increments.
 
 Rows are dense: a node that goes leaves its row to the last one, so a column of the cluster is always one run of memory.
-Every row that changes is noted in the change log, which is how standing answers know what to look at again.
+Every row that changes is noted in a change log, which is how standing answers know what to look at again.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
+from moorage.api.node import ContainerImage, Node
 from moorage.api.pod import Pod
-from moorage.framework.columns import Categorical, Growing, Vocabulary
+from moorage.framework.columns import Growing
+from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo
-from moorage.state.image_index import ImageIndex
+from moorage.lru import LRU
+from moorage.state.change_log import ChangeLog
 
-Extract = Callable[[NodeInfo], Hashable]
-
-LONGEST_LOG: Final = 1 << 16
-MOST_IMAGE_COLUMNS: Final = 512
+MAX_IMAGE_COLUMNS: Final = 512
 
 
-class CategoricalColumn:
-    """A categorical column that follows its nodes."""
-
-    def __init__(self, extract: Extract) -> None:
-        self._extract = extract
-        self._codes = Growing(np.int32)
-        self._values: Vocabulary[Any] = Vocabulary()
-        self._view: Categorical[Any] | None = None
-
-    def write(self, row: int, info: NodeInfo) -> None:
-        """Take a row's value from its node."""
-        self._codes.reserve(row + 1)
-        code = self._values.code(self._extract(info))
-        if self._codes.array[row] != code:
-            self._codes.array[row] = code
-            self._view = None
-
-    def fill(self, infos: list[NodeInfo]) -> None:
-        """Number all values afresh, which also forgets those no node has any more."""
-        self._values = Vocabulary()
-        self._view = None
-        self._codes.reserve(len(infos))
-        for row, info in enumerate(infos):
-            self._codes.array[row] = self._values.code(self._extract(info))
-
-    def is_bloated(self, rows: int) -> bool:
-        """Tell whether most numbered values belong to nodes that are gone."""
-        return len(self._values) > 2 * rows + 64
-
-    def view(self, rows: int) -> Categorical[Any]:
-        """Return the column as plugins read it: the same object as long as every row has the value it had."""
-        view = self._view
-        if view is None or len(view.codes) != rows:
-            view = self._view = Categorical(self._codes.view(rows), self._values)
-        return view
-
-
-class ChangeLog:
-    """Which rows changed, in order; a reader remembers the position up to which it knows."""
-
-    def __init__(self) -> None:
-        self._rows: list[int] = []
-        self._start = 0
-        self.position = 0
-        """The end of the log."""
-
-    def note(self, row: int) -> None:
-        """Write down that a row changed."""
-        self._rows.append(row)
-        self.position += 1
-        if self.position - self._start > LONGEST_LOG:
-            self._start += LONGEST_LOG // 2
-            del self._rows[: LONGEST_LOG // 2]
-
-    def since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since a position, or ``None`` if that is too long ago to tell."""
-        if position < self._start:
-            return None
-        return self._rows[position - self._start :]
-
-
-class NodeColumns:
+class NodeColumns(NodeStorage):
     """Every node of the cluster, by columns. One writer: the cache."""
 
     def __init__(self) -> None:
-        self.infos: list[NodeInfo] = []
-        self.count = 0
-        """How many there are."""
-        self.row_of: dict[str, int] = {}
-        self.changes = ChangeLog()
-        self.takings = ChangeLog()
+        super().__init__()
+        self.changes = ChangeLog[int]()
+        self.resource_changes = ChangeLog[int]()
         """Those of the changes that alter what pods take of their node, or the node itself."""
-        self.node_changes = ChangeLog()
+        self.node_changes = ChangeLog[int]()
+        """Those of the changes that alter the node itself."""
         self.image_index = ImageIndex()
-        self.allocatable: dict[str, Growing] = {}
-        self.requested: dict[str, Growing] = {}
-        self.nonzero = {"cpu": Growing(np.int64), "memory": Growing(np.int64)}
-        self.pod_count = Growing(np.int64)
-        self.unschedulable = Growing(np.bool_)
-        self.taints = CategoricalColumn(lambda info: info.taints)
-        self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
-        self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
-        self.labels: dict[str, CategoricalColumn] = {}
-        self._label_views: dict[str, Categorical[str | None]] = {}
-        self.images: dict[str, Growing] = {}
+        self._image_columns: LRU[str, Growing] = LRU(MAX_IMAGE_COLUMNS)
 
-    def __len__(self) -> int:
-        return self.count
+    @property
+    def position(self) -> int:
+        """How far the log of changed rows has come."""
+        return self.changes.position
 
-    def add(self, info: NodeInfo) -> int:
-        """Give a node a row at the end."""
-        row = info.row = len(self.infos)
-        self.infos.append(info)
-        self.count = row + 1
-        self.row_of[info.name] = row
-        self.write_node(info)
-        return row
+    @property
+    def nodes_version(self) -> int:
+        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        return self.node_changes.position
+
+    @property
+    def images_version(self) -> int:
+        """A number that grows whenever the images on some node change."""
+        return self.image_index.version
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Return the rows that changed since a position; one that is gone is beyond the end."""
+        return self.changes.since(position)
 
     def remove(self, info: NodeInfo) -> tuple[int, int]:
         """Take a node's row away; return its row and the row that moved there (the same if it was the last)."""
@@ -133,33 +64,20 @@ class NodeColumns:
             moved.row = row
             self.write_node(moved)
         else:
-            self.changes.note(row)
-            self.takings.note(row)
-            self.node_changes.note(row)
+            self._note_node(row)
         return row, last
 
     def write_node(self, info: NodeInfo) -> None:
         """Bring a row in line with its node object and its pods."""
-        row = info.row
-        self._label_views.clear()
-        for name in info.allocatable:
-            if name not in self.allocatable:
-                self.allocatable[name] = Growing(np.int64)
-        for name, column in self.allocatable.items():
-            column.reserve(row + 1)
-            column.array[row] = info.allocatable.get(name, 0)
-        self.unschedulable.reserve(row + 1)
-        self.unschedulable.array[row] = info.node.spec.unschedulable
-        for categorical in (self.taints, self.features, *self.labels.values()):
-            categorical.write(row, info)
-            if categorical.is_bloated(len(self.infos)):
+        super().write_node(info)
+        self.image_index.put(info.node)
+        held = info.node.image_names
+        for name, column in self._image_columns.entries():
+            column.put(info.row, name in held)
+        for categorical in self.categoricals():
+            if categorical.is_bloated(self.count):
                 categorical.fill(self.infos)
-        self._write_images(info)
-        self.node_changes.note(row)
-        self._put_pods(info)
-        self._write_ports(info)
-        self.changes.note(row)
-        self.takings.note(row)
+        self._note_node(info.row)
 
     def write_pods(self, info: NodeInfo, pod: Pod) -> None:
         """Bring a row in line with the pods on its node, of which one has come or gone."""
@@ -171,53 +89,64 @@ class NodeColumns:
             self.nonzero["memory"].array[row] = info.nonzero_memory
             self.pod_count.array[row] = len(info.pods)
         except (KeyError, IndexError, OverflowError):
-            self._put_pods(info)
+            self.write_requests(info)
         if pod.host_ports:
-            self._write_ports(info)
+            self.host_ports.write(row, info)
+            if self.host_ports.is_bloated(self.count):
+                self.host_ports.fill(self.infos)
         self.changes.note(row)
-        self.takings.note(row)
-
-    def _put_pods(self, info: NodeInfo) -> None:
-        """Write all of a row, also where a column is missing or too short, or a sum too large for it."""
-        for name in info.requested:
-            if name not in self.requested:
-                self.requested[name] = Growing(np.int64)
-        for name, column in self.requested.items():
-            column.put(info.row, info.requested.get(name, 0))
-        self.nonzero["cpu"].put(info.row, info.nonzero_cpu)
-        self.nonzero["memory"].put(info.row, info.nonzero_memory)
-        self.pod_count.put(info.row, len(info.pods))
-
-    def _write_ports(self, info: NodeInfo) -> None:
-        self.host_ports.write(info.row, info)
-        if self.host_ports.is_bloated(len(self.infos)):
-            self.host_ports.fill(self.infos)
-
-    def label(self, key: str) -> Categorical[str | None]:
-        """Return the column of a label, made when first asked for."""
-        view = self._label_views.get(key)
-        if view is None:
-            if key not in self.labels:
-                self.labels[key] = CategoricalColumn(lambda info: info.labels.get(key))
-                self.labels[key].fill(self.infos)
-            view = self._label_views[key] = self.labels[key].view(len(self.infos))
-        return view
+        self.resource_changes.note(row)
 
     def image(self, name: str) -> Growing:
-        """Return which nodes hold an image, a column made when first asked for."""
-        column = self.images.get(name)
+        """Return which nodes hold an image, a column made when first asked for and kept in line from then on."""
+        column = self._image_columns.find(name)
         if column is None:
-            if len(self.images) >= MOST_IMAGE_COLUMNS:
-                self.images.clear()
-            column = self.images[name] = Growing(np.bool_)
-            column.reserve(len(self.infos))
-            for row, info in enumerate(self.infos):
-                column.array[row] = name in info.node.image_names
+            column = super().image(name)
+            self._image_columns.put(name, column)
         return column
 
-    def _write_images(self, info: NodeInfo) -> None:
-        self.image_index.put(info.node)
-        held = info.node.image_names
-        for name, column in self.images.items():
-            column.reserve(info.row + 1)
-            column.array[info.row] = name in held
+    def image_facts(self, name: str) -> ImageFacts | None:
+        """Return what is known of an image, or ``None`` if no node has it."""
+        return self.image_index.find(name)
+
+    def _note_node(self, row: int) -> None:
+        self.changes.note(row)
+        self.resource_changes.note(row)
+        self.node_changes.note(row)
+
+
+class ImageIndex:
+    """Facts per image name, kept as nodes come, change and go; ``version`` grows when one of them may have changed."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, ImageFacts] = {}
+        self._held_by: dict[str, tuple[ContainerImage, ...]] = {}
+        self.version = 0
+
+    def find(self, name: str) -> ImageFacts | None:
+        """Return what is known of an image, or ``None`` if no node has it."""
+        return self._images.get(name)
+
+    def put(self, node: Node) -> None:
+        """Take in a node, new or changed; most changes of a node leave its images as they are."""
+        held = node.status.images
+        if self._held_by.get(node.name, ()) == held:
+            return
+        self.drop(node.name)
+        self._held_by[node.name] = held
+        for image in held:
+            for name in image.names:
+                self._images.setdefault(name, ImageFacts(image.size_bytes))
+        for name in node.image_names:
+            self._images[name].node_count += 1
+        self.version += 1
+
+    def drop(self, node_name: str) -> None:
+        """Take out a node that is gone, and the images nobody else has."""
+        held = self._held_by.pop(node_name, ())
+        for name in {name for image in held for name in image.names}:
+            facts = self._images[name]
+            facts.node_count -= 1
+            if facts.node_count == 0:
+                del self._images[name]
+        self.version += bool(held)

@@ -1,23 +1,26 @@
-"""Every other kind of object the plugins asked for, as last heard of."""
+"""Every other kind of object the plugins asked for, as the API last reported them."""
 
 from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from moorage.api.meta import KubeObject
+from moorage.state.change_log import ChangeLog
 
 T = TypeVar("T", bound=KubeObject)
 
-LONGEST_LOG: Final = 1 << 16
 
-
-class Shelf(Generic[T]):
-    """All objects of one kind; ``version`` grows whenever one of them changes."""
+class ObjectCache(Generic[T]):
+    """All objects of one kind, and a log of what changed; plugins see it as a Lister."""
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
-        self._changed: list[str] = []
-        self.version = 0
+        self._log = ChangeLog[str]()
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever one of the objects changes."""
+        return self._log.position
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -32,10 +35,7 @@ class Shelf(Generic[T]):
 
     def changed_since(self, version: int) -> list[str] | None:
         """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
-        if version == self.version:
-            return []
-        start = version - (self.version - len(self._changed))
-        return self._changed[start:] if start >= 0 else None
+        return self._log.since(version)
 
     def list(self, namespace: str | None = None) -> Iterator[T]:
         """Go through all objects, or those of a namespace, in the order in which they appeared."""
@@ -49,7 +49,7 @@ class Shelf(Generic[T]):
         if meta.namespace not in self._by_namespace:
             self._by_namespace[meta.namespace] = {}
         self._by_namespace[meta.namespace][meta.name] = thing
-        self._note(key)
+        self._log.note(key)
         return before
 
     def drop(self, thing: KubeObject) -> T | None:
@@ -57,28 +57,22 @@ class Shelf(Generic[T]):
         before = self._objects.pop(thing.key, None)
         if before is not None:
             del self._by_namespace[thing.namespace][thing.name]
-            self._note(thing.key)
+            self._log.note(thing.key)
         return before
-
-    def _note(self, key: str) -> None:
-        self.version += 1
-        self._changed.append(key)
-        if len(self._changed) > LONGEST_LOG:
-            del self._changed[: LONGEST_LOG // 2]
 
 
 class Objects:
-    """A shelf per kind, made when first asked for."""
+    """A cache per kind, made when first asked for."""
 
     def __init__(self) -> None:
-        self._shelves: dict[type[KubeObject], Shelf[Any]] = {}
+        self._caches: dict[type[KubeObject], ObjectCache[Any]] = {}
 
-    def __getitem__(self, kind: type[T]) -> Shelf[T]:
-        shelf = self._shelves.get(kind)
-        if shelf is None:
-            shelf = self._shelves[kind] = Shelf()
-        return shelf
+    def __getitem__(self, kind: type[T]) -> ObjectCache[T]:
+        cache = self._caches.get(kind)
+        if cache is None:
+            cache = self._caches[kind] = ObjectCache()
+        return cache
 
     def kinds(self) -> tuple[type[KubeObject], ...]:
         """Return the kinds somebody asked for."""
-        return tuple(self._shelves)
+        return tuple(self._caches)

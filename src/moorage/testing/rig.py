@@ -27,7 +27,7 @@ from moorage.framework.plugin import (
 from moorage.framework.status import Code, Status
 from moorage.state.cache import Cache
 from moorage.state.claim_index import ClaimIndex
-from moorage.state.objects import Objects, Shelf
+from moorage.state.objects import ObjectCache, Objects
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -126,7 +126,7 @@ class Rig:
     def cluster(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def lister(self, kind: type[K]) -> Shelf[K]:
+    def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind."""
         return self.objects[kind]
 

@@ -8,6 +8,7 @@ import pytest
 from moorage.api import node as nodes
 from moorage.api.node import Node
 from moorage.client.objects import Decoding
+from moorage.lru import LRU
 
 
 def listed(*images: dict[str, Any]) -> list[Node]:
@@ -29,7 +30,7 @@ def test_nodes_share_the_images_that_they_hold() -> None:
 
 
 def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "MOST_SHARED_IMAGES", 2)
+    monkeypatch.setattr(nodes, "_images", LRU(2, lambda image: image))
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})
-    assert len(nodes._images) <= 3
+    assert nodes._images.size <= 2

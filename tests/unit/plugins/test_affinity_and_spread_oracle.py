@@ -36,8 +36,8 @@ from moorage.api.selectors import (
 from moorage.framework.cycle import CycleState
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.framework.status import Code, Status
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
-from moorage.plugins.pod_topology_spread import PodTopologySpread
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 

@@ -1,5 +1,10 @@
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+from moorage import plugins
 from moorage.config import IN_TREE as FACTS
 from moorage.config import default_config
 from moorage.framework.plugin import Plugin
@@ -31,3 +36,15 @@ def test_a_plugin_can_be_built_with_default_arguments(plugin: type[Plugin]) -> N
 def test_plugins_stand_in_the_order_of_the_default_profile() -> None:
     order = list(FACTS)
     assert [plugin.name for plugin in IN_TREE] == sorted((plugin.name for plugin in IN_TREE), key=order.index)
+
+
+@pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
+def test_a_plugin_is_found_by_its_name(plugin: type[Plugin]) -> None:
+    module = re.sub(r"(?<!^)(?=[A-Z])", "_", plugin.name).lower()
+    assert plugin.__module__ in (f"moorage.plugins.{module}", f"moorage.plugins.{module}.plugin")
+
+
+def test_packages_hold_nothing_themselves() -> None:
+    for source in Path(plugins.__file__).parent.rglob("__init__.py"):
+        statements = ast.parse(source.read_text()).body
+        assert [type(statement) for statement in statements] == [ast.Expr], f"{source} holds more than a docstring"

@@ -9,8 +9,8 @@ from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, QueueingHint, Resource
 from moorage.framework.status import Status
-from moorage.plugins.node_volume_limits import NodeVolumeLimits, hints
-from moorage.plugins.node_volume_limits.plugin import EXCEEDED
+from moorage.plugins.node_volume_limits import hints
+from moorage.plugins.node_volume_limits.plugin import EXCEEDED, NodeVolumeLimits
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 from moorage.testing.storage import (

@@ -17,8 +17,8 @@ from moorage.framework.handle import Handle
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin, PreFilterPlugin
 from moorage.framework.status import Status
-from moorage.plugins.node_volume_limits import NodeVolumeLimits
-from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.node_volume_limits.plugin import NodeVolumeLimits
+from moorage.plugins.volume_binding.plugin import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
 from moorage.testing import make_node, make_pod

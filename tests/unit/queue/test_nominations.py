@@ -3,7 +3,7 @@ from tests.unit.queue.queue_bench import Bench
 
 from moorage.api.pod import Pod, PodStatus
 from moorage.queue.nominations import Nominations
-from moorage.state.objects import Shelf
+from moorage.state.objects import ObjectCache
 from moorage.testing import make_pod
 
 
@@ -25,7 +25,7 @@ ADDS: dict[str, tuple[Pod, str | None, Pod | None, str]] = {
 
 @pytest.mark.parametrize(("added", "named", "known", "want"), ADDS.values(), ids=ADDS)
 def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> None:
-    shelf = Shelf[Pod]()
+    shelf = ObjectCache[Pod]()
     if known is not None:
         shelf.put(known)
     nominations = Nominations({added.key: added}.get, shelf)

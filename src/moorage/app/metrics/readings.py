@@ -14,7 +14,7 @@ from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.features import COMPONENT, FeatureGates
-from moorage.state.objects import Shelf
+from moorage.state.objects import ObjectCache
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -104,7 +104,7 @@ def forms(profiles: Iterable[Profile]) -> Iterator[tuple[Labels, float]]:
 class PodResources:
     """What pods ask for and are limited to, for /metrics/resources; nothing while somebody else leads."""
 
-    def __init__(self, pods: Shelf[Pod]) -> None:
+    def __init__(self, pods: ObjectCache[Pod]) -> None:
         self._pods = pods
         self.is_leading = False
 

@@ -9,7 +9,7 @@ from operator import methodcaller
 from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
-from moorage.api.shape import MOST_SHAPES, Shape
+from moorage.api.shape import MAX_SHAPES, Shape
 from moorage.engine.answers.layout import Layout
 from moorage.engine.answers.standing import PluginAnswer, StandingAnswer
 from moorage.engine.extension_points import EPOCH, SIGN, ask, ask_each
@@ -41,7 +41,7 @@ class Answers:
         self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
         self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
         self._signers = self._template_signers + self._pod_signers
-        self._by_template: LRU[Shape, Signature] = LRU(MOST_SHAPES)
+        self._by_template: LRU[Shape, Signature] = LRU(MAX_SHAPES)
         self._with_epoch = tuple(p for p in self._signers if _overrides(p, "epoch"))
         self._epochs: tuple[Hashable, ...] = ()
         self._structure = -1

@@ -38,7 +38,8 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 from moorage.lru import LRU
-from moorage.state.node_columns import ChangeLog, NodeColumns
+from moorage.state.change_log import ChangeLog
+from moorage.state.node_columns import NodeColumns
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""
@@ -175,13 +176,13 @@ class PluginAnswer:
         return list(dict.fromkeys(rows))
 
 
-def log_followed_by(plugin: Plugin, columns: NodeColumns) -> ChangeLog:
+def log_followed_by(plugin: Plugin, columns: NodeColumns) -> ChangeLog[int]:
     """Return the log of the changes that a plugin's answers depend on."""
     match plugin.depends_on:
         case DependsOn.NODE:
             return columns.node_changes
         case DependsOn.REQUESTS:
-            return columns.takings
+            return columns.resource_changes
         case _:
             return columns.changes
 

@@ -13,14 +13,14 @@ from moorage.config.args import DefaultPreemptionArgs
 from moorage.errors import PluginError
 from moorage.framework.columns import Growing
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.node_statuses import NodeStatuses, histogram
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import RowArray
-from moorage.framework.preemption import NO_VICTIMS, DryRun
 from moorage.framework.status import BoolArray, Code, Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
+from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
 from moorage.plugins.default_preemption.memory import Memory, Outcome
 from moorage.state.side_columns import SideColumns
 
@@ -55,7 +55,7 @@ class CandidateSearch:
     """
 
     def __init__(
-        self, handle: Handle, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None = None
+        self, handle: PreemptionHandle, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None = None
     ) -> None:
         self._handle = handle
         self._budgets = budgets
@@ -114,7 +114,7 @@ class CandidateSearch:
 class LowestPriorities(SideColumns):
     """The lowest priority of the pods on each node: where it is not below the pod's own, nobody can be evicted."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: PreemptionHandle) -> None:
         super().__init__(handle.nodes, {})
         self._lowest = Growing(np.int64)
 

@@ -5,7 +5,7 @@ from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, Final
 
 from moorage.api.pod import Pod
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Code
 from moorage.lru import LRU
@@ -57,7 +57,7 @@ class Evictions:
         self._under_way.discard(pod.uid)
 
 
-def why_not_eligible(pod: Pod, handle: Handle, statuses: NodeStatuses, evictions: Evictions) -> str:
+def why_not_eligible(pod: Pod, handle: PreemptionHandle, statuses: NodeStatuses, evictions: Evictions) -> str:
     """Return what keeps a pod from having others evicted; an empty text if nothing does."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER

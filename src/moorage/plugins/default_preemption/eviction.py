@@ -13,7 +13,7 @@ from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
 from moorage.framework.cycle import StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.recording import EventNote
 from moorage.lru import LRU
 from moorage.plugins.default_preemption.eligibility import (
@@ -34,7 +34,7 @@ class Eviction:
 
     events: Sequence[EventRegistration] = ()
 
-    def __init__(self, handle: Handle, plugin: str) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str) -> None:
         self._handle = handle
         self._plugin = plugin
         self.evictions = handle.shared(EVICTIONS, Evictions)
@@ -112,7 +112,7 @@ class BackgroundEviction(Eviction):
     victim alive on the node, and evict another one.
     """
 
-    def __init__(self, handle: Handle, plugin: str) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str) -> None:
         super().__init__(handle, plugin)
         # Asked by the queue when a pod is deleted, only so that it looks at gated pods again: whether a pod is worth
         # another try is for the plugins to say that turned it down.

@@ -6,13 +6,13 @@ import structlog
 
 from moorage.api.pod import Pod
 from moorage.errors import ExtenderError
-from moorage.framework.handle import Handle, PreemptionExtender
+from moorage.framework.handle import PreemptionExtender, PreemptionHandle
 from moorage.framework.victims import Victims
 
 log = structlog.get_logger(__name__)
 
 
-async def approved(handle: Handle, pod: Pod, candidates: Mapping[str, Victims]) -> Mapping[str, Victims]:
+async def approved(handle: PreemptionHandle, pod: Pod, candidates: Mapping[str, Victims]) -> Mapping[str, Victims]:
     """Let every extender that wants to drop candidates and change victims, one after the other.
 
     ExtenderError if one that may not be ignored fails.

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.preemption import DryRun
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
+from moorage.plugins.default_preemption.dry_run import DryRun
 
 Outcome: TypeAlias = Victims | Status
 

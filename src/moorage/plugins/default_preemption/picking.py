@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.framework.preemption import start_time
 from moorage.framework.victims import Victims
+from moorage.plugins.default_preemption.dry_run import start_time
 
 PRIORITY_SHIFT: Final = 1 << 31
 """Makes every priority positive, so that one more victim always counts against a node."""

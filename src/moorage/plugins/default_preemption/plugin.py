@@ -10,7 +10,7 @@ from moorage.config.args import DefaultPreemptionArgs
 from moorage.errors import ApiError, ExtenderError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EventRegistration
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.plugin import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from moorage.framework.status import Status
@@ -35,7 +35,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin):
     Args = DefaultPreemptionArgs
 
     def __init__(
-        self, *, args: DefaultPreemptionArgs | None = None, handle: Handle, chance: Random | None = None
+        self, *, args: DefaultPreemptionArgs | None = None, handle: PreemptionHandle, chance: Random | None = None
     ) -> None:
         self._handle = handle
         self._pods = handle.lister(Pod)

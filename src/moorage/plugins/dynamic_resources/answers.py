@@ -15,7 +15,7 @@ from msgspec import Struct
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
 from moorage.framework.handle import Lister
 from moorage.framework.status import IntArray, Status
-from moorage.lru import LRU
+from moorage.lru import LRU, short_key
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search, Solution
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures
@@ -29,9 +29,11 @@ INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encounte
 
 UNKNOWN: Final = -1
 ALLOCATED: Final = 0
-MAX_ANSWERS: Final = 32
+MAX_KEPT: Final = 32
 PAUSE: Final = 60.0
 """How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -161,16 +163,16 @@ class AnswerBook:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._answers: LRU[tuple[object, ...], Answers] = LRU(MAX_ANSWERS)
+        self._kept: LRU[tuple[object, ...], Answers] = LRU(MAX_KEPT)
 
     def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> Answers:
         """Return the answers for claims with these specs, up to date."""
         key = (self._classes.version, *keys)
-        answers = self._answers.find(key)
+        answers = self._kept.find(key)
         if answers is None:
             asks = tuple(ask_for(spec, self._classes.get, self._features) for spec in specs)
             answers = Answers(asks, self._situations, self._claims, self._features)
-            self._answers.put(key, answers)
+            self._kept.put(key, answers)
         answers.refresh()
         return answers
 
@@ -179,5 +181,5 @@ def spec_key(claim: ResourceClaim) -> bytes:
     """Return what a claim asks for as one hashable value, computed once per claim."""
     key: bytes | None = claim.__dict__.get("_spec_key")
     if key is None:
-        key = claim.__dict__["_spec_key"] = msgspec.msgpack.encode(claim.spec)
+        key = claim.__dict__["_spec_key"] = short_key(_encoder.encode(claim.spec))
     return key

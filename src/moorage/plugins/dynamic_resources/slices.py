@@ -13,7 +13,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
 from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError, Situation, Slice
-from moorage.state.node_columns import ChangeLog
+from moorage.state.change_log import ChangeLog
 
 UNKNOWN: Final = -1
 FEWEST_SITUATIONS: Final = 1024
@@ -120,7 +120,7 @@ class Situations:
         self._by_pool: dict[PoolId, list[Situation]] = {}
         self.all: list[Situation] = []
         self.generation = 0
-        self.touched = ChangeLog()
+        self.touched = ChangeLog[int]()
         self._nodes: list[Node | None] = []
         self._numbers: NumberArray = np.zeros(0, dtype=np.int64)
         self._position = -1
@@ -182,7 +182,7 @@ class Situations:
         self._by_pools.clear()
         self._by_pool.clear()
         self.all = []
-        self.touched = ChangeLog()
+        self.touched = ChangeLog[int]()
         self._nodes = [None] * len(nodes)
         self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
 

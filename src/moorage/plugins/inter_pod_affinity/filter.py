@@ -12,8 +12,7 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
 from moorage.state.affinity_terms import affinity_terms
-from moorage.state.domains import DomainCounts, nodes_lacking
-from moorage.state.tallies import DomainTally, is_any_counted
+from moorage.state.domains import DomainCounts, DomainTally, LabelDomains, is_any_counted, nodes_lacking
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY_BROKEN: Final = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
@@ -102,8 +101,8 @@ class WhatIf(Struct):
             if own.matches(other):
                 self.anti.change(own.topology_key, node, by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
         if not self._meets_affinity(node):
             return AFFINITY_UNMET
         if self.anti_terms and self.anti.has_any(node):
@@ -124,8 +123,8 @@ class WhatIf(Struct):
         # Otherwise the first pod of a group that wants to be together could never be placed.
         return self.matches_itself and self.affinity.is_empty
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the first reason that applies."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
         return _verdict(
             len(nodes),
             self._unmet_affinity(nodes) if self.affinity_terms else None,
@@ -150,25 +149,27 @@ class RequiredRules:
         anti_terms: tuple[IncomingTerm, ...],
         namespace_labels: Mapping[str, str],
         tallies: tuple[Tallies, Tallies, Tallies],
+        domains: LabelDomains,
     ) -> None:
         self._affinity_terms = affinity_terms
         self._anti_terms = anti_terms
         self._namespace_labels = namespace_labels
         self._matches_itself = match_all(affinity_terms, pod)
         self._affinity, self._anti, self._existing = tallies
+        self._domains = domains
         self._tallies = [tally for kind in tallies for tally in kind.values()]
         keys = dict.fromkeys(key for kind in tallies for key in kind)
         self._by_key = [(key, [kind[key] for kind in tallies if key in kind]) for key in keys]
         self._nodes: NodeTable | None = None
-        self._judged: tuple[list[int], Verdict] | None = None
+        self._filtered: tuple[list[int], Verdict] | None = None
 
     def refresh(self, nodes: NodeTable) -> None:
         """Follow the cluster."""
         self._nodes = nodes
         for key, tallies in self._by_key:
-            column = nodes.label(key)
+            domains = self._domains.of(nodes, key)
             for tally in tallies:
-                tally.refresh(column)
+                tally.refresh(domains)
 
     @property
     def say_nothing(self) -> bool:
@@ -180,11 +181,11 @@ class RequiredRules:
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:
-        """Judge all rows; the verdict stands until other rows are concerned."""
-        versions = [tally.version for tally in self._tallies]
-        if self._judged is None or self._judged[0] != versions:
-            self._judged = versions, self._judge(size)
-        return self._judged[1]
+        """Filter all rows; the verdict stands until other rows are concerned."""
+        versions = [tally.positive_version for tally in self._tallies]
+        if self._filtered is None or self._filtered[0] != versions:
+            self._filtered = versions, self._filter(size)
+        return self._filtered[1]
 
     def what_if(self) -> WhatIf:
         """Return the same as counts that can be changed."""
@@ -198,7 +199,7 @@ class RequiredRules:
             PairCounts.of(self._existing),
         )
 
-    def _judge(self, size: int) -> Verdict:
+    def _filter(self, size: int) -> Verdict:
         unmet = self._unmet() if self._affinity else None
         return _verdict(size, unmet, _found(self._anti), _found(self._existing))
 
@@ -231,15 +232,15 @@ class AffinityState:
         self._is_changed = True
         self._counts().change(incoming, other, node, by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
-        return self._counts().judge(node)
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
+        return self._counts().filter(node)
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the first reason that applies."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
         if not self._is_changed and self._rules.are_over(nodes):
             return self._rules.verdict(len(nodes))
-        return self._counts().judge_nodes(nodes)
+        return self._counts().filter_nodes(nodes)
 
     def _counts(self) -> WhatIf:
         if self._what_if is None:

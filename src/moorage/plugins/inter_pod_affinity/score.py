@@ -4,21 +4,22 @@ import numpy as np
 
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
-from moorage.state.tallies import DomainTally, is_any_counted
+from moorage.state.domains import DomainTally, LabelDomains, is_any_counted
 
 
 class DomainScores:
     """What pods add to the scores of their domains, by topology key."""
 
-    def __init__(self, tallies: dict[str, DomainTally]) -> None:
+    def __init__(self, tallies: dict[str, DomainTally], domains: LabelDomains) -> None:
         self._tallies = tallies
+        self._domains = domains
         self._nodes: NodeTable | None = None
 
     def refresh(self, nodes: NodeTable) -> None:
         """Follow the cluster."""
         self._nodes = nodes
         for key, tally in self._tallies.items():
-            tally.refresh(nodes.label(key))
+            tally.refresh(self._domains.of(nodes, key))
 
     @property
     def say_nothing(self) -> bool:
@@ -37,7 +38,8 @@ class DomainScores:
             if is_of_cluster:
                 score = tally.at(None if nodes.shows_all else nodes.rows)
             else:
-                score = tally.snapshot().at(nodes.label(key))
+                column = nodes.label(key)
+                score = tally.table(column.values).take(column.codes)
             total = score if total is None else total + score
         return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 

@@ -7,6 +7,7 @@ from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
 from moorage.framework.handle import Lister
+from moorage.lru import LRU
 from moorage.state.affinity_terms import NO_LABELS, AffinityTerm
 from moorage.state.selector_index import Namespaces
 
@@ -23,7 +24,7 @@ class IncomingTerm(NamedTuple):
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
-MOST_KNOWN: Final = 4096
+MAX_KNOWN: Final = 4096
 
 
 class NamespaceExpansion:
@@ -31,7 +32,7 @@ class NamespaceExpansion:
 
     def __init__(self, namespaces: Lister[Namespace]) -> None:
         self._namespaces = namespaces
-        self._known: dict[AffinityTerm, IncomingTerm] = {}
+        self._known: LRU[AffinityTerm, IncomingTerm] = LRU(MAX_KNOWN, self._expanded)
         self._version = -1
 
     @property
@@ -45,13 +46,13 @@ class NamespaceExpansion:
 
     def expand_one(self, term: AffinityTerm) -> IncomingTerm:
         """Expand one term; an empty namespace selector stays what it is, every namespace."""
-        if self._namespaces.version != self._version or len(self._known) > MOST_KNOWN:
+        if self._namespaces.version != self._version:
             self._known.clear()
             self._version = self._namespaces.version
-        known = self._known.get(term)
-        if known is None:
-            known = self._known[term] = IncomingTerm(term.topology_key, self._selected(term), term.matcher)
-        return known
+        return self._known[term]
+
+    def _expanded(self, term: AffinityTerm) -> IncomingTerm:
+        return IncomingTerm(term.topology_key, self._selected(term), term.matcher)
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; one that is not known has none."""

@@ -93,7 +93,6 @@ class VolumeColumns(SideColumns):
         self._limits: dict[str, Growing] = {}
         self._installed: dict[str, Growing] = {}
         self._has_csi_node = Growing(np.bool_)
-        self._has_limits = Growing(np.bool_)
         self._holders: Dependencies[CSIName] = Dependencies()
         self._claims: Dependencies[str] = Dependencies()
         self._volumes: Dependencies[str] = Dependencies()
@@ -162,18 +161,15 @@ class VolumeColumns(SideColumns):
         for driver in csi_node.spec.drivers:
             _cells(self._installed, driver.name, row, np.bool_)[row] = True
         for name, limit in limits_of(csi_node).items():
-            # Zero has to mean "no limit", since that is what a column says of rows it has not heard of.
+            # Zero has to mean "no limit", since that is what a column says of rows that were never written.
             _cells(self._limits, name, row, np.int64)[row] = limit + 1
-            self._has_limits.array[row] = True
 
     def clear(self, row: int) -> None:
         """Forget what is known of a row."""
         for column in (*self._counts.values(), *self._limits.values(), *self._installed.values()):
             if row < len(column.array):
                 column.array[row] = 0
-        for flag in (self._has_csi_node, self._has_limits):
-            flag.reserve(row + 1)
-            flag.array[row] = False
+        self._has_csi_node.put(row, False)
         self._holders.replace(row, set())
         self._claims.replace(row, set())
         self._volumes.replace(row, set())
@@ -182,10 +178,6 @@ class VolumeColumns(SideColumns):
     def has_csi_node(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that have a CSINode object."""
         return nodes.through(self._has_csi_node)
-
-    def has_limits(self, nodes: NodeTable) -> BoolArray:
-        """Find the nodes of a window where some driver has a limit."""
-        return nodes.through(self._has_limits)
 
     def exceeding(self, driver: str, more: int, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that cannot take so many more volumes of a driver."""

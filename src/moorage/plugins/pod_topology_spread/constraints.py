@@ -1,7 +1,6 @@
 """Which spread constraints a pod has: its own, or default ones with a selector deduced for it."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,12 +14,14 @@ from moorage.api.selectors import EVERYTHING, LabelMatcher, label_matcher
 from moorage.api.shape import Shape
 from moorage.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from moorage.framework.handle import Handle
+from moorage.lru import LRU, short_key
 from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
+from moorage.state.pod_index import PodIndex, SelectorCount
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
-MOST_KNOWN: Final = 4096
+MAX_KNOWN: Final = 4096
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
@@ -29,8 +30,7 @@ SYSTEM_DEFAULTS: Final = (
 
 Labels = tuple[tuple[str, str], ...]
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(tuple[TopologySpreadConstraint, ...])
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Constraint(Struct, frozen=True):
@@ -52,6 +52,12 @@ class Constraint(Struct, frozen=True):
             and self.matcher.matches(other.labels)
         )
 
+    def counted_pods(self, namespace: str, index: PodIndex) -> SelectorCount | None:
+        """Return the standing count of the same pods; ``None`` if there can be none."""
+        if self.matcher.is_everything:
+            return None
+        return index.count(frozenset((namespace,)), self.matcher, terminating=False)
+
 
 Constraints = tuple[Constraint, ...]
 NO_CONSTRAINTS: Final[Constraints] = ()
@@ -72,14 +78,14 @@ class ConstraintSource:
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system_defaulted = args.defaulting_type == SYSTEM_DEFAULTING
         written = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
-        self._default_hard = _parse(_encoder.encode(written), HARD, ())
-        self._default_soft = _parse(_encoder.encode(written), SOFT, ())
+        self._default_hard = _parse(written, HARD, {})
+        self._default_soft = _parse(written, SOFT, {})
         # Asking for a kind makes the scheduler watch it, so nothing is asked for without need.
         self._selectors = DefaultSelectors(handle) if written else None
-        self._known: dict[LabelMatcher, _Defaults] = {}
-        narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
-        self._narrowing = _labels_to_match if narrows else _no_labels
-        self._by_shape: dict[tuple[Shape, str], Constraints] = {}
+        self._known: LRU[LabelMatcher, _Defaults] = LRU(MAX_KNOWN, self._with_selector)
+        self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
+        self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU(MAX_KNOWN)
+        self._by_text: LRU[tuple[bytes, str, Labels], Constraints] = LRU(MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the constraints that keep the pod off nodes."""
@@ -98,28 +104,26 @@ class ConstraintSource:
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:
-        known = self._by_shape.get((pod.shape, action))
+        known = self._by_shape.find((pod.shape, action))
         if known is not None:
             return known
         written = pod.spec.topology_spread_constraints
-        constraints = _parse(_encoder.encode(written), action, self._narrowing(written, pod.labels))
-        if not any(constraint.match_label_keys for constraint in written):
-            if len(self._by_shape) >= MOST_KNOWN:
-                self._by_shape.clear()
-            self._by_shape[pod.shape, action] = constraints
-        return constraints
+        keys = {key for item in written for key in item.match_label_keys if key in pod.labels}
+        narrowing = {key: pod.labels[key] for key in sorted(keys)} if self._narrows else {}
+        # Pods of other shapes often have the same constraints, and then share what is counted for them.
+        encoded = (short_key(_encoder.encode(written)), action, tuple(narrowing.items()))
+        known = self._by_text.find(encoded)
+        if known is None:
+            known = _parse(written, action, narrowing)
+            self._by_text.put(encoded, known)
+        if not keys:
+            self._by_shape.put((pod.shape, action), known)
+        return known
 
     def _defaults(self, pod: Pod) -> _Defaults:
         assert self._selectors is not None
         selector = self._selectors.of(pod)
-        if selector is EVERYTHING:
-            return _NO_DEFAULTS
-        known = self._known.get(selector)
-        if known is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            known = self._known[selector] = self._with_selector(selector)
-        return known
+        return _NO_DEFAULTS if selector is EVERYTHING else self._known[selector]
 
     def _with_selector(self, selector: LabelMatcher) -> _Defaults:
         return _Defaults(
@@ -129,14 +133,8 @@ class ConstraintSource:
         )
 
 
-@lru_cache(maxsize=8192)
-def _parse(encoded: bytes, action: str, narrowing: Labels) -> Constraints:
-    """Parse the constraints of one kind; pods made from the same template share the work."""
-    return tuple(
-        _constraint(written, dict(narrowing))
-        for written in _decoder.decode(encoded)
-        if written.when_unsatisfiable == action
-    )
+def _parse(written: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> Constraints:
+    return tuple(_constraint(item, labels) for item in written if item.when_unsatisfiable == action)
 
 
 def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
@@ -149,11 +147,3 @@ def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) ->
         honors_affinity=written.node_affinity_policy in (None, HONOR),
         honors_taints=written.node_taints_policy == HONOR,
     )
-
-
-def _labels_to_match(written: Iterable[TopologySpreadConstraint], labels: Mapping[str, str]) -> Labels:
-    return tuple([(key, labels[key]) for item in written for key in item.match_label_keys if key in labels])
-
-
-def _no_labels(written: Iterable[TopologySpreadConstraint], labels: Mapping[str, str]) -> Labels:
-    return ()

@@ -15,8 +15,8 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.plugins.pod_topology_spread.tally import MORE_THAN_ANY, MatchingPods, Tally
-from moorage.state.domains import nodes_lacking
+from moorage.plugins.pod_topology_spread.tally import MORE_THAN_ANY, Counts, SpreadTally
+from moorage.state.domains import DomainTally, nodes_lacking
 from moorage.state.pod_index import PodIndex
 
 TOO_UNEVEN: Final = Status.unschedulable("node(s) didn't match pod topology spread constraints")
@@ -55,12 +55,12 @@ class Spread:
 
     __slots__ = ("_domains", "_lowest", "_paths", "constraint", "counts", "own", "tally")
 
-    def __init__(self, constraint: Constraint, own: bool, tally: Tally) -> None:
+    def __init__(self, constraint: Constraint, own: bool, tally: SpreadTally) -> None:
         self.constraint = constraint
         self.own = own
         self.tally = tally
-        self.counts = tally.counts
-        self._domains = tally.domains
+        self.counts: Counts = tally.tally
+        self._domains = tally.domain_count
         self._lowest = tally.lowest()
         self._paths: CriticalPaths | None = None
 
@@ -75,8 +75,8 @@ class Spread:
         """Follow a pod that came to a domain or left it."""
         if self._paths is None:
             self._paths = self._two_emptiest()
-            # The tally goes on with its own counts.
-            self.counts = self.counts.clone()
+        if isinstance(self.counts, DomainTally):
+            self.counts = self.counts.snapshot()
         code = self.tally.values.find(value)
         if (code is None or not self.tally.eligible[code]) and not self.counts.is_changed(value):
             self._domains += 1
@@ -97,7 +97,7 @@ class Spread:
         """Return a copy for a what-if."""
         copy = Spread.__new__(Spread)
         copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
-        copy.counts = self.counts.clone()
+        copy.counts = self.counts if isinstance(self.counts, DomainTally) else self.counts.clone()
         copy._domains, copy._lowest = self._domains, self._lowest
         copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
         return copy
@@ -138,8 +138,8 @@ class SpreadState(Struct):
             if constraint.matcher.matches(other.labels) and self.inclusion.includes(constraint, node):
                 spread.change(node.labels[constraint.topology_key], by)
 
-    def judge(self, node: NodeInfo) -> Status | None:
-        """Judge one node."""
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
         for spread in self.spreads:
             value = node.labels.get(spread.constraint.topology_key)
             if value is None:
@@ -148,8 +148,8 @@ class SpreadState(Struct):
                 return TOO_UNEVEN
         return None
 
-    def judge_nodes(self, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window; each gets the reason of the first constraint it breaks."""
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the reason of the first constraint it breaks."""
         rejections: list[tuple[BoolArray, Status]] = []
         decided: BoolArray | None = None
         is_whole = nodes.shows_all_of(self.counted)
@@ -175,22 +175,22 @@ class SpreadCounts:
         self._owns = [constraint.matcher.matches(pod.labels) for constraint in constraints]
         self._namespace = pod.namespace
         self._inclusion = inclusion
-        self._tallies: list[Tally] = []
+        self._tallies: list[SpreadTally] = []
         self._counted_as_of: tuple[int, int] | None = None
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
         """Return the state of one cycle."""
-        as_of = nodes.nodes_version, pods.dropped
+        as_of = nodes.nodes_version, pods.generation
         if self._counted_as_of != as_of:
             self._tallies = self._count(pods, nodes)
             self._counted_as_of = as_of
         else:
             for tally in self._tallies:
-                tally.follow()
+                tally.refresh()
         spreads = [Spread(*parts) for parts in zip(self.constraints, self._owns, self._tallies, strict=True)]
         return SpreadState(self._inclusion, spreads, nodes)
 
-    def _count(self, pods: PodIndex, nodes: NodeTable) -> list[Tally]:
+    def _count(self, pods: PodIndex, nodes: NodeTable) -> list[SpreadTally]:
         """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
         columns = [nodes.label(constraint.topology_key) for constraint in self.constraints]
         lacking = any_of(nodes_lacking(column) for column in columns)
@@ -198,5 +198,5 @@ class SpreadCounts:
         tallies = []
         for constraint, column in zip(self.constraints, columns, strict=True):
             where = all_of((labelled, self._inclusion.included(constraint, nodes)))
-            tallies.append(Tally(MatchingPods(constraint, self._namespace, pods), column, where))
+            tallies.append(SpreadTally(constraint, self._namespace, pods, column, where))
         return tallies

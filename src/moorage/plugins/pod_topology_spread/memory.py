@@ -5,15 +5,16 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from moorage.api.pod import Pod
 from moorage.api.shape import Shape
+from moorage.lru import LRU, MAX_KEY_LABELS
 from moorage.plugins.pod_topology_spread.constraints import Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 
-MOST_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 32 << 20
 BYTES_PER_ROW: Final = 32
-FEWEST_KEPT: Final = 16
-MOST_TEMPLATES: Final = 4096
+MIN_KEPT: Final = 16
+MAX_TEMPLATES: Final = 4096
 
-Template = tuple[Shape, str, tuple[tuple[str, str], ...]]
+Template = tuple[Shape, str, frozenset[tuple[str, str]]]
 
 
 class Kept(Protocol):
@@ -33,18 +34,18 @@ class Memory(Generic[K]):
 
     def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K]) -> None:
         self._make = make
-        self._by_template: dict[Template, K] = {}
-        self._kept: dict[Hashable, K] = {}
+        self._by_template: LRU[Template, K] = LRU(MAX_TEMPLATES)
+        self._kept: LRU[Hashable, K] = LRU(MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
         """Return what is kept for pods like this one; ``rows`` tells how much memory that takes."""
         metadata = pod.metadata
-        template = (pod.shape, metadata.namespace, tuple(metadata.labels.items()))
-        known = self._by_template.get(template)
+        template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
+        known = self._by_template.find(template)
         if known is None or known.constraints != constraints:
-            if len(self._by_template) >= MOST_TEMPLATES:
-                self._by_template.clear()
-            known = self._by_template[template] = self._find(constraints, pod, rows)
+            known = self._find(constraints, pod, rows)
+            if len(metadata.labels) <= MAX_KEY_LABELS:
+                self._by_template.put(template, known)
         return known
 
     def _find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
@@ -52,10 +53,13 @@ class Memory(Generic[K]):
         counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
         is_written = bool(pod.spec.topology_spread_constraints)
         key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))
-        kept = self._kept.get(key)
+        kept = self._kept.find(key)
         if kept is None:
-            if len(self._kept) >= max(FEWEST_KEPT, MOST_BYTES // (BYTES_PER_ROW * (rows + 1))):
-                self._kept.clear()
-                self._by_template.clear()
-            kept = self._kept[key] = self._make(constraints, pod, inclusion)
+            kept = self._make(constraints, pod, inclusion)
+            self._kept.resize(max(MIN_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1))))
+            self._kept.put(key, kept)
         return kept
+
+    def _drop_templates(self, key: Hashable, dropped: K) -> None:
+        # They would keep in memory what was dropped to save it.
+        self._by_template.clear()

@@ -17,8 +17,8 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.plugins.pod_topology_spread.tally import MatchingPods, Tally
-from moorage.state.domains import DomainCounts, Labels, nodes_lacking
+from moorage.plugins.pod_topology_spread.tally import SpreadTally
+from moorage.state.domains import DomainTally, Labels, nodes_lacking
 from moorage.state.pod_index import PodIndex
 
 FEW_ROWS: Final = 6
@@ -32,7 +32,7 @@ class Preference(Struct, frozen=True):
 
     constraint: Constraint
     weight: float
-    counts: IntArray | DomainCounts
+    counts: IntArray | DomainTally
 
     def points(self, count: int) -> float:
         """Return what so many pods add to the score; a larger allowed skew makes differences matter less."""
@@ -40,13 +40,13 @@ class Preference(Struct, frozen=True):
 
     def count_on(self, node: NodeInfo, value: str, namespace: str) -> int:
         """Count the pods in the domain of one node."""
-        if isinstance(self.counts, DomainCounts):
+        if isinstance(self.counts, DomainTally):
             return self.counts[value]
         return sum(self.constraint.counts(pod, namespace) for pod in node.pods.values())
 
     def points_at(self, nodes: NodeTable, column: Labels) -> FloatArray:
         """Compute the points of every node of a window; none for nodes without the key."""
-        if isinstance(self.counts, DomainCounts):
+        if isinstance(self.counts, DomainTally):
             points = self._points(self.counts.table(column.values)).take(column.codes)
         else:
             points = self._points(self.counts if nodes.shows_all else self.counts.take(nodes.rows))
@@ -137,8 +137,8 @@ class PreferenceState(Struct, frozen=True):
         ignored = self.ratings.ignored
         return ignored if ignored is None or nodes.shows_all else ignored.take(nodes.rows)
 
-    def rate(self, node: NodeInfo, namespace: str) -> int:
-        """Rate one node: the more pods, the higher; normalising turns that round."""
+    def score(self, node: NodeInfo, namespace: str) -> int:
+        """Score one node: the more pods, the higher; normalising turns that round."""
         score = 0.0
         for item in self.preferences:
             value = node.labels.get(item.constraint.topology_key)
@@ -148,14 +148,15 @@ class PreferenceState(Struct, frozen=True):
                 return 0
         return round_half_away(score)
 
-    def rate_nodes(self, nodes: NodeTable) -> IntArray:
-        """Rate every node of a window."""
+    def score_nodes(self, nodes: NodeTable) -> IntArray:
+        """Score every node of a window."""
         if not nodes.is_window_of(self.counted):
             return rated(self.preferences, nodes, self.ignored(nodes))
         return self.ratings.raw if nodes.shows_all else self.ratings.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
         """Turn the ratings round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
+        # The array that score_nodes gave: it is read-only, so if it comes back, so do the ratings kept here.
         if scores is self.ratings.raw:
             return self.ratings.turned()
         ignored = self.ignored(nodes)
@@ -163,7 +164,7 @@ class PreferenceState(Struct, frozen=True):
 
 
 def rated(preferences: Sequence[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
-    """Rate every node of a window by its points."""
+    """Score every node of a window by its points."""
     columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
     score = columns[0]
     for points in columns[1:]:
@@ -179,6 +180,31 @@ def nodes_lacking_any(columns: Iterable[Labels]) -> BoolArray | None:
     return any_of(nodes_lacking(column) for column in columns)
 
 
+class HostCounts:
+    """The pods on each row, for a constraint over host names: every row is a domain of its own, so none is summed up.
+
+    They are good until a node changes, or the index drops a count.
+    """
+
+    __slots__ = ("_pods", "_position", "_rows")
+
+    def __init__(self, constraint: Constraint, namespace: str, index: PodIndex) -> None:
+        self._rows = index.rows
+        self._pods = constraint.counted_pods(namespace, index)
+        self._position = 0 if self._pods is None else self._pods.log.position
+
+    def per_row(self) -> IntArray:
+        """Count them on each row: a view that goes on with the pods that come and go."""
+        return np.zeros(self._rows, dtype=np.int64) if self._pods is None else self._pods.per_row(self._rows)
+
+    def steps(self) -> Sequence[int] | None:
+        """Return the rows pods came to since the last time, ``~row`` where one left; ``None`` if they are too many."""
+        if self._pods is None or self._pods.log.position == self._position:
+            return ()
+        known, self._position = self._position, self._pods.log.position
+        return self._pods.log.since(known)
+
+
 class PreferenceCounts:
     """The soft constraints of pods that ask the same, kept from one pod to the next.
 
@@ -192,14 +218,14 @@ class PreferenceCounts:
         self._needs_all_keys = needs_all_keys
         self._counted_as_of: tuple[int, int] | None = None
         self._lacking: BoolArray | None = None
-        self._tallies: list[Tally | MatchingPods] = []
+        self._tallies: list[SpreadTally | HostCounts] = []
         self._sizes: list[int] = []
         self._rated_for: list[int] = []
         self._state: PreferenceState | None = None
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
         """Return the state of one cycle."""
-        as_of = everywhere.nodes_version, index.dropped
+        as_of = everywhere.nodes_version, index.generation
         if self._counted_as_of != as_of:
             self._count(index, everywhere)
             self._state = None
@@ -218,8 +244,10 @@ class PreferenceCounts:
         """Follow the pods that came and went; return the rows whose own counts changed, ``None`` if more did."""
         rows: list[int] | None = []
         for tally in self._tallies:
-            if isinstance(tally, Tally):
-                if tally.follow():
+            if isinstance(tally, SpreadTally):
+                before = tally.tally.version
+                tally.refresh()
+                if tally.tally.version != before:
                     rows = None
             elif steps := tally.steps():
                 if rows is not None and self._lacking is None and len(steps) <= FEW_ROWS:
@@ -237,12 +265,11 @@ class PreferenceCounts:
         labelled = None if ignored is None else ~ignored
         self._tallies, self._sizes = [], []
         for constraint, column in zip(self.constraints, columns, strict=True):
-            pods = MatchingPods(constraint, self._namespace, index)
             if constraint.topology_key == HOSTNAME_LABEL:
-                self._tallies.append(pods)
+                self._tallies.append(HostCounts(constraint, self._namespace, index))
             else:
                 where = all_of((self._inclusion.included(constraint, everywhere), labelled))
-                self._tallies.append(Tally(pods, column, where))
+                self._tallies.append(SpreadTally(constraint, self._namespace, index, column, where))
             self._sizes.append(_size(constraint, column, ignored))
 
     def _sizes_in(self, feasible: NodeTable) -> list[int]:
@@ -255,7 +282,7 @@ class PreferenceCounts:
 
     def _rate(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
         preferences = [
-            Preference(constraint, log(size + 2), tally.counts if isinstance(tally, Tally) else tally.per_row())
+            Preference(constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row())
             for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
         ]
         ignored = self._lacking if self._needs_all_keys else None
@@ -263,11 +290,11 @@ class PreferenceCounts:
         return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
 
     def _rating_of(self, row: int, preferences: Sequence[Preference]) -> int:
-        """Rate one row, in a cluster where all have all keys."""
+        """Score one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
-            if isinstance(item.counts, DomainCounts):
-                assert isinstance(tally, Tally)
+            if isinstance(item.counts, DomainTally):
+                assert isinstance(tally, SpreadTally)
                 score += item.points(int(item.counts.table(tally.values)[tally.codes[row]]))
             else:
                 score += item.points(int(item.counts[row]))

@@ -9,10 +9,11 @@ from moorage.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label
 from moorage.api.workloads import ReplicaSet, ReplicationController, StatefulSet
 from moorage.errors import SelectorError
 from moorage.framework.handle import Handle
+from moorage.lru import LRU, MAX_KEY_LABELS
 
-MOST_KNOWN: Final = 16384
+MAX_KNOWN: Final = 16384
 
-Labels = tuple[tuple[str, str], ...]
+Labels = frozenset[tuple[str, str]]
 Key = tuple[str, Labels, str, str]
 
 
@@ -33,8 +34,8 @@ class DefaultSelectors:
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
         self._services_version = -1
-        self._unowned: dict[tuple[str, Labels], LabelMatcher] = {}
-        self._owned: dict[Key, _Known] = {}
+        self._unowned: LRU[tuple[str, Labels], LabelMatcher] = LRU(MAX_KNOWN)
+        self._owned: LRU[Key, _Known] = LRU(MAX_KNOWN)
 
     def of(self, pod: Pod) -> LabelMatcher:
         """Return the selector for a pod; ``EVERYTHING`` means that nothing selects it."""
@@ -43,23 +44,23 @@ class DefaultSelectors:
             self._unowned.clear()
             self._owned.clear()
         metadata = pod.metadata
-        labels = tuple(metadata.labels.items())
+        labels = frozenset(metadata.labels.items())
         if metadata.owner_references and (owner := self._owner(pod)) is not None:
             return self._of_owned(pod, owner, labels)
-        selector = self._unowned.get((metadata.namespace, labels))
+        selector = self._unowned.find((metadata.namespace, labels))
         if selector is None:
-            if len(self._unowned) >= MOST_KNOWN:
-                self._unowned.clear()
-            selector = self._unowned[metadata.namespace, labels] = self._deduce(pod, None)
+            selector = self._deduce(pod, None)
+            if len(labels) <= MAX_KEY_LABELS:
+                self._unowned.put((metadata.namespace, labels), selector)
         return selector
 
     def _of_owned(self, pod: Pod, owner: KubeObject, labels: Labels) -> LabelMatcher:
         key = (pod.namespace, labels, type(owner).__name__, owner.name)
-        known = self._owned.get(key)
+        known = self._owned.find(key)
         if known is None or not _same_selector(known.owner, owner):
-            if len(self._owned) >= MOST_KNOWN:
-                self._owned.clear()
-            known = self._owned[key] = _Known(owner, self._deduce(pod, owner))
+            known = _Known(owner, self._deduce(pod, owner))
+            if len(labels) <= MAX_KEY_LABELS:
+                self._owned.put(key, known)
         return known.selector
 
     def _owner(self, pod: Pod) -> KubeObject | None:

@@ -4,7 +4,3 @@
 ``provisioning`` places where they can be made; ``wanted`` puts these together per node, by topology; ``assume`` keeps
 what was decided and not yet written; ``binding`` writes it and waits; ``scoring`` rates nodes by storage left over.
 """
-
-from moorage.plugins.volume_binding.plugin import VolumeBinding
-
-__all__ = ["VolumeBinding"]

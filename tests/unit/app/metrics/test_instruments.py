@@ -22,7 +22,7 @@ from moorage.queue.scheduling_queue import POD_ADDED
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import Fault, World, no_faults
-from moorage.state.objects import Shelf
+from moorage.state.objects import ObjectCache
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -168,7 +168,7 @@ def test_what_is_known_anyway_is_read() -> None:
 
 
 def test_pod_resources_are_told_by_the_leader_only() -> None:
-    pods: Shelf[Pod] = Shelf()
+    pods: ObjectCache[Pod] = ObjectCache()
     pods.put(make_pod("p", node="n1", priority=7, requests={"cpu": "250m", "memory": "1Ki", "pods": 0}))
     resources = PodResources(pods)
     assert list(resources.collect()) == []

@@ -18,7 +18,7 @@ from moorage.framework.plugin import PostFilterResult
 from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.eviction import disruption_patch
 from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.one_pass import run_now
 from moorage.simulator.world import World

@@ -11,7 +11,7 @@ from moorage.api.pod import Pod, PodStatus
 from moorage.api.selectors import LabelSelector
 from moorage.framework.plugin import PostFilterResult
 from moorage.plugins.default_preemption.plugin import DefaultPreemption
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Promises, Rig, attempt

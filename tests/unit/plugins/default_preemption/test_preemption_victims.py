@@ -20,7 +20,7 @@ from moorage.framework.plugin import FilterPlugin, PostFilterResult
 from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.plugins.node_ports import NodePorts
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Promises, Rig, attempt

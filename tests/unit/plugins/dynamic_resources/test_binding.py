@@ -25,8 +25,8 @@ from moorage.errors import ApiError, Conflict
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Status
-from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources.binding import FINALIZER
+from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.world import World
 from moorage.testing import make_node, make_pod

@@ -124,5 +124,5 @@ def test_devices_that_look_the_same_share_their_answers() -> None:
 
 
 def test_pods_without_claims_do_not_pay_for_cel() -> None:
-    code = "import sys, moorage.plugins.dynamic_resources as d; sys.exit('cel_expr_python' in sys.modules)"
+    code = "import sys, moorage.plugins.dynamic_resources.plugin as d; sys.exit('cel_expr_python' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,9 +8,9 @@ from tests.unit.plugins.dynamic_resources.device_builders import claiming, held,
 
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.hints import DeviceHints
+from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.testing.rig import Rig
 
 POD = claiming("claim")

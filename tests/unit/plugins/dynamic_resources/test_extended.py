@@ -10,8 +10,8 @@ from moorage.api.container import Container, ResourceRequirements
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.framework.status import Status
-from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.dynamic_resources.extended import requests_for
+from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge

@@ -35,7 +35,8 @@ from moorage.clock import VirtualClock
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Code, Status
-from moorage.plugins.dynamic_resources import DynamicResources, allocator
+from moorage.plugins.dynamic_resources import allocator
+from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.plugins.dynamic_resources.state import KEY
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge

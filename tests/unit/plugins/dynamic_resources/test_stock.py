@@ -20,8 +20,8 @@ from moorage.config.args import (
     ScoringStrategy,
 )
 from moorage.plugins.dynamic_resources.stock import device_stock
-from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 

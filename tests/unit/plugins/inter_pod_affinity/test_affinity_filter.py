@@ -7,8 +7,8 @@ from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector, LabelSelectorRequirement
 from moorage.framework.cycle import CycleState
 from moorage.framework.status import SKIP, Code, Status
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.filter import AFFINITY_UNMET, ANTI_AFFINITY_BROKEN, EXISTING_BROKEN
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.testing import make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 

@@ -5,8 +5,8 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.selectors import LabelSelector
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.hints import hint_after_assigned_pod, hint_after_node, hint_after_own_labels
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 

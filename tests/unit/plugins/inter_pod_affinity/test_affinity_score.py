@@ -6,7 +6,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
 from moorage.config.args import InterPodAffinityArgs
-from moorage.plugins.inter_pod_affinity import InterPodAffinity
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.score import normalize
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 

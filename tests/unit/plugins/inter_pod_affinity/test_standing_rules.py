@@ -6,7 +6,8 @@ from tests.unit.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod
 from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
-from moorage.plugins.inter_pod_affinity import InterPodAffinity, standing
+from moorage.plugins.inter_pod_affinity import standing
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.state import pod_index
 from moorage.testing.rig import FORMS, FilterForm, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
 
@@ -54,11 +55,11 @@ def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
 
 
 def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_index, "MOST_BYTES", 0)
+    monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER)
     plugin, incoming = InterPodAffinity(handle=rig), pod(away=[to()])
     assert_up_to_date(plugin, rig, incoming)
-    for number in range(pod_index.FEWEST_STANDING):
+    for number in range(pod_index.MIN_COUNTS):
         assert_up_to_date(plugin, rig, pod(away=[to(f"app-{number}")]))
 
     rig.cache.add_pod(pod(node="a1"))
@@ -67,10 +68,10 @@ def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.M
 
 
 def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "MOST_BYTES", 0)
+    monkeypatch.setattr(standing, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER, pod(node="a1"))
     plugin = InterPodAffinity(handle=rig)
-    for number in range(3 * standing.FEWEST_TALLIES):
+    for number in range(3 * standing.MIN_TALLIES):
         assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
 
-    assert len(plugin._standing) <= standing.FEWEST_TALLIES + 2
+    assert len(plugin._standing) <= standing.MIN_TALLIES + 2

@@ -22,7 +22,7 @@ from moorage.api.workloads import (
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
 from moorage.framework.status import SKIP
-from moorage.plugins.pod_topology_spread import PodTopologySpread
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, ScoreForm, judge, rate

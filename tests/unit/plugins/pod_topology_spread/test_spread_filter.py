@@ -15,8 +15,8 @@ from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import SKIP, Code, Status
-from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.filter import LABEL_MISSING, TOO_UNEVEN, CriticalPaths
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.testing import make_node
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 

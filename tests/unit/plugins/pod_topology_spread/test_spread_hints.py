@@ -6,9 +6,9 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.constraints import ConstraintSource
 from moorage.plugins.pod_topology_spread.hints import SpreadHints
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 

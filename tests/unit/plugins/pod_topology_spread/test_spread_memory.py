@@ -8,11 +8,11 @@ from moorage.api.node import HOSTNAME_LABEL
 from moorage.api.selectors import label_set_matcher
 from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
-from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.plugins.pod_topology_spread.memory import FEWEST_KEPT, Memory
-from moorage.state.pod_index import MOST_STANDING
+from moorage.plugins.pod_topology_spread.memory import MIN_KEPT, Memory
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
+from moorage.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
 from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
 
@@ -51,8 +51,8 @@ def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpr
     for number in range(3):
         judge(kept, rig, incoming, all_at_once)
         rate(kept, rig, incoming, rate_all_at_once)
-        for asked in range(MOST_STANDING):
-            rig.pods.counts(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
+        for asked in range(MAX_COUNTS):
+            rig.pods.count(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
         rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
         fresh = PodTopologySpread(handle=rig)
         assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
@@ -92,7 +92,7 @@ def test_pods_that_ask_the_same_share_what_is_kept_and_others_do_not() -> None:
 
 def test_no_more_is_kept_than_there_is_memory_for() -> None:
     memory, source = Memory(Note), source_of_defaults()
-    kinds = [pod(spread(skew)) for skew in range(1, FEWEST_KEPT + 2)]
+    kinds = [pod(spread(skew)) for skew in range(1, MIN_KEPT + 2)]
     kept = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
     assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is kept[-1]
     assert memory.find(source.hard(kinds[0]), kinds[0], 1 << 40) is not kept[0]

@@ -8,7 +8,7 @@ from moorage.api.selectors import (
     LabelSelector,
 )
 from moorage.framework.cycle import CycleState
-from moorage.plugins.pod_topology_spread import PodTopologySpread
+from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 
 SCORES: dict[str, tuple[list[Pod], Pod, list[int] | None]] = {

@@ -17,8 +17,7 @@ from moorage.errors import ApiError
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Cluster
 from moorage.framework.status import Status
-from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, RESERVED, STAGE_ERRORS
+from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, RESERVED, STAGE_ERRORS, VolumeBinding
 from moorage.simulator.loop import run_virtual
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig

@@ -14,8 +14,7 @@ from moorage.api.storage import ObjectReference, PersistentVolumeClaim
 from moorage.api.volume import AWSElasticBlockStore
 from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
-from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, NO_SPACE, NODE_CONFLICT, VOLUME_MISSING
+from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, NO_SPACE, NODE_CONFLICT, VOLUME_MISSING, VolumeBinding
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 from moorage.testing.storage import (

@@ -1,6 +1,7 @@
 from moorage.api.volume import CSIVolume, Volume
 from moorage.framework.events import Action, QueueingHint, Resource
-from moorage.plugins.volume_binding import VolumeBinding, hints
+from moorage.plugins.volume_binding import hints
+from moorage.plugins.volume_binding.plugin import VolumeBinding
 from moorage.testing import make_pod
 from moorage.testing.rig import Rig
 from moorage.testing.storage import (

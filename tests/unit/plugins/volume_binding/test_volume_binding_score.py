@@ -10,7 +10,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Status
-from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.volume_binding.plugin import VolumeBinding
 from moorage.plugins.volume_binding.scoring import broken_linear
 from moorage.plugins.volume_binding.wanted import distinct_nodes
 from moorage.testing import make_node, make_pod

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm
 from moorage.api.pod import Pod
 from moorage.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label_set_matcher
-from moorage.state import tallies
+from moorage.state import domains
 from moorage.state.cache import Cache
-from moorage.state.tallies import DomainTally
+from moorage.state.domains import Domains, DomainTally
 from moorage.testing import make_node, make_pod
 
 WEB = label_set_matcher({"app": "web"})
@@ -32,12 +32,12 @@ def cluster(*zones: str | None) -> Cache:
 
 def tally_of(cache: Cache, *weighted: tuple[LabelMatcher, int]) -> DomainTally:
     return DomainTally(
-        tuple((cache.pods.standing(None, matcher, terminating=True), weight) for matcher, weight in weighted)
+        tuple((cache.pods.count(None, matcher, terminating=True), weight) for matcher, weight in weighted)
     )
 
 
 def refreshed(tally: DomainTally, cache: Cache) -> DomainTally:
-    tally.refresh(cache.nodes.label("zone"))
+    tally.refresh(Domains.of(cache.nodes.label("zone")))
     return tally
 
 
@@ -69,12 +69,12 @@ def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
     cache = cluster("a", "b")
     tally = tally_of(cache, (WEB, 1))
     cache.add_pod(pod("first", "web", "n0"))
-    known = refreshed(tally, cache).version
+    known = refreshed(tally, cache).positive_version
 
     cache.add_pod(pod("second", "web", "n0"))
-    assert refreshed(tally, cache).version == known
+    assert refreshed(tally, cache).positive_version == known
     cache.add_pod(pod("third", "web", "n1"))
-    assert refreshed(tally, cache).version > known
+    assert refreshed(tally, cache).positive_version > known
 
 
 def test_a_snapshot_stays_what_it_was() -> None:
@@ -89,15 +89,15 @@ def test_a_snapshot_stays_what_it_was() -> None:
 
 def test_labels_that_a_pod_gets_on_binding_are_no_steps_of_counts_that_do_not_ask_for_them() -> None:
     cache = cluster("a")
-    web = cache.pods.standing(None, WEB, terminating=True)
-    here = cache.pods.standing(None, label_set_matcher({"zone": "a"}), terminating=True)
+    web = cache.pods.count(None, WEB, terminating=True)
+    here = cache.pods.count(None, label_set_matcher({"zone": "a"}), terminating=True)
     cache.assume(pod("p", "web", "n0"))
-    position = web.steps.position
+    position = web.log.position
 
     cache.add_pod(pod("p", "web", "n0", zone="a"))
 
-    assert web.steps.position == position
-    assert (web.column.view(1).tolist(), here.column.view(1).tolist()) == ([1], [1])
+    assert web.log.position == position
+    assert (web.per_row(1).tolist(), here.per_row(1).tolist()) == ([1], [1])
 
 
 ZONES = st.sampled_from(["a", "b", "c", "d", None])
@@ -120,7 +120,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_after_any_history_a_tally_is_what_counting_gives(most_steps: int, steps) -> None:  # type: ignore[no-untyped-def]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tallies, "MOST_STEPS", most_steps)
+        patch.setattr(domains, "MAX_STEPS", most_steps)
         cache = cluster("a", "b", None)
         tally = tally_of(cache, (WEB, 2), (EVERYTHING, 1))
         for number, step in enumerate(steps):

@@ -10,7 +10,7 @@ from moorage.api.pod import Pod
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, judge
 

@@ -3,7 +3,7 @@ import pytest
 from moorage.api.container import Container, ResourceRequirements
 from moorage.api.pod import Pod
 from moorage.config.args import NodeResourcesBalancedAllocationArgs, ResourceSpec
-from moorage.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation, evenness
+from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation, evenness
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 

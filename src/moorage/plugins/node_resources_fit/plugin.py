@@ -21,12 +21,12 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
+from moorage.plugins.capacities import Capacities, capacity_of
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
-from moorage.plugins.node_resources.capacities import Capacities, capacity_of
-from moorage.plugins.node_resources.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
-from moorage.plugins.node_resources.hints import FitHints
-from moorage.plugins.node_resources.strategies import FEW_NODES, RatingColumn, strategy_of
+from moorage.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
+from moorage.plugins.node_resources_fit.hints import FitHints
+from moorage.plugins.node_resources_fit.strategies import FEW_NODES, RatingColumn, strategy_of
 
 
 class Share(NamedTuple):
@@ -64,7 +64,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
             return None
-        return tuple(pod.requests.items()), tuple(pod.scoring_requests.items())
+        return frozenset(pod.requests.items()), frozenset(pod.scoring_requests.items())
 
     def epoch(self) -> Hashable:
         return self._classes.version

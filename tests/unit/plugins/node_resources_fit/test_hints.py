@@ -9,8 +9,8 @@ from moorage.api.pod import Pod, PodStatus
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.plugins.extended_resources import ExtendedResourceClasses
-from moorage.plugins.node_resources.fit import NodeResourcesFit
-from moorage.plugins.node_resources.hints import FitHints, after_class_change, after_pod_deletion, after_scale_down
+from moorage.plugins.node_resources_fit.hints import FitHints, after_class_change, after_pod_deletion, after_scale_down
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 

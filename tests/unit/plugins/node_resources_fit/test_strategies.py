@@ -13,9 +13,9 @@ from moorage.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from moorage.plugins.node_resources.capacities import capacity_of, percentages
-from moorage.plugins.node_resources.fit import NodeResourcesFit
-from moorage.plugins.node_resources.strategies import broken_line, strategy_of
+from moorage.plugins.capacities import capacity_of, percentages
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.plugins.node_resources_fit.strategies import broken_line, strategy_of
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 

@@ -8,7 +8,7 @@ from moorage.api.pod import Pod
 from moorage.api.requests import PODS
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
+from moorage.framework.handle import PreemptionHandle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import CountingPlugin, DependsOn
 from moorage.framework.status import Status
@@ -26,7 +26,7 @@ Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
 class DryRun:
     """Tries nodes for one pod that fits nowhere; each node is judged by itself, on a copy."""
 
-    def __init__(self, handle: Handle, cycle: CycleState, pod: Pod, split: Split) -> None:
+    def __init__(self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split) -> None:
         self._handle = handle
         self._cycle = cycle
         self._pod = pod
@@ -87,7 +87,9 @@ class DryRun:
 class WhatIf:
     """A node without some of its pods, judged by all filters after every change."""
 
-    def __init__(self, handle: Handle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: Iterable[Pod]) -> None:
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: Iterable[Pod]
+    ) -> None:
         self.node = node.copy()
         self._handle = handle
         self._cycle = cycle.clone()
@@ -128,7 +130,7 @@ class CountedWhatIf(WhatIf):
 
     def __init__(
         self,
-        handle: Handle,
+        handle: PreemptionHandle,
         cycle: CycleState,
         pod: Pod,
         node: NodeInfo,
@@ -159,7 +161,7 @@ class CountedWhatIf(WhatIf):
         return True
 
 
-def counting_filters(handle: Handle, cycle: CycleState) -> Sequence[CountingPlugin] | None:
+def counting_filters(handle: PreemptionHandle, cycle: CycleState) -> Sequence[CountingPlugin] | None:
     """Return the filters that look at a node's pods if all of them merely count, and ``None`` if one does more."""
     skipped = cycle.skipped_filters
     if any(plugin.name not in skipped for plugin in handle.extensions):

@@ -9,7 +9,7 @@ from moorage.api.requests import PODS
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.extended_resources import IMPLICIT_PREFIX, ExtendedResourceClasses
-from moorage.plugins.node_resources.demands import DemandReader, shortages
+from moorage.plugins.node_resources_fit.demands import DemandReader, shortages
 
 
 class FitHints:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moorage.state.node_tree import NodeTree
+from moorage.state.cache import NodeTree
 from moorage.testing import make_node
 
 CASES: dict[str, tuple[list[tuple[str, str]], Callable[[NodeTree], None], list[str]]] = {

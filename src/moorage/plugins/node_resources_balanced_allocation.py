@@ -15,9 +15,9 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
+from moorage.plugins.capacities import Capacities, Capacity, FloatArray, capacity_of
 from moorage.plugins.dynamic_resources.stock import device_stock
-from moorage.plugins.node_resources.capacities import Capacities, Capacity, FloatArray, capacity_of
-from moorage.plugins.node_resources.strategies import FEW_NODES
+from moorage.plugins.node_resources_fit.strategies import FEW_NODES
 
 MANY_ROWS: Final = 64
 """When so many rows changed it is cheaper to compute a column anew."""
@@ -51,7 +51,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def sign(self, pod: Pod) -> Hashable | None:
         if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
             return None
-        return tuple(pod.requests_on_node.items())
+        return frozenset(pod.requests_on_node.items())
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         asks = self._read_asks(pod)

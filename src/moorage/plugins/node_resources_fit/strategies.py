@@ -16,7 +16,7 @@ from moorage.config.args import (
     UtilizationShapePoint,
 )
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
-from moorage.plugins.node_resources.capacities import Capacity, percentages
+from moorage.plugins.capacities import Capacity, percentages
 
 FEW_NODES: Final = 8
 """So few nodes are scored faster one by one than as columns."""

@@ -8,11 +8,11 @@ from moorage.api.pod import Pod, PodStatus
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import FilterPlugin
-from moorage.framework.preemption import DryRun, counting_filters
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
+from moorage.plugins.default_preemption.dry_run import DryRun, counting_filters
 from moorage.plugins.node_ports import NodePorts
-from moorage.plugins.node_resources.fit import NodeResourcesFit
+from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Promises, Rig, attempt

@@ -1,1 +1,0 @@
-"""Plugins about what nodes have and pods ask for: whether it fits, and where it fits best."""

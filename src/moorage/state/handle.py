@@ -1,0 +1,21 @@
+"""What plugins that come with Moorage may ask for besides: the indexes of the cluster's pods."""
+
+from typing import Protocol
+
+from moorage.framework.handle import Handle
+from moorage.state.claim_index import ClaimIndex
+from moorage.state.pod_index import PodIndex
+
+
+class ClusterHandle(Handle, Protocol):
+    """A handle for plugins that count pods on nodes; the indexes may change from one release to the next."""
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted by label selector and by affinity term."""
+        ...
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims, and which disks named in line."""
+        ...
