@@ -168,13 +168,13 @@ class ApiServer:
         if isinstance(answer, Watch):
             return self._watchers.stream(answer)
         if self._journal is not None and request.method != "GET":
-            return self._settled(self._journal, _reply(answer))
+            return self._settled(self._journal, self.api.store.version, _reply(answer))
         return _reply(answer)
 
-    async def _settled(self, journal: Journal, reply: Reply) -> Reply:
+    async def _settled(self, journal: Journal, version: int, reply: Reply) -> Reply:
         """Answer when what was written is on disk."""
         try:
-            await journal.settle(self.api.store.version)
+            await journal.settle(version)
         except ApiError as error:
             return _refusal(error)
         return reply
