@@ -8,7 +8,7 @@ from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.storage.store import Change, Store
 from moorage.http.messages import Sink, chunk
 
-LONGEST_WATCH: Final = 1800.0
+MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 MAX_STALL: Final = 60.0
 """How long a client may leave a watch unread; it then lists and watches anew, if it is still there."""
@@ -79,7 +79,7 @@ class WatchStream:
     def start(self, sink: Sink) -> None:
         """Begin to tell what there is."""
         self._sink = sink
-        seconds = min(self.watch.terms.seconds or LONGEST_WATCH, LONGEST_WATCH)
+        seconds = min(self.watch.terms.seconds or MAX_WATCH_SECONDS, MAX_WATCH_SECONDS)
         self._end_at = self._loop.time() + seconds
         self._bookmark_at = self._loop.time() + BOOKMARK_SECONDS
         self._alarm = self._loop.call_later(seconds, self.tick)
