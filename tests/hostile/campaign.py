@@ -14,6 +14,7 @@ import uvloop
 
 from moorage.box.apiserver.server import ApiServer
 from tests.hostile.caller import Caller, Silence
+from tests.hostile.classes import problems_of
 from tests.hostile.judging import Audit, problem_of
 from tests.hostile.requests import Requests
 from tests.support.api import DEPLOYMENTS, NODES, PODS, deployment, node, pod
@@ -35,6 +36,7 @@ class Campaign:
         """Send that many requests, and look at everything now and then."""
         chance = random.Random(self.seed)
         with serving(self.problems) as server:
+            self.problems += problems_of(server.plain_url, server.token)
             requests = Requests(chance, server.api.resources)
             caller = Caller(chance, int(server.plain_url.rpartition(":")[2]), server.token)
             audit = Audit(server.plain_url, server.token, server.api.resources)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.app.up import refuse_foreign
+from moorage.app.up import refuse_foreign, written
 from moorage.cli import main
 from moorage.errors import InputError
 
@@ -90,6 +91,15 @@ def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
         refuse_foreign(file)
     file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
     refuse_foreign(file)
+
+
+def test_a_kubeconfig_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
+    file.chmod(0o644)
+    with written({"contexts": []}, file) as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert yaml.safe_load(path.read_text()) == {"contexts": []}
 
 
 def test_a_cluster_that_is_kept_is_there_again(tmp_path: Path) -> None:

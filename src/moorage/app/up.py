@@ -125,7 +125,9 @@ class written:  # noqa: N801 - read as a verb: with written(config, path) as pat
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # It holds a token: nobody else is to read it, not even for a moment.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
+            os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)  # the file may have been there, for all to read
+            os.ftruncate(descriptor, 0)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 yaml.safe_dump(self._config, file, sort_keys=False)
         except OSError as error:

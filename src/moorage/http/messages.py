@@ -83,6 +83,10 @@ class Sink(Protocol):
         """Write the end; the connection is ready for the next request."""
         ...
 
+    def abort(self) -> None:
+        """Drop the connection and what it has not read."""
+        ...
+
 
 class Stream(Protocol):
     """A reply that is written as it comes about."""

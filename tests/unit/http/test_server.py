@@ -11,7 +11,7 @@ from moorage.http.connection import IDLE_SWEEPS, LONGEST_HEAD, SLOW_SWEEPS
 from moorage.http.messages import Answer, HttpRequest, Reply, Service, Sink, chunk
 from moorage.http.server import HttpServer
 
-LONGEST_BODY = 1000
+MAX_BODY = 1000
 PIECE = b"x" * 65536
 PIECES = 400
 
@@ -78,7 +78,7 @@ Scenario = Callable[[Site, HttpServer, asyncio.StreamReader, asyncio.StreamWrite
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = HttpServer(Service(site.answer, refuse, LONGEST_BODY))
+    server = HttpServer(Service(site.answer, refuse, MAX_BODY))
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

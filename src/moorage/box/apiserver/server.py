@@ -25,7 +25,7 @@ from moorage.http.messages import HttpRequest, Reply, Service
 from moorage.http.server import HttpServer
 
 LOOPBACK: Final = "127.0.0.1"
-LONGEST_BODY: Final = 3 * 1024 * 1024
+MAX_BODY: Final = 3 * 1024 * 1024
 TICK_SECONDS: Final = 5.0
 AUTHORITY: Final = "extension-apiserver-authentication"
 PROXY_HEADERS: Final = {
@@ -70,7 +70,7 @@ class ApiServer:
         self._plain_port = 0
         self._is_plain = plain
         self._certificate = loopback_certificate(LOOPBACK)
-        self._http = HttpServer(Service(self._respond, _refuse, LONGEST_BODY))
+        self._http = HttpServer(Service(self._respond, _refuse, MAX_BODY))
         self._watchers = Watchers(self.api.store)
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -168,13 +168,13 @@ class ApiServer:
         if isinstance(answer, Watch):
             return self._watchers.stream(answer)
         if self._journal is not None and request.method != "GET":
-            return self._settled(self._journal, _reply(answer))
+            return self._settled(self._journal, self.api.store.version, _reply(answer))
         return _reply(answer)
 
-    async def _settled(self, journal: Journal, reply: Reply) -> Reply:
+    async def _settled(self, journal: Journal, version: int, reply: Reply) -> Reply:
         """Answer when what was written is on disk."""
         try:
-            await journal.settle(self.api.store.version)
+            await journal.settle(version)
         except ApiError as error:
             return _refusal(error)
         return reply

@@ -17,7 +17,7 @@ from moorage.box.controllers.view import View
 from moorage.clock import Clock
 from moorage.errors import InputError, QuantityError
 
-SHORTEST_INTERVAL: Final = 10.0
+MIN_INTERVAL: Final = 10.0
 BEATS_PER_SECOND: Final = 50
 """Of all nodes together: thousands of fake nodes should not keep the API server busy with saying that they live."""
 LEASE_INTERVALS: Final = 4
@@ -131,7 +131,7 @@ class Heartbeats:
         node = view[Node].get(key)
         if node is None or FAKE_LABEL not in node.labels or is_silent(node):
             return ()
-        interval = max(SHORTEST_INTERVAL, len(view[Node]) / BEATS_PER_SECOND)
+        interval = max(MIN_INTERVAL, len(view[Node]) / BEATS_PER_SECOND)
         return beat(node, view[Lease].get(f"{LEASE_NAMESPACE}/{key}"), interval, self._clock.now())
 
 

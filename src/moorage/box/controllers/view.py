@@ -9,7 +9,7 @@ from moorage.api.pod import Pod
 
 T = TypeVar("T", bound=KubeObject)
 
-MOST_GONE: Final = 20_000
+MAX_GONE: Final = 20_000
 """How many objects we remember to be gone; an answer that comes later than the news of its end is ignored."""
 
 
@@ -74,7 +74,7 @@ class ObjectIndex(Generic[T]):
     def drop(self, thing: KubeObject) -> None:
         """Take an object out for good."""
         self._gone[thing.uid] = None
-        if len(self._gone) > MOST_GONE:
+        if len(self._gone) > MAX_GONE:
             self._gone.popitem(last=False)
         known = self._things.get(thing.key)
         if known is not None and known.uid == thing.uid:

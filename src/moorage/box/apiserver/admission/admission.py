@@ -32,6 +32,7 @@ from moorage.box.apiserver.storage.plain_data import apply_difference
 from moorage.box.apiserver.storage.store import Change, Store
 from moorage.errors import ApiError, InputError
 from moorage.features import FeatureGates
+from moorage.lru import LRU
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
@@ -43,7 +44,8 @@ PROTECTED: Final = {
     "persistentvolumes": "kubernetes.io/pv-protection",
 }
 """The finalizers that volumes and claims have from the start; controllers take them off."""
-MOST_SPECS: Final = 1024
+MAX_SPECS: Final = 1024
+MAX_SPEC_BYTES: Final = 16 * 1024
 GATED: Final = {
     "type": "PodScheduled",
     "status": "False",
@@ -61,7 +63,7 @@ class Admission:
         self._store = store
         self._features = features
         self._pods: PodAdmission | None = None
-        self._admitted_specs: dict[bytes, tuple[bytes, str]] = {}
+        self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
 
     def _changed(self, resource: str, _change: Change) -> None:
@@ -112,14 +114,13 @@ class Admission:
             key += msgspec.json.encode(data["metadata"].get("labels"))
         if self._store.list(LIMITS):
             key += data["metadata"]["namespace"].encode()
-        known = self._admitted_specs.get(key)
+        known = self._admitted_specs.find(key)
         if known is None:
             admitted = self._admit_fully(resource, data)
-            if len(self._admitted_specs) >= MOST_SPECS:
-                self._admitted_specs.clear()
             spec = admitted["spec"]
             quality = qos_class(spec)
-            self._admitted_specs[key] = (msgspec.json.encode(spec), quality)
+            if len(key) <= MAX_SPEC_BYTES:
+                self._admitted_specs.put(key, (msgspec.json.encode(spec), quality))
             admitted["status"]["qosClass"] = quality
             return admitted
         data["spec"] = msgspec.json.decode(known[0])

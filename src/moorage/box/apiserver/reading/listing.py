@@ -14,7 +14,7 @@ from moorage.box.apiserver.reading.selection import Selection
 from moorage.box.apiserver.requests.refusals import bad_request, expired
 from moorage.box.apiserver.storage.store import Entry, Store
 
-MOST_OPEN_LISTS: Final = 64
+MAX_OPEN_LISTS: Final = 64
 """Lists that are being read in pages; the one that was asked for longest ago is forgotten first."""
 
 
@@ -66,7 +66,7 @@ class Lists:
             return ListPage(entries, version)
         number = next(self._numbers)
         self._open[number] = OpenList(entries, version)
-        while len(self._open) > MOST_OPEN_LISTS:
+        while len(self._open) > MAX_OPEN_LISTS:
             self._open.popitem(last=False)
         return self._cut(resource, number, 0, limit)
 

@@ -8,8 +8,10 @@ from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.storage.store import Change, Store
 from moorage.http.messages import Sink, chunk
 
-LONGEST_WATCH: Final = 1800.0
+MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
+MAX_STALL: Final = 60.0
+"""How long a client may leave a watch unread; it then lists and watches anew, if it is still there."""
 
 
 class Watchers:
@@ -72,11 +74,12 @@ class WatchStream:
         self._sink: Sink | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._end_at = self._bookmark_at = 0.0
+        self._stalled_at: float | None = None
 
     def start(self, sink: Sink) -> None:
         """Begin to tell what there is."""
         self._sink = sink
-        seconds = min(self.watch.terms.seconds or LONGEST_WATCH, LONGEST_WATCH)
+        seconds = min(self.watch.terms.seconds or MAX_WATCH_SECONDS, MAX_WATCH_SECONDS)
         self._end_at = self._loop.time() + seconds
         self._bookmark_at = self._loop.time() + BOOKMARK_SECONDS
         self._alarm = self._loop.call_later(seconds, self.tick)
@@ -86,7 +89,10 @@ class WatchStream:
     def go_on(self) -> None:
         """Tell what is new, as far as there is room for it."""
         sink = self._sink
-        if sink is None or sink.is_full or not self._has_begun(sink):
+        if sink is None or sink.is_full:
+            return
+        self._stalled_at = None
+        if not self._has_begun(sink):
             return
         if text := self.watch.take():
             sink.send(self._watchers.wrapped(text))
@@ -108,7 +114,15 @@ class WatchStream:
         """Send a bookmark when one is due, and end a watch that has lasted as long as it was asked to."""
         self.go_on()
         sink, now = self._sink, self._loop.time()
-        if sink is None or sink.is_full or self._first is not None:
+        if sink is None:
+            return
+        if sink.is_full:
+            self._stalled_at = now if self._stalled_at is None else self._stalled_at
+            if now - self._stalled_at >= MAX_STALL:
+                self.stop()
+                sink.abort()
+            return
+        if self._first is not None:
             return
         is_over = now >= self._end_at
         if self.watch.terms.wants_bookmarks and (is_over or now >= self._bookmark_at):

@@ -1,10 +1,12 @@
 """A store kept in SQLite: every change is on disk before its writer hears of success.
 
 Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
-pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk.
+pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk. What cannot be written is
+undone, so that nobody reads what its writer was told had failed; the next change tries again.
 """
 
 import asyncio
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,13 +49,16 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._is_started = False
+        self._is_undoing = False
+        self._undone: tuple[range, ServerError] | None = None
+        """The versions of the last changes that could not be written, and why."""
         self._database = self._open(folder)
         self.store = self._load()
         self.store.subscribe(self._changed)
 
     def _open(self, folder: Path) -> sqlite3.Connection:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            _make_private(folder, self._file)
             # Used by one thread at a time: this one until the first change, the journal's own from then on.
             database = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, timeout=1.0)
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -89,6 +94,8 @@ class Journal:
         self._thread.shutdown()
 
     def _changed(self, resource: str, change: Change) -> None:
+        if self._is_undoing:
+            return
         self._pending.append((resource, change))
         if self._is_started:
             self._write_soon()
@@ -99,6 +106,8 @@ class Journal:
 
     async def settle(self, version: int) -> None:
         """Wait until everything up to a version is on disk; :class:`ServerError` if it cannot be."""
+        if self._undone is not None and version in self._undone[0]:
+            raise self._undone[1]
         if version <= self._committed:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,11 +125,12 @@ class Journal:
                     await loop.run_in_executor(self._thread, self._commit, batch)
                 except sqlite3.Error as error:
                     log.exception("the data cannot be written", file=str(self._file))
-                    self._pending = batch + self._pending
-                    self._fail(ServerError(f"the data cannot be written: {error}", status=500, reason="InternalError"))
+                    problem = f"the data cannot be written to {self._file}: {error}"
+                    failure = ServerError(problem, status=500, reason="InternalError")
+                    self._undo(batch + self._pending, failure)
                     return
                 self._committed = batch[-1][1].version
-                self._tell()
+                self._notify()
         finally:
             self._task = None
 
@@ -137,10 +147,33 @@ class Journal:
             database.execute(_LATEST, (batch[-1][1].version,))
             database.execute("COMMIT")
         except sqlite3.Error:
-            database.execute("ROLLBACK")
+            # On a full disk SQLite has rolled back already; to do it again would hide why.
+            if database.in_transaction:
+                database.execute("ROLLBACK")
             raise
 
-    def _tell(self) -> None:
+    def _undo(self, changes: list[tuple[str, Change]], failure: ServerError) -> None:
+        """Bring the store back to what is on disk, and say so to those who wait."""
+        self._pending = []
+        self._undone = (range(changes[0][1].version, self.store.version + 1), failure)
+        first: dict[tuple[str, str], Entry | None] = {}
+        for resource, change in changes:
+            entry = change.after or change.before
+            assert entry is not None
+            first.setdefault((resource, entry.key), change.before)
+        self._is_undoing = True
+        try:
+            for (resource, key), before in reversed(first.items()):
+                self.store.undo(resource, key, before)
+        finally:
+            self._is_undoing = False
+        self._committed = self.store.version
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(failure)
+
+    def _notify(self) -> None:
         waiting, self._waiting = self._waiting, []
         for version, done in waiting:
             if version > self._committed:
@@ -148,8 +181,12 @@ class Journal:
             elif not done.done():
                 done.set_result(None)
 
-    def _fail(self, error: ServerError) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, done in waiting:
-            if not done.done():
-                done.set_exception(error)
+
+def _make_private(folder: Path, file: Path) -> None:
+    """Let nobody else read what is kept: secrets are among it. The folder may have been there before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
+        if part.exists():
+            part.chmod(0o600)

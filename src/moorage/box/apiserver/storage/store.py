@@ -15,11 +15,15 @@ from moorage.api.codec import convert, decode, encode
 from moorage.api.custom import CustomObject
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.errors import Gone
+from moorage.errors import ApiError, Gone
 
 T = TypeVar("T", bound=KubeObject)
 HISTORY: Final = 10_000
 """How many changes of one resource can be watched from the past."""
+MAX_OBJECT_BYTES: Final = 4 * 1024 * 1024
+"""A request has an end; an object that every request makes a little longer has one, too."""
+MAX_HISTORY_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes of them, at most: a hundred small changes of a large object are a hundred large objects."""
 
 _encode_json: Final = msgspec.json.Encoder().encode
 _decode_json: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -44,6 +48,11 @@ class Entry:
         self.facts: SelectableFields | None = None
         self._body = body
         self._typed = typed
+
+    @property
+    def size(self) -> int:
+        """How many bytes of JSON are held; none for a struct that nobody asked for as JSON."""
+        return len(self._body) if self._body is not None else 0
 
     @property
     def body(self) -> bytes:
@@ -99,12 +108,19 @@ class Change:
         return _encode_json(data)
 
 
+def _held(change: Change) -> int:
+    """Return how many bytes a change keeps alive; what was before it belongs to the change before."""
+    entry = change.after or change.before
+    return entry.size if entry is not None else 0
+
+
 class Log:
     """The recent changes of one resource, oldest first; positions count from its first change ever."""
 
     def __init__(self, history: int) -> None:
         self._history = history
         self._changes: list[Change] = []
+        self._bytes = 0
         self._forgotten = 0
         self._told = (0, 0, b"")
         self.forgotten_version = 0
@@ -115,13 +131,26 @@ class Log:
         return self._forgotten + len(self._changes)
 
     def append(self, change: Change) -> None:
-        """Add a change; when there are twice as many as are to be kept, the older half is forgotten."""
+        """Add a change; when there are twice as many as are to be kept, or bytes, the older half is forgotten."""
         self._changes.append(change)
+        self._bytes += _held(change)
         if len(self._changes) > 2 * self._history:
-            surplus = len(self._changes) - self._history
-            self.forgotten_version = self._changes[surplus - 1].version
-            del self._changes[:surplus]
-            self._forgotten += surplus
+            self._forget(len(self._changes) - self._history)
+        elif self._bytes > MAX_HISTORY_BYTES:
+            surplus, left = 0, self._bytes
+            while left > MAX_HISTORY_BYTES // 2 and surplus < len(self._changes) - 1:
+                left -= _held(self._changes[surplus])
+                surplus += 1
+            self._forget(surplus)
+
+    def _forget(self, surplus: int) -> None:
+        if not surplus:
+            return
+        self.forgotten_version = self._changes[surplus - 1].version
+        del self._changes[:surplus]
+        self._bytes = sum(map(_held, self._changes))
+        self._forgotten += surplus
+        self._told = (0, 0, b"")
 
     def position_after(self, version: int) -> int:
         """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
@@ -186,9 +215,12 @@ class Store:
 
     def put(self, resource: str, key: str, data: dict[str, Any]) -> Entry:
         """Write plain data under a key; the new version goes into its metadata."""
+        data["metadata"]["resourceVersion"] = str(self.version + 1)
+        body = _encode_json(data)
+        if len(body) > MAX_OBJECT_BYTES:
+            raise ApiError("etcdserver: request is too large", status=413, reason="RequestEntityTooLarge")
         self.version += 1
-        data["metadata"]["resourceVersion"] = str(self.version)
-        return self._keep(resource, Entry(key, self.version, _encode_json(data)))
+        return self._keep(resource, Entry(key, self.version, body))
 
     def put_typed(self, resource: str, thing: T) -> T:
         """Write a struct, and return it with its new version."""
@@ -197,6 +229,14 @@ class Store:
         stored = msgspec.structs.replace(thing, metadata=metadata)
         self._keep(resource, Entry(stored.key, self.version, None, stored))
         return stored
+
+    def undo(self, resource: str, key: str, before: Entry | None) -> None:
+        """Bring an object back to how it was, as a change like any other: watchers have been told of what is undone."""
+        current = self.get(resource, key)
+        if before is not None:
+            self.put(resource, key, before.data)
+        elif current is not None:
+            self.remove(resource, key)
 
     def restore(self, resource: str, entry: Entry) -> None:
         """Take in an object that was written before this store was made; it is no change."""

@@ -2,7 +2,7 @@ import pytest
 
 from moorage.api.pod import Pod
 from moorage.box.apiserver.storage.objects import Change, ObjectStore
-from moorage.box.apiserver.storage.store import Store
+from moorage.box.apiserver.storage.store import MAX_HISTORY_BYTES, Store
 from moorage.clock import VirtualClock
 from moorage.errors import Conflict, Gone
 from moorage.testing import make_pod
@@ -83,3 +83,16 @@ def test_a_reader_that_is_too_slow_is_told_so():
         store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
     with pytest.raises(Gone, match="fell behind"):
         log.since(position)
+
+
+def test_history_is_bounded_in_bytes() -> None:
+    store = Store()
+    for number in range(400):
+        store.put(
+            "configmaps", "default/big", {"metadata": {"name": "big"}, "data": {"n": str(number), "x": "y" * 10**6}}
+        )
+    log = store.log("configmaps")
+    held = sum(change.after.size for change in log.since(log.position_after(log.forgotten_version)) if change.after)
+    assert 10**7 < held <= MAX_HISTORY_BYTES
+    with pytest.raises(Gone):
+        log.position_after(1)

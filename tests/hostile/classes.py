@@ -1,0 +1,131 @@
+"""One request for each class of input that once stopped a server: what it may be answered with, and how soon.
+
+``python -m tests.hostile`` sends them over HTTP before its campaign; the unit tests ask without a network.
+"""
+
+import http.client
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from tests.support.api import APPLY, DEPLOYMENTS, JSON_PATCH, MERGE, PODS, budget, deployment, pod
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+DIGITS: Final = "9" * 5000
+MAX_SECONDS: Final = 5.0
+"""Far longer than a refusal takes, and far shorter than what each of these once took."""
+
+
+class Hostile(NamedTuple):
+    """A request, the statuses it may be answered with, and words that the answer has."""
+
+    method: str
+    path: str
+    body: bytes
+    content_type: str = JSON
+    statuses: tuple[int, ...] = (400, 422)
+    words: str = ""
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _pod(requests: str) -> bytes:
+    containers = [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "AMOUNT"}}}]
+    return _json(pod("hostile", containers=containers)).replace(b'"AMOUNT"', requests.encode())
+
+
+def _rolling(**rolling: Any) -> bytes:
+    thing = deployment("hostile")
+    thing["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    return _json(thing)
+
+
+def _budget(least: str) -> bytes:
+    thing = budget("hostile")
+    thing["spec"]["minAvailable"] = least
+    return _json(thing)
+
+
+def _doubling(levels: int) -> bytes:
+    first = {"op": "add", "path": "/metadata/annotations", "value": {"a0": "x" * 100}}
+    copies = [
+        {"op": "copy", "from": "/metadata/annotations", "path": f"/metadata/annotations/a{level + 1}"}
+        for level in range(levels)
+    ]
+    return _json([first, *copies])
+
+
+def _aliases(levels: int) -> bytes:
+    names = [f"a{level}" for level in range(levels)]
+    lines = [f"{names[0]}: &{names[0]} [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in itertools.pairwise(names)]
+    return "\n".join(lines).encode()
+
+
+def _merges(levels: int) -> bytes:
+    names = [f"m{level}" for level in range(levels)]
+    lines = [f"{names[0]}: &{names[0]} {{k: v}}"]
+    lines += [
+        f"{b}: &{b} {{<<: *{a}, {', '.join(f'{b}{n}: *{a}' for n in range(9))}}}" for a, b in itertools.pairwise(names)
+    ]
+    return "\n".join(lines).encode()
+
+
+CLASSES: Final[dict[str, Hostile]] = {
+    "a quantity of 5,000 digits": Hostile("POST", PODS, _pod(f'"{DIGITS}"')),
+    "a quantity of 5,000 decimals": Hostile("POST", PODS, _pod(f'"0.{DIGITS}"')),
+    "an exponent of 5,000 digits": Hostile("POST", PODS, _pod(f'"1e{DIGITS}"')),
+    "a quantity that is such a number": Hostile("POST", PODS, _pod(DIGITS)),
+    "a number of 5,000 digits": Hostile("PATCH", f"{PODS}/web", b'{"spec": {"priority": %b}}' % DIGITS.encode(), MERGE),
+    "a number of 300 digits": Hostile("POST", PODS, b'{"spec": {"priority": %b}}' % DIGITS[:300].encode()),
+    "a number beyond its type": Hostile("POST", PODS, _json(pod("hostile", priority=2**40)), words="of type int32"),
+    "such a number in YAML": Hostile("POST", PODS, f"spec: {{priority: {DIGITS}}}".encode(), YAML),
+    "a share of more than everything": Hostile("POST", BUDGETS, _budget(f"{DIGITS}%"), words="greater than 100%"),
+    "a share that is none": Hostile("POST", BUDGETS, _budget("x%"), words="a valid percent string must be"),
+    "a surge that is no share": Hostile("POST", DEPLOYMENTS, _rolling(maxSurge="x%"), words="a valid percent string"),
+    "groups that are a number": Hostile("POST", REVIEWS, _json({"spec": {"groups": 5}}), words="cannot unmarshal"),
+    "groups that are a text": Hostile("POST", REVIEWS, _json({"spec": {"groups": "system:masters"}}), statuses=(400,)),
+    "a user that is an object": Hostile("POST", REVIEWS, _json({"spec": {"user": {}}}), statuses=(400,)),
+    "brackets without end": Hostile("POST", PODS, b"[" * 100_000),
+    "braces without end": Hostile("POST", PODS, b'{"a":' * 100_000),
+    "brackets without end in YAML": Hostile("POST", PODS, b"- [" + b"[" * 100_000, YAML, words="max depth"),
+    "lines ever further in": Hostile("POST", PODS, b"\n".join(b" " * n + b"a:" for n in range(1500)), YAML),
+    "aliases of aliases": Hostile("POST", PODS, _aliases(12), YAML, words="excessive aliasing"),
+    "aliases of aliases, applied": Hostile("PATCH", f"{PODS}/web?fieldManager=a", _aliases(12), APPLY),
+    "merges of merges": Hostile("POST", PODS, _merges(12), YAML, words="excessive aliasing"),
+    "an alias of itself": Hostile("POST", PODS, b"a: &a [*a]", YAML, words="contains itself"),
+    "a time that is none": Hostile("POST", PODS, b"spec: {priority: !!timestamp x}", YAML),
+    "an int that is none": Hostile("POST", PODS, b"spec: {priority: !!int x}", YAML),
+    "copies of copies": Hostile("PATCH", f"{PODS}/web", _doubling(40), JSON_PATCH, (422,), "accumulated size"),
+}
+
+
+def problems_of(url: str, token: str) -> Iterator[str]:
+    """Send every one of them to a server and say which was not refused as it should be."""
+    place = urlsplit(url)
+    for name, asked in CLASSES.items():
+        began = time.perf_counter()
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+        try:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": asked.content_type}
+            connection.request(asked.method, asked.path, asked.body, headers)
+            answer = connection.getresponse()
+            body = answer.read()
+        except OSError as error:
+            yield f"{name}: {error!r}"
+            continue
+        finally:
+            connection.close()
+        took = time.perf_counter() - began
+        if answer.status not in asked.statuses or asked.words.encode() not in body:
+            yield f"{name}: {answer.status} {body[:300]!r}"
+        if took > MAX_SECONDS:
+            yield f"{name}: took {took:.1f} s"
