@@ -89,7 +89,7 @@ def assemble(options: Options, connection: Connection, instruments: Instruments)
     )
     known.objects = scheduler.objects
     loop = SchedulingLoop(scheduler)
-    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features)
+    deliveries = Deliveries(scheduler.handlers, loop, instruments.events)
     informers = Informers(
         client,
         kinds_of(scheduler),

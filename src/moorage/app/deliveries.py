@@ -6,7 +6,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from moorage.api.gated import pod_adapter
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -14,7 +13,6 @@ from moorage.api.pod import Pod
 from moorage.client.watch import Change
 from moorage.engine.handlers import RESOURCES, EventHandlers
 from moorage.engine.loop import SchedulingLoop
-from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, Resource
 
 _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
@@ -35,13 +33,10 @@ class DeliveryObserver(Protocol):
 class Deliveries:
     """Passes changes on in the order in which they come."""
 
-    def __init__(
-        self, handlers: EventHandlers, loop: SchedulingLoop, observer: DeliveryObserver, features: FeatureGates
-    ) -> None:
+    def __init__(self, handlers: EventHandlers, loop: SchedulingLoop, observer: DeliveryObserver) -> None:
         self._handlers = handlers
         self._loop = loop
         self._observer = observer
-        self._adapt = pod_adapter(features)
         self._through_loop = False
         self._handling: dict[tuple[type[KubeObject], bool, bool, bool], Callable[[float], None]] = {}
         self.waiting: Counter[Kind] = Counter()
@@ -61,12 +56,12 @@ class Deliveries:
             apply()
 
     def _apply(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
-        tell = self._tell_pod if kind.type is Pod else self._tell_node if kind.type is Node else self._tell_object
+        apply = self._handlers.apply
         self.waiting[kind] -= len(changes)
         latency = self._observer.latency_of(kind)
         for change in changes:
             began = perf_counter()
-            tell(change)
+            apply(change.before, change.after, is_final=change.is_final)
             took = perf_counter() - began
             self._handling_of(kind, change)(took)
             latency(took)
@@ -82,36 +77,6 @@ class Deliveries:
             event = ClusterEvent(_resource(thing), _ACTIONS[before is not None, after is not None])
             observe = self._handling[key] = self._observer.handling_of(event.label)
         return observe
-
-    def _tell_pod(self, change: Change[Pod]) -> None:
-        before, after = change.before, change.after
-        if self._adapt is not None:
-            before, after = before and self._adapt(before), after and self._adapt(after)
-        if after is None:
-            assert before is not None
-            self._handlers.pod_deleted(before, is_final=change.is_final)
-        elif before is None:
-            self._handlers.pod_added(after)
-        else:
-            self._handlers.pod_updated(before, after)
-
-    def _tell_node(self, change: Change[Node]) -> None:
-        if change.after is None:
-            assert change.before is not None
-            self._handlers.node_deleted(change.before)
-        elif change.before is None:
-            self._handlers.node_added(change.after)
-        else:
-            self._handlers.node_updated(change.before, change.after)
-
-    def _tell_object(self, change: Change[KubeObject]) -> None:
-        if change.after is None:
-            assert change.before is not None
-            self._handlers.object_deleted(change.before)
-        elif change.before is None:
-            self._handlers.object_added(change.after)
-        else:
-            self._handlers.object_updated(change.before, change.after)
 
 
 def _resource(thing: KubeObject) -> str:

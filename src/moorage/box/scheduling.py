@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from moorage.api.gated import pod_adapter
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
@@ -106,7 +105,6 @@ class RunningScheduler:
         self._loop = SchedulingLoop(self.scheduler)
         kinds: tuple[type[KubeObject], ...] = (Node, Pod, *self.scheduler.objects.kinds())
         self._informers = Informers(client, dict.fromkeys(kinds), self._on_changes)
-        self._adapt = pod_adapter(policy.features) or (lambda pod: pod)
         self._is_running = False
 
     def _known(self, thing: KubeObject) -> KubeObject | None:
@@ -146,24 +144,5 @@ class RunningScheduler:
             apply()
 
     def _apply(self, changes: Sequence[Change[Any]]) -> None:
-        handlers = self.scheduler.handlers
         for change in changes:
-            match change.before, change.after:
-                case None, Pod() as pod:
-                    handlers.pod_added(self._adapt(pod))
-                case Pod() as before, Pod() as pod:
-                    handlers.pod_updated(self._adapt(before), self._adapt(pod))
-                case Pod() as pod, None:
-                    handlers.pod_deleted(self._adapt(pod), is_final=change.is_final)
-                case None, Node() as node:
-                    handlers.node_added(node)
-                case Node() as before, Node() as node:
-                    handlers.node_updated(before, node)
-                case Node() as node, None:
-                    handlers.node_deleted(node)
-                case None, KubeObject() as thing:
-                    handlers.object_added(thing)
-                case KubeObject() as thing, None:
-                    handlers.object_deleted(thing)
-                case KubeObject() as before, KubeObject() as thing:
-                    handlers.object_updated(before, thing)
+            self.scheduler.handlers.apply(change.before, change.after, is_final=change.is_final)

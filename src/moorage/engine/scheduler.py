@@ -86,6 +86,7 @@ class Scheduler:
             queue=self.queue,
             profiles=self.placements.keys(),
             waiting=self.services.waiting,
+            features=features,
         )
 
     def _build_placements(

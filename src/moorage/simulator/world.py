@@ -10,7 +10,6 @@ import structlog
 
 from moorage.api.devices import ResourceClaim
 from moorage.api.meta import KubeObject, format_time
-from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.box.apiserver.objects import Change, ObjectStore
 from moorage.clock import VirtualClock
@@ -180,32 +179,8 @@ class World:
     def tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
         """Tell the scheduler of a change; pods that have ended are seen as deleted."""
         assert self._scheduler is not None
-        handlers = self._scheduler.handlers
-        before, after = _unless_finished(before), _unless_finished(after)
-        match before, after:
-            case None, Pod():
-                handlers.pod_added(after)
-            case Pod(), Pod():
-                handlers.pod_updated(before, after)
-            case Pod(), None:
-                handlers.pod_deleted(before)
-            case None, Node():
-                handlers.node_added(after)
-            case Node(), Node():
-                handlers.node_updated(before, after)
-            case Node(), None:
-                handlers.node_deleted(before)
-            case None, KubeObject():
-                handlers.object_added(after)
-            case KubeObject(), KubeObject():
-                handlers.object_updated(before, after)
-            case KubeObject(), None:
-                handlers.object_deleted(before)
+        self._scheduler.handlers.apply(before, after)
 
 
 def _nothing() -> None:
     """Be a piece of news that changes nothing but wakes the loop."""
-
-
-def _unless_finished(thing: KubeObject | None) -> KubeObject | None:
-    return None if isinstance(thing, Pod) and thing.is_finished else thing

@@ -59,7 +59,7 @@ def deliver(*changes: Change[KubeObject], gates: str = "", through_loop: bool = 
         features, heard = FeatureGates.parse(gates), Heard()
         scheduler = scheduler_of(features)
         loop = SchedulingLoop(scheduler)
-        deliveries = Deliveries(scheduler.handlers, loop, heard, features)
+        deliveries = Deliveries(scheduler.handlers, loop, heard)
         if through_loop:
             deliveries.start_through_loop()
         for change in changes:
