@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.app.assembly import Parts, assemble, connect
+from moorage.app.assembly import DaemonParts as Parts
+from moorage.app.assembly import assemble_daemon, connect
 from moorage.app.debugger import Debugger
 from moorage.app.garbage import keep_everything
 from moorage.app.metrics.cells import CellRegistry
@@ -76,7 +77,7 @@ class Daemon:
         """Start everything, work until told to stop, and end in order."""
         registry = self._registry
         instruments = Instruments(registry, SystemClock())
-        parts = assemble(self.options, connect(self.options), instruments)
+        parts = assemble_daemon(self.options, connect(self.options), instruments)
         instruments.sampler.watch(placement.profile for placement in parts.scheduler.placements.values())
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)

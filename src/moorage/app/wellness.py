@@ -2,7 +2,7 @@
 
 from asyncio import Event
 
-from moorage.app.assembly import Parts
+from moorage.app.assembly import DaemonParts as Parts
 from moorage.app.serving.health import HealthChecks, ping
 
 

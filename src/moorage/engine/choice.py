@@ -104,7 +104,8 @@ class Chooser:
         totals = self._totals_of(found, rows) + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         best = [nodes[place] for place in np.flatnonzero(totals == totals.max())]
         mentioned = [node for node in best if node.name in added] or best[:1]
-        return Choice(self._chance.choice(mentioned), tuple(node.name for node in mentioned))
+        tied = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
+        return Choice(self._chance.choice(mentioned), tied)
 
     def _totals_of(self, found: Found, rows: RowArray) -> IntArray:
         if found.extended is None or found.extended.scored is None:

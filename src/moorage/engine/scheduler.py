@@ -8,6 +8,7 @@ from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding import Binder, Binding
+from moorage.engine.choice import Choice
 from moorage.engine.extenders import Extender, in_order
 from moorage.engine.failures import FailureHandler
 from moorage.engine.feasibility import Found, Rotation
@@ -171,9 +172,10 @@ class Scheduler:
             found.diagnosis.post_filter_message = rescue.message
             return Parked(found.diagnosis, rescue.nominated_node)
         if self.services.extenders:
-            node_name = await self._choose_extended(placement, found)
+            choice = await self._choose_extended(placement, found)
         else:
-            node_name = placement.choose(found).node.name
+            choice = placement.choose(found)
+        node_name = choice.node.name
 
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
@@ -191,7 +193,7 @@ class Scheduler:
             return Parked(one_node_diagnosis(node_name, refusal), "")
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
-        return Placed(node_name)
+        return Placed(node_name, choice.tied)
 
     def _reserve_and_permit(self, binding: Binding) -> Status | None:
         placement, cycle, pod = binding.placement, binding.cycle, binding.pod
@@ -212,9 +214,9 @@ class Scheduler:
         with self.services.freeze:
             return await placement.find_extended(pod)
 
-    async def _choose_extended(self, placement: Placement, found: Found) -> str:
+    async def _choose_extended(self, placement: Placement, found: Found) -> Choice:
         with self.services.freeze:
-            return (await placement.choose_extended(found)).node.name
+            return await placement.choose_extended(found)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

@@ -4,20 +4,24 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import structlog
 
 from moorage.api.devices import ResourceClaim
+from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
+from moorage.assembly.parts import Keeps, kinds_of
 from moorage.box.apiserver.objects import Change, ObjectStore
+from moorage.client import watch as client_watch
+from moorage.client.informer import OnChanges
 from moorage.clock import VirtualClock
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
-from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, NotFound
 from moorage.framework.recording import EventNote
+from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
@@ -58,8 +62,9 @@ class World:
         self.events: list[EventNote] = []
         self.bindings: dict[str, str] = {}
         self.evicted: set[str] = set()
+        self._kinds: tuple[type[KubeObject], ...] = ()
+        self._on_changes: OnChanges = lambda _kind, _changes: None
         self._loop: SchedulingLoop | None = None
-        self._scheduler: Scheduler | None = None
         self._under_way = 0
         self._on_the_wire: deque[Change] = deque()
         self.store.subscribe(self._changed)
@@ -69,12 +74,20 @@ class World:
         """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
         return self._under_way > 0 or len(self.background) > 0
 
-    def attach(self, scheduler: Scheduler) -> None:
-        """Name the scheduler that :meth:`tell` tells."""
-        self._scheduler = scheduler
+    @property
+    def cluster(self) -> Self:
+        """Where the scheduler writes to."""
+        return self
+
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+        """Keep in mind which kinds the scheduler watches, and what is to be notified of their changes."""
+        self._kinds, self._on_changes = kinds_of(objects), on_changes
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def start_watching(self, loop: SchedulingLoop) -> None:
-        """Deliver every change from now on to a scheduling loop."""
+        """Pass every change from now on to the scheduler, and wake its loop whenever something has happened."""
         self._loop = loop
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -147,7 +160,7 @@ class World:
 
     def _changed(self, change: Change) -> None:
         if self._loop is not None:
-            # Timers due at the same moment fire in any order; a watch never reorders what it tells.
+            # Timers due at the same moment fire in any order; a watch never reorders its events.
             self._on_the_wire.append(change)
             self._later(self.pace.watch, self._deliver_next)
         pod = change.after
@@ -172,15 +185,15 @@ class World:
             self._loop.deliver(_nothing)
 
     def _deliver_next(self) -> None:
-        assert self._loop is not None
         change = self._on_the_wire.popleft()
-        self._loop.deliver(lambda: self.tell(change.before, change.after))
+        self.notify(change.before, change.after)
 
-    def tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        """Tell the scheduler of a change; pods that have ended are seen as deleted."""
-        assert self._scheduler is not None
-        self._scheduler.handlers.apply(before, after)
+    def notify(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        """Notify the scheduler of a change, if it watches the kind."""
+        kind = type(before if after is None else after)
+        if kind in self._kinds:
+            self._on_changes(BY_TYPE[kind], [client_watch.Change(before, after)])
 
 
 def _nothing() -> None:
-    """Be a piece of news that changes nothing but wakes the loop."""
+    """Be a change that changes nothing but wakes the loop."""

@@ -1,5 +1,6 @@
 """A plugin that breaks its contract fails that attempt, in words that name it."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -22,7 +23,6 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import Status, Verdict
-from moorage.simulator.one_pass import run_now
 from moorage.testing import make_node, make_pod
 
 NODES = (make_node("a"), make_node("b"))
@@ -273,7 +273,7 @@ class RescueRaises(PostFilterPlugin):
 def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
     pod = make_pod(requests={"cpu": "1000"})
     placement = placement_over(*NODES, pod, plugins=[RescueRaises])
-    rescue = run_now(placement.rescue(placement.find(pod)))
+    rescue = asyncio.run(placement.rescue(placement.find(pod)))
     assert (rescue.message, rescue.nominated_node) == ("no tow truck", None)
 
 
