@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
 from moorage.assembly.parts import Observers, Tuning, assemble
 from moorage.assembly.policy import Policy
 from moorage.config.types import SchedulerConfiguration
@@ -19,6 +17,9 @@ from moorage.simulator.world import World
 
 MAX_ERRORS: Final = 8
 """A pod whose attempts end in errors so often in a row is not waited for any longer."""
+
+LOOK_SECONDS: Final = 0.25
+"""Kubelets fall idle without a word: so often in virtual time we look whether they have."""
 
 
 class Simulation:
@@ -60,12 +61,10 @@ class Simulation:
         )
 
     def load(self, objects: Iterable[KubeObject]) -> None:
-        """Create objects and have the scheduler know them at once: nodes first, then placed pods, then waiting ones."""
-        others = [stored for thing in objects if not isinstance(stored := self.world.store.create(thing), Node | Pod)]
-        nodes, pods = list(self.world.store.list(Node)), list(self.world.store.list(Pod))
-        placed, waiting = (p for p in pods if p.node_name), (p for p in pods if not p.node_name)
-        for thing in (*others, *nodes, *placed, *waiting):
-            self.world.notify(None, thing)
+        """Store objects as they are, and have the scheduler know them at once; then let time pass."""
+        for thing in objects:
+            self.world.store.put(thing)
+        self.world.announce()
         self._parts.deliveries.start_through_loop()
         self.world.start_watching(self.loop)
 
@@ -91,4 +90,4 @@ class Simulation:
             elif self.is_quiet:
                 return
             else:
-                await self.loop.sleep(until=end)
+                await self.loop.sleep(until=min(end, self.world.clock.now() + LOOK_SECONDS))
