@@ -23,7 +23,7 @@ from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.one_pass import DryRunApi, NoBackground
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
-from moorage.testing.rig import Promises
+from moorage.testing.rig import nominations_of
 
 
 def config_with(*plugins: type[Plugin], first: bool = False) -> SchedulerConfiguration:
@@ -70,7 +70,7 @@ def placement_over(
         clock=VirtualClock(),
         features=FeatureGates(),
         cluster=DryRunApi(),
-        nominator=Promises(*(pod for pod in waiting if pod.nominated_node_name)),
+        nominator=nominations_of(*(pod for pod in waiting if pod.nominated_node_name)),
         background=NoBackground(),
         activate=activate or (lambda _pods: None),
     )

@@ -27,7 +27,7 @@ from moorage.queue.entry import QueuedPodInfo
 from moorage.simulator.attempts import AttemptLog
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.loading import ClusterInput
-from moorage.simulator.loop import run_virtual
+from moorage.simulator.loop import AwaitedExtender, run_virtual
 from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
@@ -122,11 +122,10 @@ class OnePass:
         search_all: bool = True,
         with_nodes: bool = True,
         cross_check: bool = False,
-        tuning: Tuning | None = None,
     ) -> None:
         self._cluster = cluster
         self._policy = Policy(_searching_all(policy.config), policy.registry, policy.features) if search_all else policy
-        self._tuning = tuning or Tuning(cross_check=cross_check)
+        self._tuning = Tuning(cross_check=cross_check, make_extender=AwaitedExtender)
         self._log = AttemptLog(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
 
@@ -169,7 +168,7 @@ class OnePass:
     def _load(self, parts: Parts[DryRunApi]) -> None:
         """Make everything known: a pod finds all it refers to, and pods queue up in order of appearance."""
         apply, watched = parts.scheduler.handlers.apply, kinds_of(parts.scheduler.objects)
-        for thing in self._cluster.objects:
+        for thing in (*self._cluster.objects, *self._cluster.custom_objects()):
             if type(thing) in watched and not isinstance(thing, Node | Pod):
                 apply(None, thing)
         for thing in (*self._cluster.nodes, *self._cluster.running):

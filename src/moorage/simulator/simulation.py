@@ -13,6 +13,7 @@ from moorage.features import FeatureGates
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.registry import Registry
 from moorage.queue.observing import SILENT, QueueObserver
+from moorage.simulator.loop import AwaitedExtender
 from moorage.simulator.world import World
 
 MAX_ERRORS: Final = 8
@@ -44,7 +45,7 @@ class Simulation:
             world.clock,
             observers=Observers(observer or SilentObserver(), queue_observer, meter),
             background=world.background,
-            tuning=Tuning(cross_check=cross_check),
+            tuning=Tuning(cross_check=cross_check, make_extender=AwaitedExtender),
         )
         self.scheduler = self._parts.scheduler
         self.loop = self._parts.loop
@@ -91,3 +92,7 @@ class Simulation:
                 return
             else:
                 await self.loop.sleep(until=min(end, self.world.clock.now() + LOOK_SECONDS))
+
+    def close(self) -> None:
+        """Close the connections to extenders."""
+        self._parts.close()

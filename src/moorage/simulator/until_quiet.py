@@ -33,11 +33,12 @@ def run_until_quiet(
     async def work() -> list[Decision]:
         world = World(clock, pace=pace)
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)
-        simulation.load(cluster.objects)
+        simulation.load((*cluster.objects, *cluster.custom_objects()))
         if progress is not None:
             total = len(cluster.pending)
             simulation.on_step = lambda: progress(len(world.bindings), total)
         await simulation.run_until_quiet()
+        simulation.close()
         return _outcomes(simulation, cluster, attempts)
 
     return run_virtual(work(), clock)

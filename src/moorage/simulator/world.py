@@ -108,11 +108,11 @@ class World:
 
     def announce(self) -> None:
         """Have the scheduler know what is there already: a pod finds all it refers to, and those with a node first."""
-        others = [kind for kind in kinds_of(self._objects) if kind not in (Node, Pod)]
+        kinds: list[type[KubeObject]] = [kind for kind in kinds_of(self._objects) if kind not in (Node, Pod)]
         pods = list(self.store.list(Pod))
         placed, waiting = (pod for pod in pods if pod.node_name), (pod for pod in pods if not pod.node_name)
-        things = (thing for kind in (*others, Node) for thing in self.store.list(kind))
-        for thing in (*things, *placed, *waiting):
+        things = [thing for kind in kinds for thing in self.store.list(kind)]
+        for thing in (*things, *self.store.list(Node), *placed, *waiting):
             self._on_changes(BY_TYPE[type(thing)], [Change(None, thing)])
 
     def start_watching(self, loop: SchedulingLoop) -> None:
