@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -11,7 +11,7 @@ from moorage.api.meta import KubeObject
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests import Request
 from moorage.box.apiserver.store import Change as StoredChange
-from moorage.box.apiserver.store import Store, storage_of
+from moorage.box.apiserver.store import Entry, Store, storage_of
 from moorage.box.apiserver.watching import Watch
 from moorage.box.transport import InProcess
 from moorage.client.answers import api_error
@@ -73,14 +73,15 @@ class StoreWatch:
         self._followers: dict[str, list[Follower]] = {}
         self._on_the_way: deque[tuple[str, StoredChange]] = deque()
         self._is_running = False
+        self._seen: dict[str, dict[str, Entry]] | None = None
         self.after_delivery: Callable[[], None] = lambda: None
         """Called whenever a change has been passed on."""
         store.subscribe(self._changed)
 
     @property
     def is_busy(self) -> bool:
-        """Whether changes are on their way."""
-        return bool(self._on_the_way)
+        """Whether changes are on their way, or everything will be listed again."""
+        return bool(self._on_the_way) or self._seen is not None
 
     def follow(self, kind: type[KubeObject], on_changes: OnChanges) -> None:
         """Pass changes of a kind on to somebody, once the watch has been started."""
@@ -91,17 +92,58 @@ class StoreWatch:
         """Begin to pass changes on; what is there already is for the follower to read."""
         self._is_running = True
 
+    def cut(self, seconds: float) -> None:
+        """Lose what is on its way and what happens for a while; then list, and pass on what has become different."""
+        seen = {name: {entry.key: entry for entry in self._store.list(name)} for name in self._followers}
+        for resource, change in reversed(self._on_the_way):
+            entry = change.before or change.after
+            assert entry is not None
+            if change.before is None:
+                del seen[resource][entry.key]
+            else:
+                seen[resource][entry.key] = entry
+        self._on_the_way.clear()
+        if self._seen is None:
+            self._seen = seen
+            asyncio.get_running_loop().call_later(seconds, self._list_again)
+
+    def _list_again(self) -> None:
+        seen, self._seen = self._seen or {}, None
+        for resource, before in seen.items():
+            now = {entry.key: entry for entry in self._store.list(resource)}
+            for kind, on_changes in self._followers[resource]:
+                if changes := list(_differences(kind.type, before, now)):
+                    on_changes(kind, changes)
+        self.after_delivery()
+
     def _changed(self, resource: str, change: StoredChange) -> None:
-        if self._is_running and resource in self._followers:
+        if self._is_running and self._seen is None and resource in self._followers:
             # Timers due at the same moment fire in any order; a watch never reorders its events.
             self._on_the_way.append((resource, change))
             asyncio.get_running_loop().call_later(self._delay, self._deliver_next)
 
     def _deliver_next(self) -> None:
+        if not self._on_the_way:
+            return  # it was lost
         resource, change = self._on_the_way.popleft()
         for kind, on_changes in self._followers[resource]:
             on_changes(kind, [typed(kind.type, change)])
         self.after_delivery()
+
+
+def _differences(
+    kind: type[KubeObject], before: Mapping[str, Entry], now: Mapping[str, Entry]
+) -> Iterator[Change[Any]]:
+    """Compare two lists as an informer does: of an object that is gone, the last version may have been missed."""
+    for key, entry in before.items():
+        if key not in now or now[key].typed(kind).uid != entry.typed(kind).uid:
+            yield Change(entry.typed(kind), None, is_final=False)
+    for key, entry in now.items():
+        known = before.get(key)
+        if known is None or known.typed(kind).uid != entry.typed(kind).uid:
+            yield Change(None, entry.typed(kind))
+        elif known.version != entry.version:
+            yield Change(known.typed(kind), entry.typed(kind))
 
 
 def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:

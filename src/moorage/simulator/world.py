@@ -122,6 +122,10 @@ class World:
         if self._driving is None:
             self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="kubelets")
 
+    def cut_watches(self, seconds: float) -> None:
+        """Cut all watches for a while: what was on its way is lost, and found when everything is listed again."""
+        self._watch.cut(seconds)
+
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node; it takes a while, and may fail."""
         await self._writer.bind(pod, node_name)

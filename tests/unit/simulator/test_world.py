@@ -112,3 +112,24 @@ def test_writes_take_their_time() -> None:
         assert world.clock.now() - began == pytest.approx(7.0)
 
     live(story, pace=Pace(bind=7.0))
+
+
+def test_what_was_missed_while_watches_were_cut_is_found_by_listing() -> None:
+    async def story(world: World, simulation: Simulation) -> None:
+        world.add(make_pod("stays"), make_pod("goes"), make_pod("is-replaced", uid="old"))
+        await simulation.run_until_quiet()
+        world.add(make_pod("was-on-its-way"))
+        world.cut_watches(5.0)
+        for pod in list(world.store.list(Pod)):
+            if pod.name in ("goes", "is-replaced"):
+                world.store.remove(pod)
+        world.add(make_pod("is-replaced", uid="new"), make_pod("comes"), make_node("m"))
+        await simulation.run_until_quiet()
+        assert all(pod.node_name for pod in world.store.list(Pod))
+        assert simulation.scheduler.cache.pod_count == 4
+        assert {pod.uid for node in simulation.scheduler.cache.nodes for pod in node.pods.values()} == {
+            pod.uid for pod in world.store.list(Pod)
+        }
+        assert len(simulation.scheduler.cache) == 2
+
+    live(story)
