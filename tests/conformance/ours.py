@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from moorage.assembly.policy import Policy
 from moorage.config import SchedulerConfiguration, default_config, load_config
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
@@ -21,9 +22,9 @@ def decide(case: Case) -> list[dict[str, Any]]:
     """Try every pending pod of a case once; return the decisions as they would be written."""
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
-    config = _config(case, gates)
-    world = OnePass(cluster, config, REGISTRY, features=gates, search_all=case.search == "all", cross_check=True)
-    written: list[dict[str, Any]] = to_builtins(world.run())["decisions"]
+    policy = Policy(_config(case, gates), REGISTRY, gates)
+    single = OnePass(cluster, policy, search_all=case.search == "all", cross_check=True)
+    written: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
     return written
 
 

@@ -7,9 +7,9 @@ from moorage.api.cluster import Namespace, PodDisruptionBudget
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import DaemonSet, Deployment, Job, ReplicaSet
+from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.applying import manifests_of
 from moorage.box.box import Box, BoxOptions
-from moorage.box.scheduling import policy_with
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from tests.integration.test_workloads import Data, workload
@@ -50,7 +50,7 @@ def test_a_whole_cluster_on_the_real_api_server() -> None:
 
 async def story(plane: ControlPlane) -> None:
     connection = plane.connection()
-    options = BoxOptions(nodes=3, policy=policy_with())
+    options = BoxOptions(nodes=3, policy=load_policy(collect_plugins()))
     async with Box(lambda: ApiClient(connection), SystemClock(), options) as box:
         web, log = workload("Deployment", replicas=4), workload("DaemonSet", "log")
         await apply(box, STORAGE, SHOP, INSIDE, BUDGET, web, log, JOB, SET)

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import yaml
 
+from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.apiserver.server import ApiServer
 from moorage.box.box import Box, BoxOptions
-from moorage.box.scheduling import policy_with
 from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
@@ -199,7 +199,9 @@ async def cluster(folder: Path) -> AsyncIterator[Path]:
         (folder / "editor").write_text(EDITOR)
         (folder / "editor").chmod(0o700)
         connection = Connection(server.plain_url, "a test", credentials=FixedCredentials(f"Bearer {server.token}"))
-        async with Box(lambda: ApiClient(connection), SystemClock(), BoxOptions(nodes=3, policy=policy_with())):
+        async with Box(
+            lambda: ApiClient(connection), SystemClock(), BoxOptions(nodes=3, policy=load_policy(collect_plugins()))
+        ):
             yield file
 
 

@@ -71,31 +71,13 @@ class Replay:
     def _do_apply(self, step: Json) -> None:
         new = self._decoded(step["object"])
         old = self.rig.objects[type(new)].get(new.name, new.namespace)
-        handlers = self.handlers
-        match old, new:
-            case Pod(), Pod():
-                handlers.pod_updated(old, new)
-            case None, Pod():
-                handlers.pod_added(new)
-            case Node(), Node():
-                handlers.node_updated(old, new)
-            case None, Node():
-                handlers.node_added(new)
-            case None, _:
-                handlers.object_added(new)
-            case _:
-                handlers.object_updated(old, new)
+        self.handlers.apply(old, new)
 
     def _do_delete(self, step: Json) -> None:
         named = self._decoded(step["object"])
         known = self.rig.objects[type(named)].get(named.name, named.namespace)
-        match known:
-            case Pod():
-                self.handlers.pod_deleted(known)
-            case Node():
-                self.handlers.node_deleted(known)
-            case KubeObject():
-                self.handlers.object_deleted(known)
+        if known is not None:
+            self.handlers.apply(known, None)
 
     def _do_pop(self, step: Json) -> Json | None:
         info = self.queue.pop()

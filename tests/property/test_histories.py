@@ -119,8 +119,8 @@ def test_a_pod_is_bound_only_once() -> None:
         world = World(clock)
         world.add(make_node("a"), make_pod("p"))
         pod = next(world.store.list(Pod))
-        world.store.bind(pod, "a")
+        await world.bind(pod, "a")
         with pytest.raises(Conflict):
-            world.store.bind(pod, "a")
+            await world.bind(pod, "b")
 
     run_virtual(run(), clock)

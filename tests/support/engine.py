@@ -21,9 +21,10 @@ from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.one_pass import GivenNominations, NothingCarriedOut
+from moorage.simulator.one_pass import DryRunApi, NoBackground
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
+from moorage.testing.rig import nominations_of
 
 
 def config_with(*plugins: type[Plugin], first: bool = False) -> SchedulerConfiguration:
@@ -62,7 +63,6 @@ def cycle_over(
     activate: Callable[[Mapping[str, Pod]], None] | None = None,
 ) -> ProfileCycle:
     """Build the default profile, with some more plugins, over a cluster."""
-    nothing = NothingCarriedOut()
     extra = tuple(plugins)
     cache, shelves = Cache(), Objects()
     services = Services(
@@ -70,10 +70,10 @@ def cycle_over(
         objects=shelves,
         clock=VirtualClock(),
         features=FeatureGates(),
-        cluster=nothing,
-        nominator=GivenNominations(waiting),
-        background=nothing,
-        activate=activate or nothing.activate,
+        cluster=DryRunApi(),
+        nominator=nominations_of(*(pod for pod in waiting if pod.nominated_node_name)),
+        background=NoBackground(),
+        activate=activate or (lambda _pods: None),
     )
     for thing in objects:
         if isinstance(thing, Node):

@@ -15,6 +15,7 @@ from tests.support.serving import page_sources, served
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.app.gates import MOOT, PERMANENT
+from moorage.assembly.policy import load_policy
 from moorage.clock import VirtualClock
 from moorage.config import completed_view, default_config
 from moorage.features import GATES, RELEASE, RELEASES, FeatureGates
@@ -38,7 +39,7 @@ def fate(gate: str, *, on: bool) -> str:
     overrides = {"SchedulerAsyncPreemption": False, **settings(gate, on=on)}
     features = FeatureGates(overrides, release=example.release)
     cluster = cluster_from(example.objects, features=features)
-    decisions = OnePass(cluster, default_config(gates=features), Registry(IN_TREE), features=features).run()
+    decisions = OnePass(cluster, load_policy(Registry(IN_TREE), features=features)).run()
     (decision,) = to_builtins(decisions)["decisions"]
     told: str = decision.get("node") or decision["message"]
     return told

@@ -1,26 +1,22 @@
-"""Putting the parts of a scheduler together: client, cluster, scheduler, loop, informers."""
+"""The parts of the daemon: a scheduler on a real API server, measured, whose writes pass the gate of its lease."""
 
-import socket
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.app.deliveries import Deliveries
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
+from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.app.options import Options
 from moorage.app.version import USER_AGENT
-from moorage.client.cluster import ApiCluster
-from moorage.client.dispatcher import Dispatcher, limit_of
-from moorage.client.extender import HttpExtender, kept_whole
+from moorage.assembly.deliveries import Deliveries
+from moorage.assembly.parts import Observers, Parts, Tuning, assemble
+from moorage.assembly.remote import RemoteApi
+from moorage.client.extender import HttpExtender
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
-from moorage.client.mending import Mending
 from moorage.client.pool import HttpPool, WriteGate
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
@@ -28,30 +24,25 @@ from moorage.clock import SteadyClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
-from moorage.state.objects import Objects
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
-class Parts(Struct):
+class DaemonParts(Struct):
     """Everything a daemon runs, put together but not started."""
 
     client: ApiClient
-    event_client: ApiClient
     recorder: EventRecorder
     background: TaskBackground
     scheduler: Scheduler
     loop: SchedulingLoop
     deliveries: Deliveries
     informers: Informers
-    extenders: tuple[HttpExtender, ...] = ()
+    parts: Parts[RemoteApi]
 
     def close(self) -> None:
         """Close all connections."""
-        self.client.close()
-        self.event_client.close()
-        for extender in self.extenders:
-            extender.close()
+        self.parts.close()
 
 
 def connect(options: Options) -> Connection:
@@ -59,53 +50,46 @@ def connect(options: Options) -> Connection:
     return load_connection(options.config.client_connection.kubeconfig, options.flags["master"])
 
 
-def assemble(
+def assemble_daemon(
     options: Options, connection: Connection, instruments: Instruments, gate: WriteGate | None = None
-) -> Parts:
+) -> DaemonParts:
     """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written."""
-    clock = SteadyClock()
-    hostname = socket.gethostname()
-    client = _client(connection, f"{USER_AGENT}/scheduler", instruments.registry, gate)
-    # Events have connections of their own: they must not delay a binding.
-    event_client = _client(connection, USER_AGENT, instruments.registry, gate)
-    recorder = EventRecorder(event_client, hostname, clock)
-    background = MeasuredBackground(instruments.registry)
-    limit = limit_of(options.config.client_connection.qps, options.config.client_connection.burst)
-    known = KnownObjects()
-    cluster = ApiCluster(client, Dispatcher(limit=limit), recorder, clock, known)
-    extenders = tuple(HttpExtender(extender, gate) for extender in options.config.extenders)
-    scheduler = Scheduler(
-        options.config,
-        options.registry,
-        cluster=cluster,
-        background=background,
-        clock=clock,
-        features=options.features,
-        cross_check=options.flags["cross-check-percent"] / 100,
-        observer=instruments.attempts,
-        queue_observer=instruments.queue,
-        extenders=extenders,
-        max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
-        meter=instruments.registry,
+    clock, registry = SteadyClock(), instruments.registry
+    api = RemoteApi(
+        _client(connection, f"{USER_AGENT}/scheduler", registry, gate),
+        _client(connection, USER_AGENT, registry, gate),
+        clock,
+        options.config.client_connection,
+        instruments.informers,
     )
-    known.objects = scheduler.objects
-    loop = SchedulingLoop(scheduler)
-    mending = Mending(partial(instruments.registry.count, APPLY_FAILURES))
-    deliveries = Deliveries(scheduler.handlers, loop, instruments.events, options.features, mending)
-    informers = Informers(
-        client,
-        kinds_of(scheduler),
-        deliveries.on_changes,
-        observer=instruments.informers,
-        keeps=kept_whole(options.config.extenders),
+    parts = assemble(
+        options.policy,
+        api,
+        clock,
+        observers=Observers(
+            instruments.attempts,
+            instruments.queue,
+            registry,
+            lambda apply: TimedChanges(apply, instruments.events),
+            partial(registry.count, APPLY_FAILURES),
+        ),
+        background=MeasuredBackground(registry),
+        tuning=Tuning(
+            cross_check=options.flags["cross-check-percent"] / 100,
+            max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
+            make_extender=partial(HttpExtender, gate=gate),
+        ),
     )
-    mending.relist = informers.relist
-    return Parts(client, event_client, recorder, background, scheduler, loop, deliveries, informers, extenders)
-
-
-def kinds_of(scheduler: Scheduler) -> tuple[type[KubeObject], ...]:
-    """Return what has to be listed and watched: pods, nodes, and what the plugins asked for when they were built."""
-    return tuple(dict.fromkeys((Node, Pod, *scheduler.objects.kinds())))
+    return DaemonParts(
+        client=api.client,
+        recorder=api.recorder,
+        background=parts.background,
+        scheduler=parts.scheduler,
+        loop=parts.loop,
+        deliveries=parts.deliveries,
+        informers=api.informers,
+        parts=parts,
+    )
 
 
 def _client(connection: Connection, user_agent: str, registry: CellRegistry, gate: WriteGate | None) -> ApiClient:
@@ -119,15 +103,3 @@ def _client(connection: Connection, user_agent: str, registry: CellRegistry, gat
     )
     meter = RequestMeter(pool.host_header, registry)
     return ApiClient(connection, user_agent=user_agent, transport=pool, on_exchange=meter.note)
-
-
-class KnownObjects:
-    """What the informers last told of an object; the cluster is built before the scheduler that keeps it."""
-
-    def __init__(self) -> None:
-        self.objects = Objects()
-
-    def __call__(self, thing: KubeObject) -> KubeObject | None:
-        """Return the version last heard of, if the kind is watched."""
-        kind = type(thing)
-        return self.objects[kind].find(thing.key) if kind in self.objects.kinds() else None

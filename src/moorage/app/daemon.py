@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.app.assembly import Parts, assemble, connect
+from moorage.app.assembly import DaemonParts, assemble_daemon, connect
 from moorage.app.debugger import Debugger
 from moorage.app.garbage import keep_everything
 from moorage.app.keeper.kept import Kept
@@ -84,7 +84,7 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        parts = assemble(self.options, connect(self.options), instruments, gate)
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
@@ -140,7 +140,7 @@ class Daemon:
                 return True
         return False
 
-    async def _work(self, parts: Parts, resources: PodResources) -> None:
+    async def _work(self, parts: DaemonParts, resources: PodResources) -> None:
         """Lead, or wait to lead, until told to stop."""
         if self._setup.lease is None or not self.options.config.delay_cache_until_active:
             self._start_informers(parts)
@@ -163,20 +163,20 @@ class Daemon:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _stop_on_signal(self, parts: Parts, leading: "asyncio.Task[None]") -> None:
+    async def _stop_on_signal(self, parts: DaemonParts, leading: "asyncio.Task[None]") -> None:
         await self._stopping.wait()
         if self._is_scheduling:
             parts.loop.stop()
         else:
             leading.cancel()
 
-    def _start_informers(self, parts: Parts) -> None:
+    def _start_informers(self, parts: DaemonParts) -> None:
         if self._informing is None:
             self._informing = asyncio.create_task(parts.informers.run(), name="informers")
             # Informers never end by themselves; without them we would decide on a world that is no more.
             self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
-    async def _lead(self, parts: Parts, resources: PodResources) -> None:
+    async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
         if self._setup.lease is not None:
             await self._keeper.leading()
         self._start_informers(parts)
@@ -190,7 +190,7 @@ class Daemon:
             await self._cycle(parts)
         await _drain(parts)
 
-    async def _cycle(self, parts: Parts) -> None:
+    async def _cycle(self, parts: DaemonParts) -> None:
         """Schedule until stopped; a plugin that a cycle waits for in vain does not hold up the end."""
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
         self._keeper.cycling(cycling)
@@ -237,7 +237,7 @@ async def _fold(registry: CellRegistry) -> None:
         registry.fold()
 
 
-async def _drain(parts: Parts) -> None:
+async def _drain(parts: DaemonParts) -> None:
     """Wait for bindings and status patches under way, then for events, but not for ever."""
     log.info("draining", tasks=len(parts.background))
     try:
@@ -249,7 +249,7 @@ async def _drain(parts: Parts) -> None:
         log.warning("stopping with work under way", tasks=len(parts.background))
 
 
-def _tell_forms(parts: Parts) -> None:
+def _tell_forms(parts: DaemonParts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
     for name, placement in parts.scheduler.cycles.items():
         if slow := placement.profile.per_node_plugins():

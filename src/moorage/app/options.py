@@ -12,8 +12,7 @@ from moorage.app.flags.kinds import NamedCertificate
 from moorage.app.flags.parsing import FlagValues, parse
 from moorage.app.flags.table import FLAGS, LEADER_ELECTION
 from moorage.app.gates import GateChoice, choose_gates
-from moorage.config.catalogue import IN_TREE as KNOWN_PLUGINS
-from moorage.config.catalogue import Catalogue, PluginFacts
+from moorage.config.catalogue import Catalogue
 from moorage.config.loading import default_config, load_config_file
 from moorage.config.types import SchedulerConfiguration
 from moorage.config.validation import validate
@@ -21,6 +20,7 @@ from moorage.errors import ConfigErrors, InputError, did_you_mean
 from moorage.features import FeatureGates
 
 if TYPE_CHECKING:
+    from moorage.assembly.policy import Policy
     from moorage.framework.registry import Registry
 
 LOG_FORMATS: Final = ("text", "json")
@@ -116,6 +116,13 @@ class Options(Struct, frozen=True):
         """The gates in force."""
         return self.gates.features
 
+    @property
+    def policy(self) -> "Policy":
+        """How to schedule."""
+        from moorage.assembly.policy import Policy
+
+        return Policy(self.config, self.registry, self.features)
+
 
 def load_options(arguments: Sequence[str]) -> Options:
     """Read a command line and the files it names; InputError says what is wrong."""
@@ -125,14 +132,10 @@ def load_options(arguments: Sequence[str]) -> Options:
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
     # Plugins and what they are made of: the keeper reads options, too, and does without them.
-    from moorage.framework.registry import Registry
-    from moorage.plugins.catalogue import IN_TREE
+    from moorage.assembly.policy import catalogue_of, collect_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
-    registry = Registry(IN_TREE)
-    registry.register_entry_points()
-    for path in flags["plugin"]:
-        registry.register_path(path)
+    registry = collect_plugins(paths=flags["plugin"])
     if not 0 <= flags["cross-check-percent"] <= 100:
         raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
     return Options(
@@ -146,17 +149,6 @@ def complete_options(flags: FlagValues) -> Options:
         logging=logging_options(flags),
         metrics=_metrics(flags),
     )
-
-
-def catalogue_of(registry: "Registry") -> Catalogue:
-    """Describe the plugins of a registry to the configuration."""
-    from moorage.framework.registry import extension_points
-
-    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
-    return {
-        **KNOWN_PLUGINS,
-        **{name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()},
-    }
 
 
 def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:

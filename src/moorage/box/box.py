@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from moorage.api.node import Node
+from moorage.assembly.policy import Policy
 from moorage.box.applying import Applier, Manifest
 from moorage.box.controllers.actions import Create, request_of
 from moorage.box.controllers.catalogue import cluster_controllers, kubelet_controllers
@@ -14,7 +15,7 @@ from moorage.box.controllers.driver import Controller, Driver
 from moorage.box.controllers.heartbeats import NodeShape, fake_node
 from moorage.box.controllers.kubelet import FAIL, Pace
 from moorage.box.controllers.view import View
-from moorage.box.scheduling import Connect, Policy, RunningScheduler
+from moorage.box.scheduling import Connect, RunningScheduler
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists
 

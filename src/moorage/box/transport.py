@@ -40,17 +40,17 @@ class InProcess:
 
     @asynccontextmanager
     async def stream(self, request: bytes, patience: float) -> AsyncIterator[Incoming]:
-        """Carry a watch to the API and give the block what it tells."""
+        """Carry a watch to the API and give the block its events."""
         await asyncio.sleep(self._latency)
         answer = self._api.answer(parsed(request))
         if not isinstance(answer, Watch):
-            yield _Piece(answer.status, answer.body)
+            yield _WholeAnswer(answer.status, answer.body)
             return
         event = asyncio.Event()
         waiting = self._waiting.setdefault(answer.resource.storage, set())
         waiting.add(event)
         try:
-            yield _Told(answer, event, self._latency)
+            yield _WatchAnswer(answer, event, self._latency)
         finally:
             waiting.discard(event)
 
@@ -58,8 +58,8 @@ class InProcess:
         """Be done; there is nothing to close."""
 
 
-class _Told:
-    """What a watch tells, as it happens."""
+class _WatchAnswer:
+    """The events of a watch, as they happen."""
 
     retry_after = None
 
@@ -92,7 +92,7 @@ class _Told:
         return b""
 
 
-class _Piece:
+class _WholeAnswer:
     """An answer that is there at once: what was asked for is no watch, or was refused."""
 
     retry_after = None

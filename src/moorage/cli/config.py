@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths, catalogue_with, load_configuration, third_party
+from moorage.cli.shared import Gates, PluginPaths
 
 if TYPE_CHECKING:
-    from moorage.config import Catalogue, Profile, SchedulerConfiguration
+    from moorage.assembly.policy import Policy
+    from moorage.config import Catalogue, Profile
 
 app = typer.Typer(help="Look at scheduler configurations.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -31,7 +32,7 @@ def view(
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, catalogue_with(third_party(plugin))))
+    completed = completed_view(_load(config, feature_gates, plugin).config)
     typer.echo(to_json(completed) if output is OutputFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -42,17 +43,20 @@ def check(
     plugin: PluginPaths = None,
 ) -> None:
     """Say whether a configuration can be used; if not, list everything that is wrong with it."""
-    catalogue = catalogue_with(third_party(plugin))
-    completed = _load(file, feature_gates, catalogue)
+    from moorage.assembly.policy import catalogue_of
+
+    policy = _load(file, feature_gates, plugin)
+    catalogue = catalogue_of(policy.registry)
     typer.echo(f"{file}: OK")
-    for profile in completed.profiles:
+    for profile in policy.config.profiles:
         typer.echo(f"  {_summary(profile, catalogue)}")
 
 
-def _load(path: Path | None, feature_gates: list[str] | None, catalogue: "Catalogue") -> "SchedulerConfiguration":
+def _load(path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None) -> "Policy":
     from moorage.app.gates import all_gates
+    from moorage.assembly.policy import collect_plugins, load_policy
 
-    return load_configuration(path, all_gates(feature_gates or ()), catalogue)
+    return load_policy(collect_plugins(paths=plugins or ()), path, features=all_gates(feature_gates or ()))
 
 
 def _summary(profile: "Profile", catalogue: "Catalogue") -> str:

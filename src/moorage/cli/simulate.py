@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths, all_plugins, catalogue_with, load_configuration
+from moorage.cli.shared import Gates, PluginPaths
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
@@ -65,32 +65,22 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     from moorage.app.gates import choose_gates
+    from moorage.assembly.policy import collect_plugins, load_policy
     from moorage.simulator.loading import load_cluster
     from moorage.simulator.one_pass import OnePass
     from moorage.simulator.until_quiet import run_until_quiet
 
     gates = choose_gates(feature_gates or ()).features
-    registry = all_plugins(plugin)
-    configuration = load_configuration(config, gates, catalogue_with(registry))
+    policy = load_policy(collect_plugins(paths=plugin or ()), config, features=gates)
     cluster = load_cluster(file, features=gates)
     if not quiet:
         _note_unheard(cluster)
     in_detail = output is not OutputFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MOST_DETAILS
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
-            single = OnePass(
-                cluster,
-                configuration,
-                registry,
-                features=gates,
-                search_all=search is Search.ALL,
-                with_nodes=in_detail,
-            )
-            decisions = single.run(progress)
+            decisions = OnePass(cluster, policy, search_all=search is Search.ALL, with_nodes=in_detail).run(progress)
         else:
-            decisions = run_until_quiet(
-                cluster, configuration, registry, features=gates, with_nodes=in_detail, progress=progress
-            )
+            decisions = run_until_quiet(cluster, policy, with_nodes=in_detail, progress=progress)
     _print(decisions, output)
 
 

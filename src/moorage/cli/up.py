@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths, third_party
+from moorage.cli.shared import Gates, PluginPaths
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.box.scheduling import Policy
+    from moorage.assembly.policy import Policy
 
 ManifestFiles = Annotated[
     list[str] | None,
@@ -78,14 +78,14 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
 
 def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     from moorage.app.gates import choose_gates
-    from moorage.box.scheduling import policy_with
+    from moorage.assembly.policy import collect_plugins, load_policy
     from moorage.framework.registry import Registry
 
     named = Registry()
     for path in plugins or ():
         named.register_path(path)
     features = choose_gates(gates or ()).features
-    return policy_with(named.values(), offered=third_party(plugins).values(), config=config or "", features=features)
+    return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
 
 
 def _quieten_logs() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -16,7 +16,6 @@ from moorage.api.records import Binding
 from moorage.api.storage import ObjectReference
 from moorage.client.backoff import WATCH_DELAYS
 from moorage.client.dispatcher import Dispatcher
-from moorage.client.recorder import EventRecorder
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
 from moorage.client.turns import Turns
 from moorage.clock import Clock
@@ -33,6 +32,14 @@ _PODS = BY_TYPE[Pod]
 log = structlog.get_logger(__name__)
 
 
+class Recorder(Protocol):
+    """Where events go."""
+
+    def record(self, event: EventNote) -> None:
+        """Record an event; never waits and never fails."""
+        ...
+
+
 class ApiCluster:
     """Carries out what the scheduler decides; a :class:`moorage.framework.handle.Cluster`.
 
@@ -43,7 +50,7 @@ class ApiCluster:
         self,
         client: ApiClient,
         dispatcher: Dispatcher,
-        recorder: EventRecorder,
+        recorder: Recorder,
         clock: Clock,
         known: Lookup = lambda _thing: None,
     ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
@@ -30,33 +30,17 @@ SHORTEST_USEFUL_WATCH: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-class InformerObserver(Protocol):
-    """Is told how informers fare, for metrics."""
+class InformerObserver:
+    """Is notified of how informers fare, for metrics; this one takes no notice."""
 
     def malformed(self, resource: str) -> None:
-        """Hear that an object was skipped."""
-        ...
+        """Note that an object was skipped."""
 
     def listed(self, kind: Kind) -> None:
-        """Hear that a resource was listed in full."""
-        ...
+        """Note that a resource was listed in full."""
 
     def failed(self, kind: Kind, error: MoorageError) -> None:
-        """Hear that a list or a watch failed and will be tried again."""
-        ...
-
-
-class SilentInformerObserver:
-    """Takes no notice."""
-
-    def malformed(self, resource: str) -> None:
-        """Take no notice."""
-
-    def listed(self, kind: Kind) -> None:
-        """Take no notice."""
-
-    def failed(self, kind: Kind, error: MoorageError) -> None:
-        """Take no notice."""
+        """Note that a list or a watch failed and will be tried again."""
 
 
 class Informer(Generic[T]):
@@ -77,7 +61,7 @@ class Informer(Generic[T]):
         self.problem: MoorageError | None = None
         self._client = client
         self._on_changes = on_changes
-        self._observer = observer or SilentInformerObserver()
+        self._observer = observer or InformerObserver()
         self._chance = chance or Random()
         decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
         self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)

@@ -1,8 +1,8 @@
-"""What the API tells us, passed on to the cache, the listers and the queue.
+"""Changes of the cluster, applied to the cache, the listers and the queue.
 
-The caller delivers events between cycles, each once, old versions as last delivered. Pods that have ended count as
-deleted: the API is asked to leave them out. What the cache refuses is logged and does not keep the queue from hearing
-of the event, as upstream has it.
+The caller applies changes between cycles, each once, old versions as last applied. Pods that have ended count as
+deleted, whether or not the source leaves them out. What the cache refuses is logged and does not keep the event from
+the queue, as upstream has it.
 """
 
 from collections.abc import Callable, Collection
@@ -12,11 +12,13 @@ import structlog
 
 from moorage.api import devices, storage
 from moorage.api.cluster import Namespace, PodGroup
+from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.errors import CacheError
+from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.queue.changes import node_changes, pod_changes
 from moorage.queue.scheduling_queue import SchedulingQueue
@@ -28,6 +30,7 @@ ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
+FINISHED: Final = ("Succeeded", "Failed")
 REMOVED: Final = "removed"
 """Why a pod that waited on permit is turned down when it is deleted."""
 
@@ -64,7 +67,7 @@ class WaitingPods(Protocol):
 class EventHandlers:
     """Keeps cache, listers and queue up with the API.
 
-    ``profiles`` are the scheduler names we answer to; ``resources`` adds kinds of our users' own to :data:`RESOURCES`.
+    ``profiles`` are the scheduler names we answer to; ``features`` says which fields of pods count.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class EventHandlers:
         queue: SchedulingQueue,
         profiles: Collection[str],
         waiting: WaitingPods,
-        resources: dict[type[KubeObject], str] | None = None,
+        features: FeatureGates | None = None,
     ) -> None:
         self._cache = cache
         self._objects = objects
@@ -83,7 +86,50 @@ class EventHandlers:
         self._queue = queue
         self._profiles = frozenset(profiles)
         self._waiting = waiting
-        self._resources = RESOURCES | (resources or {})
+        self._adapt = pod_adapter(features) if features is not None else None
+
+    def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
+
+        ``is_final`` is False if a deletion was missed, so that ``before`` may not be how the object was last.
+        """
+        kind = type(before if after is None else after)
+        if kind is Pod:
+            self._apply_pod(before, after, is_final)  # type: ignore[arg-type]
+        elif kind is Node:
+            self._apply_node(before, after)  # type: ignore[arg-type]
+        elif after is None:
+            assert before is not None
+            self.object_deleted(before)
+        elif before is None:
+            self.object_added(after)
+        else:
+            self.object_updated(before, after)
+
+    def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
+        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
+            # It has been taken for deleted since it ended.
+            before = None
+        if after is not None and after.status.phase in FINISHED:
+            before, after = before and after, None
+        if self._adapt is not None:
+            before, after = before and self._adapt(before), after and self._adapt(after)
+        if after is not None:
+            if before is None:
+                self.pod_added(after)
+            else:
+                self.pod_updated(before, after)
+        elif before is not None:
+            self.pod_deleted(before, is_final=is_final)
+
+    def _apply_node(self, before: Node | None, after: Node | None) -> None:
+        if after is None:
+            assert before is not None
+            self.node_deleted(before)
+        elif before is None:
+            self.node_added(after)
+        else:
+            self.node_updated(before, after)
 
     def pod_added(self, pod: Pod) -> None:
         """Queue a pod that needs a node from us, or count one that has a node."""
@@ -103,7 +149,7 @@ class EventHandlers:
         elif new.spec.node_name:
             self._count(new)
             if self._is_ours(old):
-                # It was bound, most likely by ourselves: whoever bound it tells of what that set free.
+                # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
         elif self._is_ours(old):
             self._waiting_pod_updated(old, new)
@@ -132,7 +178,7 @@ class EventHandlers:
             self._queue.move_all(event, old, new)
 
     def node_deleted(self, node: Node) -> None:
-        """Forget a node; the queue hears of it first, as upstream has it."""
+        """Forget a node; the queue is notified first, as upstream has it."""
         self._objects[Node].drop(node)
         self._queue.move_all(NODE_DELETE, node, None)
         try:
@@ -143,17 +189,17 @@ class EventHandlers:
     def object_added(self, thing: KubeObject) -> None:
         """Take in an object of any other kind."""
         self._objects[type(thing)].put(thing)
-        self._tell(Action.ADD, type(thing), None, thing)
+        self._notify(Action.ADD, type(thing), None, thing)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
         """Follow a change of an object of any other kind."""
         self._objects[type(new)].put(new)
-        self._tell(Action.UPDATE, type(new), old, new)
+        self._notify(Action.UPDATE, type(new), old, new)
 
     def object_deleted(self, thing: KubeObject) -> None:
         """Forget an object of any other kind."""
         self._objects[type(thing)].drop(thing)
-        self._tell(Action.DELETE, type(thing), thing, None)
+        self._notify(Action.DELETE, type(thing), thing, None)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self._profiles
@@ -197,8 +243,8 @@ class EventHandlers:
         """Wake pods that had to leave room for a nominated pod: those of its priority and below."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
-    def _tell(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        resource = self._resources.get(kind) or _own_resource(kind)
+    def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
+        resource = RESOURCES.get(kind) or _own_resource(kind)
         if resource is not None:
             self._queue.move_all(ClusterEvent(resource, action), old, new)
 

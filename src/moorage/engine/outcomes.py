@@ -49,9 +49,10 @@ class Diagnosis(Struct):
 
 
 class Placed(Struct, frozen=True):
-    """The pod was given a node, and its binding cycle has begun."""
+    """The pod was given a node, and its binding cycle has begun; ``tied`` are equals that upstream might have drawn."""
 
     node_name: str
+    tied: tuple[str, ...] = ()
 
 
 class Parked(Struct, frozen=True):

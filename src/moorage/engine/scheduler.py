@@ -11,6 +11,7 @@ from moorage.engine.binding.binder import Binder, Binding, BindingPhases, Undo
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
@@ -20,7 +21,6 @@ from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcom
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.cycle import CycleState
 from moorage.framework.events import EVERY_EVENT
 from moorage.framework.handle import Cluster
 from moorage.framework.metering import SILENT_METER, Meter
@@ -89,6 +89,7 @@ class Scheduler:
             queue=self.queue,
             profiles=self.cycles.keys(),
             waiting=self.services.waiting,
+            features=features,
         )
 
     def _build_cycles(
@@ -175,10 +176,12 @@ class Scheduler:
         if isinstance(found, NoNode):
             return await self._park(queued, cycle, found)
         if self.services.extenders:
-            node_name, state = await self._choose_extended(cycle, found)
+            choice = await self._choose_extended(cycle, found)
+            state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         else:
             assert not isinstance(found, ExtendedNodes)
-            node_name, state = cycle.choose(found).node.name, found.cycle
+            choice, state = cycle.choose(found), found.cycle
+        node_name = choice.node.name
 
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
@@ -196,7 +199,7 @@ class Scheduler:
             return Parked(Diagnosis.on_node(node_name, refusal), "")
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
-        return Placed(node_name)
+        return Placed(node_name, choice.tied)
 
     async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
         with self.services.freeze:
@@ -225,12 +228,9 @@ class Scheduler:
         with self.services.freeze:
             return await cycle.find_extended(pod)
 
-    async def _choose_extended(
-        self, cycle: ProfileCycle, found: OneNode | SeveralNodes | ExtendedNodes
-    ) -> tuple[str, CycleState]:
+    async def _choose_extended(self, cycle: ProfileCycle, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
         with self.services.freeze:
-            choice = await cycle.choose_extended(found)
-        return choice.node.name, (found.found if isinstance(found, ExtendedNodes) else found).cycle
+            return await cycle.choose_extended(found)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.codec import convert
+from moorage.api.custom import CustomObject
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_NAME, KINDS, Kind
+from moorage.api.kinds import BY_NAME, BY_TYPE, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -65,6 +66,12 @@ class ClusterInput:
         """Return the objects of one kind, in order of appearance."""
         return tuple(thing for thing in self.objects if isinstance(thing, kind))
 
+    def custom_objects(self) -> tuple[KubeObject, ...]:
+        """Return the custom resources of the kinds that plugins have added by now."""
+        kinds = {(kind.api_version, kind.name): kind for kind in BY_TYPE.values() if kind not in KINDS}
+        found = ((kinds.get((str(content["apiVersion"]), str(content["kind"]))), content) for content in self.custom)
+        return tuple(_custom(kind, content) for kind, content in found if kind is not None)
+
     @cached_property
     def now(self) -> float:
         """A moment after everything the input speaks of: pods that say no start time start now, as the last."""
@@ -89,6 +96,14 @@ class ClusterInput:
     def pending(self) -> tuple[Pod, ...]:
         """The pods that wait for a node and are not being deleted."""
         return tuple(pod for pod in self.waiting if not pod.is_terminating)
+
+
+def _custom(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
+    namespace = content["metadata"].get("namespace") or DEFAULT_NAMESPACE if kind.namespaced else ""
+    whole = {**content, "metadata": {**content["metadata"], "namespace": namespace}}
+    if issubclass(kind.type, CustomObject):
+        return kind.type(metadata=convert(ObjectMeta, whole["metadata"]), content=whole)
+    return convert(kind.type, whole)
 
 
 def _moments(thing: KubeObject) -> Iterator[float]:

@@ -1,17 +1,23 @@
 """Virtual time: an asyncio loop whose clock jumps to the next timer instead of waiting for it.
 
 Ten minutes of backoff take no time at all, and the same inputs give the same bytes: callbacks run in the order in which
-they were scheduled, and nothing in the loop looks at the machine's clock.
+they were scheduled, and nothing in the loop looks at the machine's clock, unless somebody outside is waited for.
 """
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, Final, TypeVar
 
+from moorage.client.extender import HttpExtender
 from moorage.clock import VirtualClock
 
 T = TypeVar("T")
+
+MAX_WAIT: Final = 0.05
+"""So long at a time a program outside is waited for, in real seconds."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -20,8 +26,14 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
         self._clock = clock
+        self.awaited_outside = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.awaited_outside and timeout != 0:
+            began = monotonic()
+            ready = super().select(MAX_WAIT if timeout is None else min(timeout, MAX_WAIT))
+            self._clock.advance(monotonic() - began)
+            return ready
         ready = super().select(0)
         if not ready:
             if timeout is None:
@@ -34,7 +46,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time; its clock is the scheduler's clock as well."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        super().__init__(_JumpingSelector(clock))
+        self._jumping = _JumpingSelector(clock)
+        super().__init__(self._jumping)
         self.clock = clock
         # A timer may be due a rounding error after the clock was moved to it; without this the loop would spin.
         self._clock_resolution = 1e-6
@@ -42,6 +55,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time."""
         return self.clock.now()
+
+    @contextmanager
+    def awaiting_outside(self) -> Iterator[None]:
+        """Let time pass as it does outside while a block lasts: it waits for another program."""
+        self._jumping.awaited_outside += 1
+        try:
+            yield
+        finally:
+            self._jumping.awaited_outside -= 1
+
+
+class AwaitedExtender(HttpExtender):
+    """An extender that is asked from virtual time: its answers take as long as they take."""
+
+    async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "in real time there is nothing to do"
+        with loop.awaiting_outside():
+            return await super()._send(verb, request)
 
 
 def run_virtual(work: Coroutine[Any, Any, T], clock: VirtualClock) -> T:

@@ -2,23 +2,25 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Self
 
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.assembly.parts import Observers, Tuning, assemble
+from moorage.assembly.policy import Policy
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.loop import SchedulingLoop
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.registry import Registry
 from moorage.queue.observing import QueueObserver
+from moorage.simulator.loop import AwaitedExtender
 from moorage.simulator.world import World
 
-MOST_ERRORS: Final = 8
+MAX_ERRORS: Final = 8
 """A pod whose attempts end in errors so often in a row is not waited for any longer."""
+
+LOOK_SECONDS: Final = 0.25
+"""Kubelets fall idle without a word: so often in virtual time we look whether they have."""
 
 
 class Simulation:
@@ -37,34 +39,34 @@ class Simulation:
         meter: Meter = SILENT_METER,
     ) -> None:
         self.world = world
-        self.scheduler = Scheduler(
-            config,
-            registry,
-            cluster=world,
+        self._parts = assemble(
+            Policy(config, registry, features),
+            world,
+            world.clock,
+            observers=Observers(observer, queue_observer, meter),
             background=world.background,
-            clock=world.clock,
-            features=features,
-            cross_check=cross_check,
-            observer=observer,
-            queue_observer=queue_observer,
-            meter=meter,
+            tuning=Tuning(cross_check=cross_check, make_extender=AwaitedExtender),
         )
-        self.loop = SchedulingLoop(self.scheduler)
+        self.scheduler = self._parts.scheduler
+        self.loop = self._parts.loop
         self.on_step: Callable[[], None] = lambda: None
         """Called after every attempt, for progress bars."""
-        world.attach(self.scheduler)
+
+    @classmethod
+    def of(
+        cls, world: World, policy: Policy, *, cross_check: bool = False, observer: AttemptObserver | None = None
+    ) -> Self:
+        """Simulate a policy."""
+        return cls(
+            world, policy.config, policy.registry, features=policy.features, cross_check=cross_check, observer=observer
+        )
 
     def load(self, objects: Iterable[KubeObject]) -> None:
-        """Create objects and tell the scheduler of them at once: nodes first, then placed pods, then waiting ones."""
+        """Store objects as they are, and have the scheduler know them at once; then let time pass."""
         for thing in objects:
-            stored = self.world.store.create(thing)
-            if not isinstance(stored, Node | Pod):
-                self.world.tell(None, stored)
-        for node in self.world.store.list(Node):
-            self.world.tell(None, node)
-        pods = list(self.world.store.list(Pod))
-        for pod in (*(p for p in pods if p.node_name), *(p for p in pods if not p.node_name)):
-            self.world.tell(None, pod)
+            self.world.store.put(thing)
+        self.world.announce()
+        self._parts.deliveries.start_through_loop()
         self.world.start_watching(self.loop)
 
     @property
@@ -74,7 +76,7 @@ class Simulation:
         if sizes.active or sizes.in_flight or self.loop.has_news or self.world.is_busy:
             return False
         return sizes.backoff == 0 or all(
-            queued.is_gated or queued.rejectors or queued.consecutive_errors >= MOST_ERRORS
+            queued.is_gated or queued.rejectors or queued.consecutive_errors >= MAX_ERRORS
             for queued in self.scheduler.queue
             if self.scheduler.queue.where(queued.pod) not in ("unschedulable", "gated")
         )
@@ -89,4 +91,8 @@ class Simulation:
             elif self.is_quiet:
                 return
             else:
-                await self.loop.sleep(until=end)
+                await self.loop.sleep(until=min(end, self.world.clock.now() + LOOK_SECONDS))
+
+    def close(self) -> None:
+        """Close the connections to extenders."""
+        self._parts.close()

@@ -1,30 +1,41 @@
-"""A cluster that lives in memory and virtual time: the API, its latency and faults, and a kubelet on every node."""
+"""The embedded cluster in virtual time, without a wire: API server, kubelets, latencies and faults."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from random import Random
+from typing import Any, Final, Self, TypeVar
 
-import structlog
-
-from moorage.api.devices import ResourceClaim
-from moorage.api.meta import KubeObject, format_time
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.storage.objects import Change, ObjectStore
+from moorage.assembly.parts import Keeps, kinds_of
+from moorage.box.apiserver.api import Api
+from moorage.box.apiserver.requests.request import ApiRequest, target_of
+from moorage.box.apiserver.storage.objects import ObjectStore
+from moorage.box.apiserver.storage.store import storage_of
+from moorage.box.controllers import kubelet
+from moorage.box.controllers.driver import Driver
+from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
+from moorage.client.cluster import ApiCluster
+from moorage.client.dispatcher import Dispatcher
+from moorage.client.informer import OnChanges
+from moorage.client.rest import MERGE_PATCH, decoded
+from moorage.client.watch import Change
 from moorage.clock import VirtualClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
-from moorage.engine.scheduler import Scheduler
-from moorage.errors import ApiError, NotFound
+from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
+from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
-"""Asked before each write with its verb and object; an error it returns is what the writer gets."""
+"""Asked before each write of the scheduler with its verb and object; an error it returns is what the writer gets."""
 
-log = structlog.get_logger(__name__)
+_VERBS: Final = {"POST": "create", "PUT": "update", "DELETE": "delete"}
 
 
 def no_faults(_verb: str, _thing: KubeObject) -> ApiError | None:
@@ -44,169 +55,152 @@ class Pace:
 
 
 class World:
-    """The API as the scheduler sees it, and what the rest of the cluster does on its own.
+    """The embedded cluster as the scheduler is connected to it.
 
-    Satisfies :class:`moorage.framework.handle.Cluster`. Everything runs on the loop that is running when it is used, so
-    a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation.
+    What the scheduler writes goes through the client that it has in production and the API server's own operations.
+    ``store`` is what is stored, as structs, past the API's rules. Everything runs on the loop that is running when it
+    is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation.
     """
 
     def __init__(self, clock: VirtualClock, *, pace: Pace | None = None, fault: Fault = no_faults) -> None:
         self.clock = clock
         self.pace = pace or Pace()
         self.fault = fault
-        self.store = ObjectStore(clock)
+        self.api = Api(clock)
+        self.store = ObjectStore(clock, self.api.store)
         self.background = TaskBackground()
         self.events: list[EventNote] = []
+        """What the scheduler recorded: writing it to the API would be half of all work."""
         self.bindings: dict[str, str] = {}
         self.evicted: set[str] = set()
-        self._loop: SchedulingLoop | None = None
-        self._scheduler: Scheduler | None = None
-        self._under_way = 0
-        self._on_the_wire: deque[Change] = deque()
-        self.store.subscribe(self._changed)
+        self._watch = StoreWatch(self.api.store, self.pace.watch)
+        client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
+        self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
+        self._driver = self._kubelets()
+        self._driving: asyncio.Task[None] | None = None
+        self._objects = Objects()
+        self._on_changes: OnChanges = lambda _kind, _changes: None
+
+    def _kubelets(self) -> Driver:
+        pace = kubelet.Pace(self.pace.start_container, None, self.pace.stop_container)
+        client = InProcessClient(self.api, self.clock, self._kubelet_request, "kubelet")
+        controllers = (kubelet.Kubelet(self.clock, pace, runs_every_node=True),)
+        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))
 
     @property
     def is_busy(self) -> bool:
         """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
-        return self._under_way > 0 or len(self.background) > 0
+        return len(self.background) > 0 or self._watch.is_busy or not self._driver.is_idle
 
-    def attach(self, scheduler: Scheduler) -> None:
-        """Name the scheduler that :meth:`tell` tells."""
-        self._scheduler = scheduler
+    @property
+    def cluster(self) -> Self:
+        """Where the scheduler writes to."""
+        return self
+
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+        """Pass changes of the kinds that the scheduler watches on to it."""
+        self._objects, self._on_changes = objects, on_changes
+        for kind in kinds_of(objects):
+            self._watch.follow(kind, on_changes)
+
+    def relist(self, kind: Kind, key: str) -> None:
+        """List everything again, as an informer would that lost its place."""
+        self._watch.cut(self.pace.watch)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def announce(self) -> None:
+        """Have the scheduler know what is there already: a pod finds all it refers to, and those with a node first."""
+        kinds: list[type[KubeObject]] = [kind for kind in kinds_of(self._objects) if kind not in (Node, Pod)]
+        pods = list(self.store.list(Pod))
+        placed, waiting = (pod for pod in pods if pod.node_name), (pod for pod in pods if not pod.node_name)
+        things = [thing for kind in kinds for thing in self.store.list(kind)]
+        for thing in (*things, *self.store.list(Node), *placed, *waiting):
+            self._on_changes(BY_TYPE[type(thing)], [Change(None, thing)])
 
     def start_watching(self, loop: SchedulingLoop) -> None:
-        """Deliver every change from now on to a scheduling loop."""
-        self._loop = loop
+        """Pass every change from now on to the scheduler, wake its loop whenever one has happened, start kubelets."""
+        self._watch.after_delivery = partial(loop.deliver, _nothing)
+        self._watch.start()
+        if self._driving is None:
+            self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="kubelets")
+
+    def cut_watches(self, seconds: float) -> None:
+        """Cut all watches for a while: what was on its way is lost, and found when everything is listed again."""
+        self._watch.cut(seconds)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node; it takes a while, and may fail."""
-        await self._write("bind", pod, self.pace.bind)
-        self.store.bind(pod, node_name)
+        await self._writer.bind(pod, node_name)
         self.bindings[pod.uid] = node_name
 
     async def get(self, thing: K) -> K:
         """Return an object as it is now."""
-        await asyncio.sleep(self.pace.write)
-        return self.store.current(thing)
+        return await self._writer.get(thing)
 
     async def create(self, thing: K) -> K:
         """Create an object."""
-        await self._write("create", thing, self.pace.write)
-        return self.store.create(thing)
+        return await self._writer.create(thing)
 
     async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Replace an object of the same resourceVersion."""
-        await self._write("update", thing, self.pace.write)
-        return self.store.update(thing)
+        """Change an object of the same resourceVersion."""
+        return await self._writer.update(thing, subresource=subresource)
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into the status of a pod or a claim; what is gone needs none."""
-        await self._write("patch", thing, self.pace.write)
-        if isinstance(thing, ResourceClaim):
-            self.store.patch_claim_status(thing, patch)
-        else:
-            assert isinstance(thing, Pod), "only the status of pods and claims is patched"
-            self.store.patch_pod_status(thing, patch)
+        """Merge something into the status of an object."""
+        await self._writer.patch_status(thing, patch)
 
     async def delete(self, thing: KubeObject) -> None:
         """Ask for an object to be deleted; a running pod gets the time it needs to stop."""
-        await self._write("delete", thing, self.pace.write)
+        await self._writer.delete(thing)
         self.evicted.add(thing.uid)
-        self.remove(thing)
 
     def record(self, event: EventNote) -> None:
         """Keep an event for whoever looks."""
         self.events.append(event)
 
     def add(self, *objects: KubeObject) -> None:
-        """Create objects at once, as a user would."""
+        """Create objects at once, as they are."""
         for thing in objects:
             self.store.create(thing)
 
     def remove(self, thing: KubeObject) -> None:
         """Delete an object at once, as a user would: a pod that runs is stopped by its kubelet first."""
-        current = self.store.current(thing)
-        # Without a grace period the API server does not wait for the kubelet.
-        if isinstance(current, Pod) and current.node_name and not current.is_finished and self._stop_seconds(current):
-            if not current.is_terminating:
-                self._later(self._stop_seconds(current), lambda: self._gone(self.store.current(thing)))
-            self.store.mark_deleted(current)
-        else:
-            self.store.remove(current)
+        self.store.current(thing)
+        answer = self.api.answer(ApiRequest("DELETE", BY_TYPE[type(thing)].path(thing.name, thing.namespace)))
+        assert getattr(answer, "status", 0) < 300, f"{thing.key} cannot be deleted: {answer}"
 
-    def _gone(self, pod: KubeObject) -> None:
-        self.store.remove(pod)
+    def _known(self, thing: KubeObject) -> KubeObject | None:
+        return self._objects[type(thing)].find(thing.key) if type(thing) in self._objects.kinds() else None
 
-    def _stop_seconds(self, pod: Pod) -> float:
-        grace = pod.spec.termination_grace_period_seconds
-        return self.pace.stop_container if grace is None else min(float(grace), self.pace.stop_container)
+    async def _kubelet_request(self, _request: ApiRequest) -> None:
+        await asyncio.sleep(self.pace.write)
 
-    async def _write(self, verb: str, thing: KubeObject, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        error = self.fault(verb, thing)
-        if error is not None:
-            raise error
+    async def _scheduler_request(self, request: ApiRequest) -> None:
+        verb = _verb(request)
+        await asyncio.sleep(self.pace.bind if verb == "bind" else self.pace.write)
+        if verb and self.fault is not no_faults:
+            error = self.fault(verb, self._subject(request))
+            if error is not None:
+                raise error
 
-    def _changed(self, change: Change) -> None:
-        if self._loop is not None:
-            # Timers due at the same moment fire in any order; a watch never reorders what it tells.
-            self._on_the_wire.append(change)
-            self._later(self.pace.watch, self._deliver_next)
-        pod = change.after
-        if isinstance(pod, Pod) and isinstance(change.before, Pod) and pod.node_name and not change.before.node_name:
-            self._later(self.pace.start_container, lambda: self._started(pod))
+    def _subject(self, request: ApiRequest) -> KubeObject:
+        """Return the object that a write is about."""
+        target = target_of(request.path, self.api.resources)
+        kind = next(kind for kind in BY_TYPE if storage_of(kind) == target.resource.storage)
+        entry = self.api.store.get(target.resource.storage, target.key) if target.name else None
+        return decoded(kind, request.body) if entry is None else entry.typed(kind)
 
-    def _started(self, pod: Pod) -> None:
-        now = format_time(self.clock.now())
-        self.store.patch_pod_status(pod, {"phase": "Running", "startTime": now})
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._under_way += 1
-        asyncio.get_running_loop().call_later(seconds, self._do, action)
-
-    def _do(self, action: Callable[[], None]) -> None:
-        self._under_way -= 1
-        try:
-            action()
-        except NotFound:
-            log.debug("what was to change is gone")
-        if self._loop is not None:
-            self._loop.deliver(_nothing)
-
-    def _deliver_next(self) -> None:
-        assert self._loop is not None
-        change = self._on_the_wire.popleft()
-        self._loop.deliver(lambda: self.tell(change.before, change.after))
-
-    def tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        """Tell the scheduler of a change; pods that have ended are seen as deleted."""
-        assert self._scheduler is not None
-        handlers = self._scheduler.handlers
-        before, after = _unless_finished(before), _unless_finished(after)
-        match before, after:
-            case None, Pod():
-                handlers.pod_added(after)
-            case Pod(), Pod():
-                handlers.pod_updated(before, after)
-            case Pod(), None:
-                handlers.pod_deleted(before)
-            case None, Node():
-                handlers.node_added(after)
-            case Node(), Node():
-                handlers.node_updated(before, after)
-            case Node(), None:
-                handlers.node_deleted(before)
-            case None, KubeObject():
-                handlers.object_added(after)
-            case KubeObject(), KubeObject():
-                handlers.object_updated(before, after)
-            case KubeObject(), None:
-                handlers.object_deleted(before)
+def _verb(request: ApiRequest) -> str:
+    """Name a write; reading has no name."""
+    if request.path.endswith("/binding"):
+        return "bind"
+    if request.method == "PATCH":
+        return "update" if request.content_type == MERGE_PATCH else "patch"
+    return _VERBS.get(request.method, "")
 
 
 def _nothing() -> None:
-    """Be a piece of news that changes nothing but wakes the loop."""
-
-
-def _unless_finished(thing: KubeObject | None) -> KubeObject | None:
-    return None if isinstance(thing, Pod) and thing.is_finished else thing
+    """Be a change that changes nothing but wakes the loop."""

@@ -24,13 +24,13 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector, label_matcher
+from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest, manifests_in, manifests_of
 from moorage.box.box import Box, BoxOptions
 from moorage.box.controllers.heartbeats import NodeShape
 from moorage.box.controllers.kubelet import Pace
-from moorage.box.scheduling import policy_with
 from moorage.box.transport import InProcess
 from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
@@ -76,7 +76,8 @@ class Cluster:
         scheduler: bool = True,
         pace: Pace | None = None,
     ) -> None:
-        policy = policy_with(plugins, config=config) if scheduler else None
+        enabled = tuple(plugins)
+        policy = load_policy(collect_plugins(enabled), config, enabled=enabled) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
         self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or Pace(), policy, defined)
         self._ending = AsyncExitStack()

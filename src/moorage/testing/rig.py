@@ -25,6 +25,7 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import Code, Status
+from moorage.queue.nominations import Nominations
 from moorage.state.cache import Cache
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.objects import ObjectCache, Objects
@@ -34,23 +35,13 @@ K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
 
 
-class Promises:
-    """A nominator that has promised nodes to pods, those in their status."""
-
-    def __init__(self, *pods: Pod) -> None:
-        self._pods = pods
-
-    def nominated_pods(self, node_name: str) -> Collection[Pod]:
-        """Return the pods that were promised a node."""
-        return [pod for pod in self._pods if pod.nominated_node_name == node_name]
-
-    def nodes_with_nominations(self) -> Collection[str]:
-        """Return the nodes that are promised to some pod."""
-        return {pod.nominated_node_name for pod in self._pods}
-
-    def node_of(self, pod: Pod) -> str:
-        """Return the node that a pod was promised."""
-        return next((given.nominated_node_name for given in self._pods if given.uid == pod.uid), "")
+def nominations_of(*pods: Pod) -> Nominations:
+    """Return a nominator that knows these pods, nominated as their status says."""
+    queued = {pod.key: pod for pod in pods}
+    nominations = Nominations(queued.get)
+    for pod in pods:
+        nominations.add(pod)
+    return nominations
 
 
 class Rig:
@@ -70,7 +61,7 @@ class Rig:
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
         self._shared: dict[StateKey[Any], Any] = {}
-        self.nominator: Nominator = Promises()
+        self.nominator: Nominator = nominations_of()
         self._cluster: Cluster | None = None
         self.filters: list[FilterPlugin] = []
         self.extenders: list[PreemptionExtender] = []
@@ -138,15 +129,15 @@ class Rig:
         return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge a node by the rig's filters, in order; first as if the pods promised to it were there."""
-        promised = [
+        """Filter a node by the rig's filters, in order; first as if the pods nominated to it were there."""
+        nominated = [
             other
             for other in self.nominator.nominated_pods(node.name)
             if other.priority >= pod.priority and other.uid != pod.uid
         ]
-        if promised:
+        if nominated:
             what_if, state = node.copy(), cycle.clone()
-            for other in promised:
+            for other in nominated:
                 what_if.add_pod(other)
                 self.add_pod(state, pod, other, what_if)
             if (status := self._judge(state, pod, what_if)) is not None:
@@ -162,14 +153,14 @@ class Rig:
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Tell the rig's plugins that a pod was added to a what-if."""
-        return self._tell(cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
+        """Notify the rig's plugins that a pod was added to a what-if."""
+        return self._notify(cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Tell the rig's plugins that a pod was taken off a what-if."""
-        return self._tell(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
+        """Notify the rig's plugins that a pod was taken off a what-if."""
+        return self._notify(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
 
-    def _tell(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
+    def _notify(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
         for plugin in self.extensions:
             if plugin.name not in cycle.skipped_filters:
                 status = call(plugin)

@@ -14,7 +14,7 @@ from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
 from moorage.queue.observing import Story
-from moorage.simulator.one_pass import NothingCarriedOut
+from moorage.simulator.one_pass import DryRunApi, NoBackground
 from moorage.testing.builders import make_node, make_pod
 
 NODE, PLACED, WAITING = make_node("n"), make_pod("placed", node="n"), make_pod("waiting")
@@ -23,12 +23,12 @@ NODE, PLACED, WAITING = make_node("n"), make_pod("placed", node="n"), make_pod("
 @pytest.fixture
 def debugger() -> Debugger:
     structlog.reset_defaults()
-    nothing, story = NothingCarriedOut(), Story()
+    story = Story()
     scheduler = Scheduler(
         default_config(),
         Registry(IN_TREE),
-        cluster=nothing,
-        background=nothing,
+        cluster=DryRunApi(),
+        background=NoBackground(),
         clock=VirtualClock(),
         features=FeatureGates(),
         queue_observer=story,

@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from moorage.api.kinds import BY_TYPE
-from moorage.app.assembly import assemble, kinds_of
+from moorage.app.assembly import assemble_daemon
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.options import load_options
+from moorage.assembly.parts import kinds_of
 from moorage.client.kubeconfig import Connection
 from moorage.clock import SystemClock
 from moorage.config import load_config
@@ -34,8 +35,8 @@ def watched_kinds() -> set[tuple[str, str]]:
 
     async def work() -> set[tuple[str, str]]:
         connection = Connection("http://127.0.0.1:1", "a test")
-        parts = assemble(load_options([]), connection, Instruments(CellRegistry(), SystemClock()))
-        kinds = [BY_TYPE[kind] for kind in kinds_of(parts.scheduler)]
+        parts = assemble_daemon(load_options([]), connection, Instruments(CellRegistry(), SystemClock()))
+        kinds = [BY_TYPE[kind] for kind in kinds_of(parts.scheduler.objects)]
         return {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
 
     return asyncio.run(work())

@@ -10,10 +10,11 @@ from tests.support.fault_server import FaultServer
 
 from moorage.api.custom import custom_kind
 from moorage.api.pod import Pod
-from moorage.app.assembly import assemble, kinds_of
+from moorage.app.assembly import assemble_daemon
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.options import load_options
+from moorage.assembly.parts import kinds_of
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection
 from moorage.clock import SystemClock, VirtualClock
@@ -55,8 +56,8 @@ def asked(folder: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str],
     async def main() -> None:
         options = load_options([f"--config={path}", *flags])
         connection = Connection("http://127.0.0.1:1", "a test")
-        parts = assemble(options, connection, Instruments(CellRegistry(), SystemClock()))
-        informers = Informers(server.client(), kinds_of(parts.scheduler), lambda _kind, _changes: None)
+        parts = assemble_daemon(options, connection, Instruments(CellRegistry(), SystemClock()))
+        informers = Informers(server.client(), kinds_of(parts.scheduler.objects), lambda _kind, _changes: None)
         running = asyncio.create_task(informers.run())
         await informers.synced()
         await asyncio.sleep(1)

@@ -1,5 +1,6 @@
 """A plugin that breaks its contract fails that attempt, in words that name it."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -23,7 +24,6 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.status import Status, Verdict
-from moorage.simulator.one_pass import run_now
 from moorage.testing import make_node, make_pod
 
 NODES = (make_node("a"), make_node("b"))
@@ -277,7 +277,7 @@ def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
     cycle = cycle_over(*NODES, pod, plugins=[PostFilterRaises])
     found = cycle.find(pod)
     assert isinstance(found, NoNode)
-    result = run_now(cycle.post_filter(found))
+    result = asyncio.run(cycle.post_filter(found))
     assert (result.message, result.nominated_node) == ("no tow truck", None)
 
 

@@ -8,12 +8,15 @@ import pytest
 
 from moorage.api.affinity import Taint
 from moorage.api.cluster import Service
+from moorage.api.container import ResourceRequirements
+from moorage.api.custom import custom_kind
 from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.clock import VirtualClock
 from moorage.engine.event_handlers import EventHandlers
+from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.framework.queued import QueuedPod
@@ -29,13 +32,18 @@ EVERYTHING = (
 )
 
 
+OFF = (
+    "PodLevelResources=false,PodLevelResourcesFixDefaulting=false,PodLevelResourcesFixKubeletQOSClass=false,"
+    "InPlacePodLevelResourcesVerticalScaling=false"
+)
+
+
 class InOrder(QueueSortPlugin):
     def sort_key(self, queued: QueuedPod) -> float:
         return queued.timestamp
 
 
-class Widget(KubeObject, frozen=True, dict=True):
-    """A kind of somebody's own."""
+Widget = custom_kind("Widget", "widgets", "example.com/v1").type
 
 
 @dataclass
@@ -44,6 +52,7 @@ class Desk:
     takes notes of all events it is asked about, and stays parked."""
 
     waiting: set[str] = field(default_factory=set)
+    features: FeatureGates | None = None
 
     def __post_init__(self) -> None:
         self.heard: list[str] = []
@@ -62,7 +71,7 @@ class Desk:
             queue=self.queue,
             profiles=["default-scheduler"],
             waiting=self,
-            resources={Widget: "widgets.v1.example.com"},
+            features=self.features,
         )
         self.handlers.pod_added(make_pod("ear", uid="ear", priority=5))
         info = self.queue.pop()
@@ -339,3 +348,48 @@ def test_other_objects(kind: type[KubeObject], want: list[str]) -> None:
     desk.handlers.object_deleted(changed)
     assert desk.objects[kind].get("x") is None
     assert desk.heard == want
+
+
+def finished(pod: Pod) -> Pod:
+    return bumped(pod, "8", status=PodStatus(phase="Succeeded"))
+
+
+def deleted(name: str) -> list[str]:
+    return [f"AssignedPod {name} old/-"]
+
+
+NODE, RUNNING, CLAIM = make_node("n"), make_pod("r", uid="r", node="n"), PersistentVolumeClaim(ObjectMeta(name="c"))
+DISPATCHED = {
+    "a pod that ends counts as deleted": ([(None, RUNNING), (RUNNING, finished(RUNNING))], deleted("r")),
+    "once it has ended, its deletion is no news": (
+        [(None, RUNNING), (RUNNING, finished(RUNNING)), (finished(RUNNING), None)],
+        deleted("r"),
+    ),
+    "the end of a pod may be all that its deletion says": ([(None, RUNNING), (finished(RUNNING), None)], deleted("r")),
+    "a pod that had ended before counts for nothing": ([(None, finished(RUNNING))], []),
+    "a node that is new, changed and gone": (
+        [(None, NODE), (NODE, bumped(NODE)), (bumped(NODE), None)],
+        ["Node n -/new", "Node n old/-"],
+    ),
+    "an object of any other kind": (
+        [(None, CLAIM), (CLAIM, bumped(CLAIM)), (bumped(CLAIM), None)],
+        ["PersistentVolumeClaim c -/new", "PersistentVolumeClaim c→c old/new", "PersistentVolumeClaim c old/-"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "heard"), DISPATCHED.values(), ids=DISPATCHED)
+def test_a_change_of_any_kind_finds_its_reaction(changes: list[tuple[Any, Any]], heard: list[str]) -> None:
+    desk = Desk()
+    for before, after in changes:
+        desk.handlers.apply(before, after)
+    assert [event for event in desk.heard if event != "AssignedPod r -/new"] == heard
+    assert desk.cache.pod_count == 0
+
+
+def test_features_that_are_off_hide_their_fields() -> None:
+    whole = ResourceRequirements(requests={"cpu": "3"})
+    desk = Desk(features=FeatureGates.parse(OFF))
+    desk.handlers.apply(None, make_pod("q", uid="q", requests={"cpu": "1"}, resources=whole))
+    (queued,) = (item for item in desk.queue if item.pod.name == "q")
+    assert queued.pod.requests["cpu"] == 1000

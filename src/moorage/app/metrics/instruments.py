@@ -13,6 +13,7 @@ from moorage.api.pod import Pod
 from moorage.app.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
 from moorage.app.metrics.sampling import PluginSampler
+from moorage.client.informer import InformerObserver
 from moorage.clock import Clock
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle
@@ -268,7 +269,7 @@ class EventInstruments:
         return self._metric.histogram(event).observe
 
 
-class InformerInstruments:
+class InformerInstruments(InformerObserver):
     """Counts what goes wrong while listing and watching."""
 
     def __init__(self, registry: CellRegistry) -> None:

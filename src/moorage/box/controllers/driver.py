@@ -12,7 +12,7 @@ tried again, ever later; whatever it was, it costs the one object.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -27,7 +27,7 @@ from moorage.api.struct import Data
 from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
 from moorage.box.controllers.namespaces import sweep
 from moorage.box.controllers.view import View
-from moorage.client.informer import Informer
+from moorage.client.informer import Informer, OnChanges
 from moorage.client.rest import ApiClient, decoded
 from moorage.client.watch import Change
 from moorage.errors import ApiError, MoorageError, NotFound
@@ -71,6 +71,26 @@ class Controller(Protocol):
         ...
 
 
+class Source(Protocol):
+    """What brings the changes of one kind: an informer, or what stands for one in the same process."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind."""
+        ...
+
+    async def run(self) -> None:
+        """List and watch."""
+        ...
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        ...
+
+
+MakeInformer = Callable[[Kind, OnChanges], Source]
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """A key of a controller, to be looked at."""
@@ -88,7 +108,9 @@ class _Answered(msgspec.Struct):
 class Driver:
     """Runs controllers against one API server until it is cancelled."""
 
-    def __init__(self, client: ApiClient, controllers: Sequence[Controller]) -> None:
+    def __init__(
+        self, client: ApiClient, controllers: Sequence[Controller], make_informer: MakeInformer | None = None
+    ) -> None:
         self.view = View()
         self._client = client
         self._controllers = tuple(controllers)
@@ -97,7 +119,8 @@ class Driver:
             kind: [number for number, controller in enumerate(self._controllers) if kind in controller.kinds]
             for kind in kinds
         }
-        self._informers: list[Informer[Any]] = [Informer(client, BY_TYPE[kind], self._on_changes) for kind in kinds]
+        make = make_informer or partial(Informer, client)
+        self._informers = [make(BY_TYPE[kind], self._on_changes) for kind in kinds]
         self._ready: dict[Item, None] = {}
         self._busy: set[Item] = set()
         self._timers: dict[Item, asyncio.TimerHandle] = {}
@@ -108,6 +131,11 @@ class Driver:
         self._news = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
         self._synced = asyncio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be looked at or written, now or later."""
+        return not (self._ready or self._busy or self._timers)
 
     @property
     def is_synced(self) -> bool:

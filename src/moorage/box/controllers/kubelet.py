@@ -36,10 +36,10 @@ FAKE_LABEL: Final = "moorage.io/fake"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take where a pod does not say, in seconds."""
+    """How long things take where a pod does not say, in seconds; ``run`` of ``None`` is for ever."""
 
     start: float = 0.5
-    run: float = 5.0
+    run: float | None = 5.0
     stop: float = 0.5
 
 
@@ -50,8 +50,9 @@ class Kubelet:
     kinds = (Pod, Node)
     pause = 0.0
 
-    def __init__(self, clock: Clock, pace: Pace | None = None) -> None:
+    def __init__(self, clock: Clock, pace: Pace | None = None, *, runs_every_node: bool = False) -> None:
         self._clock = clock
+        self._runs_every_node = runs_every_node
         self._pace = pace or Pace()
         self._since: dict[str, tuple[str, float]] = {}
         self._missed: set[str] = set()
@@ -81,7 +82,7 @@ class Kubelet:
         if node is None:
             self._missed.add(pod.node_name)
             return ()
-        if FAKE_LABEL not in node.labels or is_silent(node):
+        if not (self._runs_every_node or FAKE_LABEL in node.labels) or is_silent(node):
             return ()
         return next_step(pod, self._pace, since=self._seen(pod), now=self._clock.now())
 
@@ -123,7 +124,7 @@ def _when_due(moment: float, now: float, action: Callable[[], Action]) -> Iterat
 
 def _lifetime(pod: Pod, pace: Pace) -> float | None:
     if RUN_FOR in pod.annotations:
-        return seconds_in(pod.annotations, RUN_FOR, pace.run)
+        return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
     return pace.run if pod.spec.restart_policy in ("Never", "OnFailure") else None
 
 

@@ -160,7 +160,8 @@ class Scoring:
         totals = totals + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         best = [nodes[place] for place in np.flatnonzero(totals == totals.max())]
         mentioned = [node for node in best if node.name in added] or best[:1]
-        return Choice(self._chance.choice(mentioned), tuple(node.name for node in mentioned))
+        tied = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
+        return Choice(self._chance.choice(mentioned), tied)
 
     def _rows_in_order(self, found: SeveralNodes) -> RowArray | None:
         """Return the feasible rows in the order upstream finds them in; ``None`` if all are feasible."""

@@ -15,7 +15,7 @@ from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Promises, Rig, attempt
+from moorage.testing.rig import Rig, attempt, nominations_of
 
 RESOURCES = ("cpu", "memory", "example.com/gpu")
 amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4))
@@ -94,5 +94,5 @@ def test_a_promised_node_is_judged_with_the_promised_pods() -> None:
     pod = make_pod("big", priority=1, requests={"cpu": 2})
     assert dry_run(rig, pod) == Status.error('expected at least one victim pod on node "n"')
     promised = make_pod("promised", priority=1, requests={"cpu": 2}, status=PodStatus(nominated_node_name="n"))
-    rig.nominator = Promises(promised)
+    rig.nominator = nominations_of(promised)
     assert dry_run(rig, pod) == Victims((low,))

@@ -20,10 +20,9 @@ from moorage.plugins.default_preemption.eviction import disruption_patch
 from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.simulator.loop import run_virtual
-from moorage.simulator.one_pass import run_now
 from moorage.simulator.world import World
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Promises, Rig, attempt
+from moorage.testing.rig import Rig, attempt, nominations_of
 
 BIG = make_pod("big", priority=10, requests={"cpu": 4}, uid="uid-of-big")
 INLINE = {"SchedulerAsyncPreemption": False}
@@ -162,7 +161,7 @@ class TestAnotherPreemptorOnTheNode:
         scene.rig.objects[Pod].put(other)
         cycle, statuses = attempt(scene.rig, other)
         begun = len(scene.rig.background)
-        status = run_now(scene.plugin.post_filter(cycle, other, statuses)).status
+        status = asyncio.run(scene.plugin.post_filter(cycle, other, statuses)).status
         for work in scene.rig.background[begun:]:
             work.close()
         return "" if status is None else status.message
@@ -175,7 +174,7 @@ class TestAnotherPreemptorOnTheNode:
     def test_a_nomination_that_is_not_in_the_status_yet_counts(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play()
-        scene.rig.nominator = Promises(self.OTHER)
+        scene.rig.nominator = nominations_of(self.OTHER)
         assert self.ask(scene, replace(self.OTHER, status=PodStatus())) == self.WAITS
 
     def test_it_does_not_wait_for_evictions_that_failed(self) -> None:
@@ -257,7 +256,7 @@ def test_less_important_pods_lose_the_node_they_were_promised() -> None:
     scene = Scene(low("a"), low("b", second=1))
     pods = [promised("lower", 9), promised("elsewhere", 9, "m")]
     scene.world.add(*pods)
-    scene.rig.nominator = Promises(*pods)
+    scene.rig.nominator = nominations_of(*pods)
     scene.play()
     assert scene.writes[0] == "patch lower"
     stored = scene.world.store.get(Pod, "lower", "default")
@@ -270,7 +269,7 @@ def test_equally_important_pods_keep_the_node_they_were_promised() -> None:
     scene = Scene(low("a"), low("b", second=1))
     equal = promised("equal", 10)
     scene.world.add(equal)
-    scene.rig.nominator = Promises(equal)
+    scene.rig.nominator = nominations_of(equal)
     scene.play()
     assert "patch equal" not in scene.writes
 
@@ -279,7 +278,7 @@ def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_eviction_but_wake
     scene = Scene(low("a"), low("b", second=1), fails="patch lower")
     lower = promised("lower", 9)
     scene.world.add(lower)
-    scene.rig.nominator = Promises(lower)
+    scene.rig.nominator = nominations_of(lower)
     scene.play()
     assert scene.writes[-1] == "delete b"
     assert scene.rig.activated == {"default/big": BIG}
@@ -377,7 +376,7 @@ class TestWithinTheCycle:
         scene = Scene(low("a"), low("b", second=1), inline=True)
         lower = promised("lower", 9)
         scene.world.add(lower)
-        scene.rig.nominator = Promises(lower)
+        scene.rig.nominator = nominations_of(lower)
         assert scene.play().nominated_node == "n"
         assert scene.rig.background == []
         assert scene.writes == ["patch a", "delete a", "patch b", "delete b", "patch lower"]

@@ -14,7 +14,7 @@ from moorage.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Promises, Rig, attempt
+from moorage.testing.rig import Rig, attempt, nominations_of
 
 NODES = ("a", "b", "c")
 
@@ -59,7 +59,7 @@ class History:
 
     def promise(self, node: str) -> None:
         promised = make_pod("promised", priority=9, requests={"cpu": 1}, status=PodStatus(nominated_node_name=node))
-        self.rig.nominator = Promises(promised) if node else Promises()
+        self.rig.nominator = nominations_of(promised) if node else nominations_of()
 
     def node(self, name: str, cpu: int) -> None:
         self.rig.add(make_node(name, allocatable={"cpu": cpu}))

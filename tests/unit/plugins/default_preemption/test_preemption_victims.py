@@ -23,7 +23,7 @@ from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Promises, Rig, attempt
+from moorage.testing.rig import Rig, attempt, nominations_of
 
 NOT_EXAMINED = Status.unresolvable()
 
@@ -341,7 +341,7 @@ PROMISES = {
 def test_nominated_pods(priority: int, want: tuple[str, list[str]]) -> None:
     rig = make_rig(make_node("n"), running("b", "n", cpu=2, priority=2), running("a", "n", cpu=2, priority=1))
     promised = make_pod("p", priority=priority, requests={"cpu": 2}, status=PodStatus(nominated_node_name="n"))
-    rig.nominator = Promises(promised)
+    rig.nominator = nominations_of(promised)
     result = preempt(rig, waiting(cpu=2))
     assert (result.nominated_node, names(result.victims)) == want
 

@@ -6,8 +6,8 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.selectors import LabelSelector
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.hints import EVENTS
+from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.terms import NamespaceExpansion
 from moorage.plugins.inter_pod_affinity.wider_hints import WiderHints
 from moorage.testing import make_node

@@ -1,28 +1,21 @@
-"""The store seen through our structs, behind the API's rules: what the simulator writes to.
-
-What the API refuses is refused here with the same errors: an update of an old version is a :class:`Conflict`, a pod is
-bound only once.
-"""
+"""The store seen through our structs, past the API's rules: simulations and tests put things into it as they are."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.codec import convert, to_data
-from moorage.api.devices import ResourceClaim
+from moorage.api.codec import to_data
 from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import Condition, KubeObject, format_time
-from moorage.api.pod import Pod, PodStatus
+from moorage.api.meta import KubeObject, format_time
 from moorage.box.apiserver.storage import store as storage
 from moorage.box.apiserver.storage.plain_data import apply_difference
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists, Conflict, NotFound
 
 T = TypeVar("T", bound=KubeObject)
-SCHEDULED = "PodScheduled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +68,11 @@ class ObjectStore:
             thing = replace(thing, metadata=replace(thing.metadata, name=f"{thing.metadata.generate_name}{number}"))
         if self.store.get(_storage(type(thing)), thing.key) is not None:
             raise AlreadyExists(f'{type(thing).__name__.lower()}s "{thing.name}" already exists')
+        return self.put(thing)
+
+    def put(self, thing: T) -> T:
+        """Store an object, whatever was there under its name; it gets a uid and a creation time if it has none."""
+        number = self.store.version + 1
         meta = replace(
             thing.metadata,
             uid=thing.uid or f"uid-of-{number}",
@@ -89,38 +87,6 @@ class ObjectStore:
             found, wanted = before.metadata.resource_version, thing.metadata.resource_version
             raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")
         return self._write(before, thing)
-
-    def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> Pod:
-        """Merge something into a pod's status; conditions are merged by type."""
-        before = self.current(pod)
-        status = merged_status(before.status, patch, format_time(self._clock.now()))
-        return before if status == before.status else self._write(before, replace(before, status=status))
-
-    def patch_claim_status(self, claim: ResourceClaim, patch: Mapping[str, Any]) -> ResourceClaim:
-        """Take consumers out of a claim's reservations, by strategic merge, whatever its version."""
-        before = self.current(claim)
-        gone = {entry["uid"] for entry in patch["reservedFor"] if entry.get("$patch") == "delete"}
-        kept = tuple(consumer for consumer in before.status.reserved_for if consumer.uid not in gone)
-        return self._write(before, replace(before, status=replace(before.status, reserved_for=kept)))
-
-    def bind(self, pod: Pod, node_name: str) -> Pod:
-        """Give a pod its node, once; that it is scheduled is noted in its status."""
-        before = self.current(pod)
-        if before.node_name:
-            raise Conflict(f'pod {before.name} is already assigned to node "{before.node_name}"')
-        if before.is_terminating:
-            raise Conflict(f"pod {before.name} is being deleted, cannot be assigned to a host")
-        scheduled = {"conditions": [{"type": SCHEDULED, "status": "True"}], "nominatedNodeName": ""}
-        status = merged_status(before.status, scheduled, format_time(self._clock.now()))
-        return self._write(before, replace(before.on_node(node_name), status=status))
-
-    def mark_deleted(self, thing: T) -> T:
-        """Note that deletion was asked for; whoever holds on to the object removes it later."""
-        before = self.current(thing)
-        if before.is_terminating:
-            return before
-        meta = replace(before.metadata, deletion_timestamp=format_time(self._clock.now()))
-        return self._write(before, replace(before, metadata=meta))
 
     def remove(self, thing: KubeObject) -> None:
         """Take an object out for good."""
@@ -150,19 +116,3 @@ def _kinds() -> Mapping[str, type[KubeObject]]:
 def _kinds_of(_count: int) -> Mapping[str, type[KubeObject]]:
     """Find the struct of a resource; asked anew when plugins have added kinds."""
     return {storage.storage_of(kind): kind for kind in BY_TYPE}
-
-
-def merged_status(status: PodStatus, patch: Mapping[str, Any], now: str) -> PodStatus:
-    """Merge a patch into a status; a condition's transition time changes with its status only."""
-    conditions = {condition.type: condition for condition in status.conditions}
-    for content in patch.get("conditions", ()):
-        new = convert(Condition, content)
-        known = conditions.get(new.type)
-        since = known.last_transition_time if known is not None and known.status == new.status else now
-        conditions[new.type] = replace(new, last_transition_time=since)
-    plain = {key: value for key, value in patch.items() if key != "conditions"}
-    fields = convert(PodStatus, plain)
-    names = {"nominatedNodeName": "nominated_node_name", "phase": "phase", "startTime": "start_time"}
-    names["extendedResourceClaimStatus"] = "extended_resource_claim_status"
-    changed = {names[key]: getattr(fields, names[key]) for key in plain}
-    return replace(status, conditions=tuple(conditions.values()), **changed)

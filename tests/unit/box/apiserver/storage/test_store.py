@@ -32,7 +32,7 @@ def test_a_struct_written_over_json_keeps_the_fields_structs_do_not_know():
     container = {"name": "main", "image": "web:1", "stdin": True}
     data = {"metadata": {"name": "a", "namespace": "default", "uid": "u"}, "spec": {"containers": [container]}}
     objects.store.put("pods", "default/a", data)
-    bound = objects.bind(make_pod("a", uid="u"), "n1")
+    bound = objects.update(objects.current(make_pod("a", uid="u")).on_node("n1"))
     entry = objects.store.get("pods", "default/a")
     assert entry is not None
     assert entry.data["spec"] == {"containers": [container], "nodeName": "n1"}

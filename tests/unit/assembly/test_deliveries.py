@@ -13,7 +13,9 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node, NodeStatus
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import StorageClass
-from moorage.app.deliveries import Deliveries
+from moorage.app.metrics.timed_changes import TimedChanges
+from moorage.assembly.deliveries import Deliveries
+from moorage.assembly.parts import kinds_of
 from moorage.client.watch import Change
 from moorage.clock import VirtualClock
 from moorage.config import default_config
@@ -22,7 +24,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.one_pass import NothingCarriedOut
+from moorage.simulator.one_pass import DryRunApi, NoBackground
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -41,12 +43,11 @@ class Heard:
 
 
 def scheduler_of(features: FeatureGates) -> Scheduler:
-    nothing = NothingCarriedOut()
     return Scheduler(
         default_config(),
         Registry(IN_TREE),
-        cluster=nothing,
-        background=nothing,
+        cluster=DryRunApi(),
+        background=NoBackground(),
         clock=VirtualClock(),
         features=features,
     )
@@ -59,7 +60,7 @@ def deliver(*changes: Change[KubeObject], gates: str = "", through_loop: bool = 
         features, heard = FeatureGates.parse(gates), Heard()
         scheduler = scheduler_of(features)
         loop = SchedulingLoop(scheduler)
-        deliveries = Deliveries(scheduler.handlers, loop, heard, features)
+        deliveries = Deliveries(TimedChanges(scheduler.handlers.apply, heard), loop)
         if through_loop:
             deliveries.start_through_loop()
         for change in changes:
@@ -132,13 +133,11 @@ def test_features_that_are_off_leave_no_trace(gates: str, spec: bool, status: bo
 
 
 def test_pods_and_nodes_are_always_watched() -> None:
-    from moorage.app.assembly import kinds_of
-
-    assert kinds_of(scheduler_of(FeatureGates()))[:2] == (Node, Pod)
+    assert kinds_of(scheduler_of(FeatureGates()).objects)[:2] == (Node, Pod)
 
 
 def test_an_object_that_cannot_be_applied_costs_itself_only() -> None:
     bad = replace(make_node("bad"), status=NodeStatus(allocatable={"cpu": "a lot"}))
     scheduler, heard = deliver(added(bad), added(NODE), added(PLACED))
     assert [info.name for info in scheduler.cache.columns.infos] == ["n"]
-    assert heard.events == ["NodeAdd", "AssignedPodAdd"]
+    assert heard.events == ["NodeDelete", "NodeAdd", "AssignedPodAdd"]

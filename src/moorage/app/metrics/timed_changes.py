@@ -1,0 +1,66 @@
+"""How long it takes to apply each change to cache and queue, measured around the dispatch."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.assembly.deliveries import Apply
+from moorage.engine.event_handlers import RESOURCES
+from moorage.framework.events import Action, ClusterEvent, Resource
+
+_ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
+
+Record = Callable[[float], None]
+
+
+class ChangeTimes(Protocol):
+    """Where the times go."""
+
+    def handling_of(self, event: str) -> Record:
+        """Return what records how long it took to apply each event of a label to cache and queue."""
+        ...
+
+    def latency_of(self, kind: Kind) -> Record:
+        """Return what records how long each change of a kind took."""
+        ...
+
+
+class TimedChanges:
+    """Applies changes and records how long each took."""
+
+    def __init__(self, apply: Apply, times: ChangeTimes) -> None:
+        self._apply = apply
+        self._times = times
+        self._records: dict[tuple[type[KubeObject], bool, bool, bool], tuple[Record, Record]] = {}
+
+    def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        """Apply a change."""
+        began = perf_counter()
+        self._apply(before, after, is_final=is_final)
+        took = perf_counter() - began
+        for record in self._records_of(before, after):
+            record(took)
+
+    def _records_of(self, before: KubeObject | None, after: KubeObject | None) -> tuple[Record, Record]:
+        thing = before if after is None else after
+        assert thing is not None
+        has_node = isinstance(thing, Pod) and thing.spec.node_name != ""
+        key = (type(thing), has_node, before is None, after is None)
+        found = self._records.get(key)
+        if found is None:
+            event = ClusterEvent(_resource(thing), _ACTIONS[before is not None, after is not None])
+            kind = BY_TYPE[type(thing)]
+            found = self._records[key] = self._times.handling_of(event.label), self._times.latency_of(kind)
+        return found
+
+
+def _resource(thing: KubeObject) -> str:
+    if isinstance(thing, Pod):
+        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
+    if isinstance(thing, Node):
+        return Resource.NODE
+    return RESOURCES.get(type(thing), type(thing).__name__)

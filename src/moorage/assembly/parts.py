@@ -1,0 +1,133 @@
+"""The one way to put a scheduler together: its parts, over whatever API it is to work with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from moorage.api.kinds import Kind
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.assembly.deliveries import Apply, Deliveries
+from moorage.assembly.policy import Policy
+from moorage.client.extender import HttpExtender, kept_whole
+from moorage.client.informer import OnChanges
+from moorage.client.mending import Mending
+from moorage.clock import Clock
+from moorage.config.types import Extender as ExtenderConfig
+from moorage.engine.binding.background import TaskBackground
+from moorage.engine.loop import SchedulingLoop
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.scheduler import Scheduler
+from moorage.framework.handle import Cluster
+from moorage.framework.metering import SILENT_METER, Meter
+from moorage.queue.observing import QueueObserver
+from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
+from moorage.state.objects import Objects
+
+Keeps = Mapping[type[KubeObject], Callable[[Any], bool]]
+"""Which objects of a kind are kept as they came as well, for extenders."""
+
+
+class Connection(Protocol):
+    """A way to an API: where to write, and how to follow what happens there."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where the scheduler writes to."""
+        ...
+
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+        """Prepare to list and watch nodes, pods, and the kinds that plugins asked for; called once, when built."""
+        ...
+
+    def relist(self, kind: Kind, key: str) -> None:
+        """List a kind again, and deliver one object as if it were new."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Who looks on, for metrics, simulations and tests; nobody, unless said."""
+
+    attempts: AttemptObserver | None = None
+    queue: QueueObserver | None = None
+    meter: Meter = SILENT_METER
+    around_apply: Callable[[Apply], Apply] = lambda apply: apply
+    """Wraps what applies changes, to time it."""
+    apply_failed: Callable[[str], None] = lambda _resource: None
+    """Counts changes that could not be applied, by resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What flags and tests may change about a scheduler, beside its configuration."""
+
+    cross_check: bool | float = False
+    max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE
+    make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[C]):
+    """A scheduler and everything around it, put together but not started."""
+
+    connection: C
+    background: TaskBackground
+    scheduler: Scheduler
+    loop: SchedulingLoop
+    deliveries: Deliveries
+    extenders: tuple[HttpExtender, ...]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.connection.close()
+        for extender in self.extenders:
+            extender.close()
+
+
+def assemble(
+    policy: Policy,
+    connection: C,
+    clock: Clock,
+    *,
+    observers: Observers | None = None,
+    background: TaskBackground | None = None,
+    tuning: Tuning | None = None,
+) -> Parts[C]:
+    """Build a scheduler on an API; must be called on the loop that is to run it."""
+    watching, tuned = observers or Observers(), tuning or Tuning()
+    beside = background if background is not None else TaskBackground()
+    extenders = tuple(tuned.make_extender(extender) for extender in policy.config.extenders)
+    scheduler = Scheduler(
+        policy.config,
+        policy.registry,
+        cluster=connection.cluster,
+        background=beside,
+        clock=clock,
+        features=policy.features,
+        cross_check=tuned.cross_check,
+        observer=watching.attempts,
+        queue_observer=watching.queue,
+        extenders=extenders,
+        max_unschedulable=tuned.max_unschedulable,
+        meter=watching.meter,
+    )
+    loop = SchedulingLoop(scheduler)
+    mending = Mending(watching.apply_failed)
+    mending.relist = connection.relist
+    deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
+    connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
+    return Parts(connection, beside, scheduler, loop, deliveries, extenders)
+
+
+def kinds_of(objects: Objects) -> tuple[type[KubeObject], ...]:
+    """Return what has to be listed and watched: pods, nodes, and what the plugins asked for when they were built."""
+    return tuple(dict.fromkeys((Node, Pod, *objects.kinds())))

@@ -1,0 +1,72 @@
+"""How to schedule: a configuration, the plugins that it may name, and the feature gates."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME
+from moorage.config import IN_TREE as KNOWN_PLUGINS
+from moorage.config import Catalogue, PluginFacts, default_config, load_config, load_config_file
+from moorage.config.types import SchedulerConfiguration
+from moorage.features import FeatureGates
+from moorage.framework.plugin import Plugin
+from moorage.framework.registry import Registry, extension_points
+from moorage.plugins.catalogue import IN_TREE
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to schedule: the configuration, the plugins it may name, and the feature gates."""
+
+    config: SchedulerConfiguration
+    registry: Registry
+    features: FeatureGates
+
+
+def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = ()) -> Registry:
+    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``."""
+    registry = Registry(dict.fromkeys((*IN_TREE, *given)))
+    registry.register_entry_points()
+    for path in paths:
+        registry.register_path(path)
+    return registry
+
+
+def catalogue_of(registry: Registry) -> Catalogue:
+    """Describe plugins to the configuration; in-tree ones are known whether or not they are in the registry."""
+    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
+    facts = {name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()}
+    return {**KNOWN_PLUGINS, **facts}
+
+
+def load_policy(
+    registry: Registry,
+    config: str | Path | None = None,
+    *,
+    features: FeatureGates | None = None,
+    enabled: Iterable[type[Plugin]] = (),
+) -> Policy:
+    """Read a configuration, its text or a file; without one, take the defaults with ``enabled`` plugins beside them."""
+    gates, catalogue = features or FeatureGates(), catalogue_of(registry)
+    if isinstance(config, Path):
+        loaded = load_config_file(config, gates=gates, catalogue=catalogue)
+    elif config:
+        loaded = load_config(config, gates=gates, catalogue=catalogue)
+    elif names := [plugin.name for plugin in enabled]:
+        loaded = load_config(_default_with(names), gates=gates, catalogue=catalogue)
+    else:
+        loaded = default_config(gates=gates, catalogue=catalogue)
+    return Policy(loaded, registry, gates)
+
+
+def _default_with(names: Iterable[str]) -> str:
+    enabled = [{"name": name} for name in names]
+    content: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME, "plugins": {"multiPoint": {"enabled": enabled}}}],
+    }
+    return msgspec.json.encode(content).decode()

@@ -1,0 +1,64 @@
+"""Attempts written down as decisions, while the cluster is as the attempt saw it."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from moorage.engine.cycle.found import ExtendedNodes, Found
+from moorage.engine.cycle.post_filter import PostFiltered
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
+from moorage.queue.entries import QueuedPodInfo
+from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
+from moorage.simulator.details import node_entries, rejection
+
+
+class AttemptLog(AttemptObserver):
+    """Keeps the last attempt of every pod, with what was found out about each node if that is wanted."""
+
+    def __init__(self, *, with_nodes: bool) -> None:
+        self._with_nodes = with_nodes
+        self._entries: dict[str, NodeEntry] = {}
+        self._nomination: Nomination | None = None
+        self.decisions: dict[str, Decision] = {}
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Describe the nodes before anything changes."""
+        if self._with_nodes:
+            self._entries = node_entries(cycle, found)
+
+    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+        """Note what the post-filters would do."""
+        if result.nominated_node:
+            victims = tuple(sorted(victim.key for victim in result.victims))
+            self._nomination = Nomination(result.nominated_node, victims)
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Note how the attempt ended."""
+        entries, nomination = self._entries, self._nomination
+        self._entries, self._nomination = {}, None
+        pod = queued.pod
+        base = Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.ERROR, attempts=queued.attempts)
+        match outcome:
+            case Placed():
+                fields: dict[str, Any] = {"node": outcome.node_name, "tied": outcome.tied, "nodes": entries}
+                self.decisions[pod.key] = replace(base, result=Result.SCHEDULED, **fields)
+            case Parked():
+                refused = _refused(outcome)
+                self.decisions[pod.key] = replace(base, **refused, nodes=entries, post_filter=nomination)
+            case Failed():
+                result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
+                self.decisions[pod.key] = replace(base, result=result, message=outcome.message)
+            case Dropped():
+                pass
+
+
+def _refused(outcome: Parked) -> dict[str, Any]:
+    diagnosis = outcome.diagnosis
+    return {
+        "result": Result.UNSCHEDULABLE,
+        "message": outcome.message,
+        "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
+        "pre_filter": None if diagnosis.pre_filter is None else rejection(diagnosis.pre_filter),
+    }

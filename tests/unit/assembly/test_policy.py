@@ -1,0 +1,73 @@
+"""One way to collect plugins and to read a configuration."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.assembly.policy import catalogue_of, collect_plugins, load_policy
+from moorage.errors import ConfigError, MoorageError
+from moorage.features import FeatureGates
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin
+from moorage.framework.status import Status
+from moorage.plugins.catalogue import IN_TREE
+
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+class Picky(FilterPlugin):
+    def filter(self, cycle: CycleState, pod: Any, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no")
+
+
+def enabled(policy: Any) -> list[str]:
+    return [item.name for item in policy.config.profiles[0].plugins.multi_point.enabled]
+
+
+def test_in_tree_plugins_are_always_there() -> None:
+    assert {plugin.name for plugin in IN_TREE} <= set(collect_plugins())
+
+
+def test_a_plugin_may_be_given_as_a_class_or_by_name_or_both() -> None:
+    path = f"{__name__}:Picky"
+    assert collect_plugins([Picky])["Picky"] is Picky
+    assert collect_plugins(paths=[path])["Picky"] is Picky
+    assert len(collect_plugins([Picky, Picky], paths=[path])) == len(collect_plugins()) + 1
+
+
+def test_a_name_that_leads_nowhere_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="Picki"):
+        collect_plugins(paths=[f"{__name__}:Picki"])
+
+
+def test_the_configuration_knows_other_plugins_and_their_points() -> None:
+    assert catalogue_of(collect_plugins([Picky]))["Picky"].points == {"filter"}
+
+
+def test_without_a_configuration_given_plugins_are_enabled() -> None:
+    registry = collect_plugins([Picky])
+    assert "Picky" not in enabled(load_policy(registry))
+    assert enabled(load_policy(registry, enabled=[Picky]))[-1] == "Picky"
+
+
+def test_a_configuration_may_be_text_or_a_file(tmp_path: Path) -> None:
+    text = yaml.safe_dump({**HEAD, "profiles": [{"schedulerName": "mine"}]})
+    (tmp_path / "config.yaml").write_text(text)
+    for config in (text, tmp_path / "config.yaml"):
+        policy = load_policy(collect_plugins([Picky]), config, enabled=[Picky])
+        assert policy.config.profiles[0].scheduler_name == "mine"
+        assert "Picky" not in enabled(policy), "a configuration says itself what runs"
+
+
+def test_gates_are_part_of_it() -> None:
+    gates = FeatureGates({"SchedulerAsyncPreemption": False})
+    assert load_policy(collect_plugins(), features=gates).features is gates
+
+
+def test_a_plugin_that_nobody_registered_cannot_be_configured() -> None:
+    profile = {"schedulerName": "mine", "plugins": {"filter": {"enabled": [{"name": "Picky"}]}}}
+    with pytest.raises(MoorageError, match="Picky"):
+        load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "profiles": [profile]}))

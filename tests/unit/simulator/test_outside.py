@@ -1,0 +1,102 @@
+"""What simulations take from outside: extenders that are programs of their own, and custom resources."""
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.api.custom import custom_kind
+from moorage.assembly.policy import Policy, collect_plugins, load_policy
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin
+from moorage.framework.status import Status
+from moorage.simulator.decisions import Decision, Result
+from moorage.simulator.loading import ClusterInput, cluster_from
+from moorage.simulator.one_pass import OnePass
+from moorage.simulator.until_quiet import run_until_quiet
+
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+LEASES = custom_kind("Tenancy", "tenancies", "outside.example.org/v1")
+
+
+def node(name: str) -> dict[str, Any]:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
+
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def one_pass(cluster: ClusterInput, policy: Policy) -> list[Decision]:
+    return OnePass(cluster, policy).run()
+
+
+BOTH_MODES = pytest.mark.parametrize("decide", [one_pass, run_until_quiet])
+Decide = Callable[[ClusterInput, Policy], list[Decision]]
+
+
+class OnlyB(BaseHTTPRequestHandler):
+    """An extender that will have pods on node b only."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"NodeNames": ["b"], "FailedNodes": {"a": "not b"}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def extender() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), OnlyB) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@BOTH_MODES
+def test_an_extender_is_asked(decide: Decide, extender: str) -> None:
+    config = {**HEAD, "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True}]}
+    policy = load_policy(collect_plugins(), yaml.safe_dump(config))
+    (decision,) = decide(cluster_from([node("a"), node("b"), POD]), policy)
+    assert (decision.result, decision.node) == (Result.SCHEDULED, "b")
+
+
+@BOTH_MODES
+def test_an_extender_that_is_not_there_is_an_error(decide: Decide) -> None:
+    config = {**HEAD, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]}
+    policy = load_policy(collect_plugins(), yaml.safe_dump(config))
+    (decision,) = decide(cluster_from([node("a"), POD]), policy)
+    assert decision.result is Result.ERROR
+    assert "http://127.0.0.1:1/filter" in decision.message
+
+
+class Tenants(FilterPlugin):
+    """Lets pods on nodes that a custom resource names."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.leases = handle.lister(LEASES.type)
+
+    def filter(self, cycle: CycleState, pod: Any, node: NodeInfo) -> Status | None:
+        named = {lease["spec"]["node"] for lease in self.leases.list(pod.namespace)}
+        return None if node.name in named else Status.unschedulable("node(s) were not let")
+
+
+@BOTH_MODES
+def test_a_plugin_sees_custom_resources(decide: Decide) -> None:
+    lease = {"apiVersion": LEASES.api_version, "kind": "Tenancy", "metadata": {"name": "t"}, "spec": {"node": "b"}}
+    policy = load_policy(collect_plugins([Tenants]), enabled=[Tenants])
+    (decision,) = decide(cluster_from([node("a"), node("b"), POD, lease]), policy)
+    assert (decision.result, decision.node) == (Result.SCHEDULED, "b")
