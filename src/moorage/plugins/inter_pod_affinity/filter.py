@@ -66,7 +66,7 @@ class PairCounts:
         return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
 
 
-class WhatIf(Struct):
+class AffinityWhatIf(Struct):
     """What is counted when pods are put on nodes or taken off: three counts, and the terms that say what they count."""
 
     affinity_terms: tuple[IncomingTerm, ...]
@@ -77,9 +77,9 @@ class WhatIf(Struct):
     anti: PairCounts
     existing_anti: PairCounts
 
-    def clone(self) -> "WhatIf":
+    def clone(self) -> "AffinityWhatIf":
         """Return a copy to be changed further."""
-        return WhatIf(
+        return AffinityWhatIf(
             self.affinity_terms,
             self.anti_terms,
             self.namespace_labels,
@@ -187,9 +187,9 @@ class RequiredRules:
             self._filtered = versions, self._filter(size)
         return self._filtered[1]
 
-    def what_if(self) -> WhatIf:
+    def what_if(self) -> AffinityWhatIf:
         """Return the same as counts that can be changed."""
-        return WhatIf(
+        return AffinityWhatIf(
             self._affinity_terms,
             self._anti_terms,
             self._namespace_labels,
@@ -217,7 +217,7 @@ class AffinityState:
 
     def __init__(self, rules: RequiredRules) -> None:
         self._rules = rules
-        self._what_if: WhatIf | None = None
+        self._what_if: AffinityWhatIf | None = None
         self._is_changed = False
 
     def clone(self) -> "AffinityState":
@@ -242,7 +242,7 @@ class AffinityState:
             return self._rules.verdict(len(nodes))
         return self._counts().filter_nodes(nodes)
 
-    def _counts(self) -> WhatIf:
+    def _counts(self) -> AffinityWhatIf:
         if self._what_if is None:
             self._what_if = self._rules.what_if()
         return self._what_if

@@ -33,7 +33,7 @@ Labels = tuple[tuple[str, str], ...]
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
-class Constraint(Struct, frozen=True):
+class SpreadConstraint(Struct, frozen=True):
     """One constraint, ready to be counted."""
 
     topology_key: str
@@ -59,7 +59,7 @@ class Constraint(Struct, frozen=True):
         return index.count(frozenset((namespace,)), self.matcher, terminating=False)
 
 
-Constraints = tuple[Constraint, ...]
+Constraints = tuple[SpreadConstraint, ...]
 NO_CONSTRAINTS: Final[Constraints] = ()
 
 
@@ -137,9 +137,9 @@ def _parse(written: Iterable[TopologySpreadConstraint], action: str, labels: Map
     return tuple(_constraint(item, labels) for item in written if item.when_unsatisfiable == action)
 
 
-def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) -> SpreadConstraint:
     narrowing = {key: labels[key] for key in written.match_label_keys if key in labels}
-    return Constraint(
+    return SpreadConstraint(
         topology_key=written.topology_key,
         max_skew=written.max_skew,
         matcher=label_matcher(written.label_selector).also(narrowing),

@@ -13,7 +13,7 @@ from moorage.framework.masks import all_of, any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
-from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import MORE_THAN_ANY, Counts, SpreadTally
 from moorage.state.domains import DomainTally, nodes_lacking
@@ -55,7 +55,7 @@ class Spread:
 
     __slots__ = ("_domains", "_lowest", "_paths", "constraint", "counts", "own", "tally")
 
-    def __init__(self, constraint: Constraint, own: bool, tally: SpreadTally) -> None:
+    def __init__(self, constraint: SpreadConstraint, own: bool, tally: SpreadTally) -> None:
         self.constraint = constraint
         self.own = own
         self.tally = tally

@@ -8,7 +8,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray
 from moorage.plugins.node_affinity import demands_of, wishes_of
-from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.taint_toleration import repels
 
 
@@ -26,13 +26,13 @@ class Inclusion:
         honors_taints = any(constraint.honors_taints for constraint in constraints)
         return self._demands if honors_affinity else None, self._pod.spec.tolerations if honors_taints else ()
 
-    def includes(self, constraint: Constraint, node: NodeInfo) -> bool:
+    def includes(self, constraint: SpreadConstraint, node: NodeInfo) -> bool:
         """Tell whether a node counts."""
         if constraint.honors_affinity and self._demands is not None and not self._demands.accepts(node.node):
             return False
         return not (constraint.honors_taints and repels(node.taints, self._pod))
 
-    def included(self, constraint: Constraint, nodes: NodeTable) -> BoolArray | None:
+    def included(self, constraint: SpreadConstraint, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that count; ``None`` means all."""
         wanted = tolerated = None
         if constraint.honors_affinity and self._demands is not None:

@@ -29,7 +29,7 @@ class Kept(Protocol):
 K = TypeVar("K", bound=Kept)
 
 
-class Memory(Generic[K]):
+class SpreadCache(Generic[K]):
     """Finds what is kept for a pod: by its template, or else by what matters of it."""
 
     def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K]) -> None:

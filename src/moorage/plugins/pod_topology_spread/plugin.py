@@ -23,7 +23,7 @@ from moorage.plugins.pod_topology_spread.constraints import Constraints, Constra
 from moorage.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
 from moorage.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.plugins.pod_topology_spread.memory import Memory
+from moorage.plugins.pod_topology_spread.memory import SpreadCache
 from moorage.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
 from moorage.state.handle import ClusterHandle
 
@@ -45,8 +45,8 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         self._handle = handle
         self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
         self._hints = SpreadHints(self._source)
-        self._hard = Memory(SpreadCounts)
-        self._soft = Memory(self._new_preferences)
+        self._hard = SpreadCache(SpreadCounts)
+        self._soft = SpreadCache(self._new_preferences)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return self._hints.events()

@@ -15,7 +15,7 @@ from moorage.framework.masks import all_of, any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
-from moorage.plugins.pod_topology_spread.constraints import Constraint, Constraints
+from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import SpreadTally
 from moorage.state.domains import DomainTally, Labels, nodes_lacking
@@ -27,10 +27,10 @@ FEW_ROWS: Final = 6
 FloatArray = NDArray[np.float64]
 
 
-class Preference(Struct, frozen=True):
+class SpreadPreference(Struct, frozen=True):
     """One constraint: pods per row for the hostname key, per domain for any other, and what a pod weighs."""
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     weight: float
     counts: IntArray | DomainTally
 
@@ -62,7 +62,7 @@ class Preference(Struct, frozen=True):
         return points
 
 
-class Ratings:
+class SpreadScores:
     """What preferences make of every row, and that turned round: two columns that follow single rows."""
 
     def __init__(self, raw: IntArray, ignored: BoolArray | None) -> None:
@@ -123,10 +123,10 @@ class PreferenceState(Struct, frozen=True):
     ``needs_all_keys`` says that nodes without one of the keys get no score.
     """
 
-    preferences: Sequence[Preference]
+    preferences: Sequence[SpreadPreference]
     needs_all_keys: bool
     counted: NodeTable
-    ratings: Ratings
+    ratings: SpreadScores
 
     def ignored(self, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that get no score for want of a key; ``None`` if there are none."""
@@ -163,7 +163,7 @@ class PreferenceState(Struct, frozen=True):
         return turned_round(scores, bounds(scores, ignored), ignored)
 
 
-def rated(preferences: Sequence[Preference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
+def rated(preferences: Sequence[SpreadPreference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
     """Score every node of a window by its points."""
     columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
     score = columns[0]
@@ -188,7 +188,7 @@ class HostCounts:
 
     __slots__ = ("_pods", "_position", "_rows")
 
-    def __init__(self, constraint: Constraint, namespace: str, index: PodIndex) -> None:
+    def __init__(self, constraint: SpreadConstraint, namespace: str, index: PodIndex) -> None:
         self._rows = index.rows
         self._pods = constraint.counted_pods(namespace, index)
         self._position = 0 if self._pods is None else self._pods.log.position
@@ -282,14 +282,16 @@ class PreferenceCounts:
 
     def _rate(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
         preferences = [
-            Preference(constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row())
+            SpreadPreference(
+                constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row()
+            )
             for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
         ]
         ignored = self._lacking if self._needs_all_keys else None
-        ratings = Ratings(rated(preferences, everywhere, ignored), ignored)
+        ratings = SpreadScores(rated(preferences, everywhere, ignored), ignored)
         return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
 
-    def _rating_of(self, row: int, preferences: Sequence[Preference]) -> int:
+    def _rating_of(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
         """Score one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
@@ -301,7 +303,7 @@ class PreferenceCounts:
         return round_half_away(score)
 
 
-def _size(constraint: Constraint, column: Labels, ignored: BoolArray | None) -> int:
+def _size(constraint: SpreadConstraint, column: Labels, ignored: BoolArray | None) -> int:
     """Count the domains: nodes for the hostname key; nodes without the label are a domain shared with the value ""."""
     if constraint.topology_key == HOSTNAME_LABEL:
         return len(column) - (0 if ignored is None else int(np.count_nonzero(ignored)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from moorage.framework.columns import next_version
 from moorage.framework.status import BoolArray, IntArray
-from moorage.plugins.pod_topology_spread.constraints import Constraint
+from moorage.plugins.pod_topology_spread.constraints import SpreadConstraint
 from moorage.state.domains import DomainCounts, Domains, DomainTally, Labels, nodes_lacking
 from moorage.state.pod_index import PodIndex
 
@@ -22,7 +22,7 @@ class SpreadTally:
     __slots__ = ("_domains", "codes", "domain_count", "eligible", "lacking", "tally", "values")
 
     def __init__(
-        self, constraint: Constraint, namespace: str, index: PodIndex, column: Labels, where: BoolArray | None
+        self, constraint: SpreadConstraint, namespace: str, index: PodIndex, column: Labels, where: BoolArray | None
     ) -> None:
         self.values = column.values
         self.codes: IntArray = column.codes.astype(np.int64)

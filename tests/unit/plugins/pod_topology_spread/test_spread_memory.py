@@ -10,7 +10,7 @@ from moorage.config.args import PodTopologySpreadArgs
 from moorage.framework.cycle import CycleState
 from moorage.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.plugins.pod_topology_spread.memory import MIN_KEPT, Memory
+from moorage.plugins.pod_topology_spread.memory import MIN_KEPT, SpreadCache
 from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
@@ -84,14 +84,14 @@ class Note:
 
 
 def test_pods_that_ask_the_same_share_what_is_kept_and_others_do_not() -> None:
-    memory, source = Memory(Note), source_of_defaults()
+    memory, source = SpreadCache(Note), source_of_defaults()
     web, same, other = pod(spread()), pod(spread(), name="web-2", requests={"cpu": 2}), pod(spread(), app="other")
     assert memory.find(source.hard(web), web, 5) is memory.find(source.hard(same), same, 5)
     assert memory.find(source.hard(web), web, 5) is not memory.find(source.hard(other), other, 5)
 
 
 def test_no_more_is_kept_than_there_is_memory_for() -> None:
-    memory, source = Memory(Note), source_of_defaults()
+    memory, source = SpreadCache(Note), source_of_defaults()
     kinds = [pod(spread(skew)) for skew in range(1, MIN_KEPT + 2)]
     kept = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
     assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is kept[-1]
