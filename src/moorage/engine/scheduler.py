@@ -176,7 +176,7 @@ class Scheduler:
 
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
-        self.queue.nominator.remove(pod)
+        self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (placement.unreserve, found.cycle, assumed, node_name))
         binding = Binding(queued, assumed, found.cycle, placement, undo, node_name)
