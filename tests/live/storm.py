@@ -90,7 +90,7 @@ def _unlimited(kubeconfig: Path) -> dict[str, object]:
 
 
 async def weather(storm: Storm, plane: ControlPlane, name: str = OURS) -> Aftermath:
-    """Have a scheduler weather a storm on an empty cluster, which is empty again afterwards."""
+    """Have a scheduler weather a storm on an empty cluster."""
     async with ApiClient(plane.connection()) as client:
         cluster = LiveCluster(client)
         await storm.prepare(cluster)
@@ -100,7 +100,6 @@ async def weather(storm: Storm, plane: ControlPlane, name: str = OURS) -> Afterm
         finally:
             witness.cancel()
             await asyncio.gather(witness, return_exceptions=True)
-            await cluster.clear()
 
 
 def main() -> int:

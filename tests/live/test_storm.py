@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from moorage.client.rest import ApiClient
+from tests.live.cluster import LiveCluster
 from tests.live.storm import PER_NODE, Storm, weather
 from tests.support.control_plane import ControlPlane
 
@@ -13,7 +15,15 @@ STORMS = {
 }
 
 
+async def clear(plane: ControlPlane) -> None:
+    async with ApiClient(plane.connection()) as client:
+        await LiveCluster(client).clear()
+
+
 @pytest.mark.parametrize("storm", STORMS.values(), ids=STORMS)
 def test_all_are_bound_and_no_pod_is_evicted_in_vain(plane: ControlPlane, storm: Storm) -> None:
-    left = asyncio.run(weather(storm, plane))
+    try:
+        left = asyncio.run(weather(storm, plane))
+    finally:
+        asyncio.run(clear(plane))
     assert (left.bound, left.evicted) == (storm.preemptors, storm.preemptors), left

@@ -205,11 +205,16 @@ class EventHandlers:
         return pod.scheduler_name in self._profiles
 
     def _count(self, pod: Pod) -> None:
+        assumed = self._cache.pod(pod.metadata.uid)
         try:
             self._cache.add_pod(pod)
         except CacheError as refusal:
             _warn(pod, refusal)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        # Upstream lets it pass when a pod is relabelled on its way to the node: others may have minded the old labels.
+        if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
+            for event in pod_changes(assumed, pod):
+                self._queue.move_all(event, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
@@ -224,6 +229,8 @@ class EventHandlers:
             self._nomination_ended(old)
 
     def _waiting_pod_deleted(self, pod: Pod) -> None:
+        if not pod.nominated_node_name:
+            self._queue.end_nomination(pod)  # one that its status never knew of
         self._queue.delete(pod)
         if self._cache.is_assumed(pod):
             self._assumed_pod_deleted(pod)

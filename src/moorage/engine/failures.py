@@ -52,6 +52,8 @@ class FailureHandler:
             # Not ``add``: a nomination that is still being written to the status would be lost.
             self._queue.nominator.update(tried, pod)
         else:
+            if not nominated and not pod.nominated_node_name:
+                self._queue.end_nomination(pod)  # no change of the status will tell
             self._queue.nominator.add(pod, nominated)
         rejected = isinstance(outcome, Parked) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"

@@ -185,7 +185,7 @@ class Scheduler:
 
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
-        self.queue.drop_nomination(pod)
+        self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
         binding = Binding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)

@@ -45,6 +45,7 @@ UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
 
 POD_ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
+NOMINATION_ENDED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POPPED_EARLY: Final = "PopFromBackoffQ"
@@ -226,13 +227,22 @@ class SchedulingQueue:
 
     def delete(self, pod: Pod) -> None:
         """Forget a pod that is gone or was placed by somebody else."""
-        self.drop_nomination(pod)
-        self._drop(pod.key)
-
-    def drop_nomination(self, pod: Pod) -> None:
-        """Take a pod's nomination back, if it has one: nearly no pod does."""
         if pod.metadata.uid in self.nominator:
             self.nominator.remove(pod)
+        self._drop(pod.key)
+
+    def end_nomination(self, pod: Pod, placed_on: str = "") -> None:
+        """Take a pod's nomination back; unless it was placed just there, others may have the room that was left for it.
+
+        Upstream wakes them only if the nomination is in the pod's status: the others wait until they are flushed.
+        """
+        if pod.metadata.uid not in self.nominator:
+            return
+        nominated = self.nominator.node_of(pod)
+        self.nominator.remove(pod)
+        if nominated != placed_on:
+            freed = pod.on_node(nominated)
+            self.move_all(NOMINATION_ENDED, freed, None, lambda other: other.priority <= pod.priority)
 
     def move_all(
         self, event: ClusterEvent, old: Any = None, new: Any = None, pre_check: PreCheck | None = None

@@ -180,6 +180,32 @@ def test_binding_confirms_an_assumption() -> None:
     assert desk.cache.pod_count == 1
 
 
+def test_a_pod_that_was_relabelled_on_its_way_to_the_node_changes_there() -> None:
+    desk = Desk()
+    pod = pending(labels={"app": "web"})
+    desk.handlers.pod_added(pod)
+    desk.assume(pod, "n")
+    metadata = msgspec.structs.replace(pod.metadata, labels={"app": "db"}, resource_version="7")
+    desk.handlers.pod_updated(pod, msgspec.structs.replace(pod, metadata=metadata).on_node("n"))
+    assert desk.heard == ["AssignedPod p -/new", "AssignedPod p→p old/new"]
+
+
+@pytest.mark.parametrize(
+    ("placed_on", "want"), [("n", []), ("m", ["AssignedPod p old/-"]), ("", ["AssignedPod p old/-"])]
+)
+def test_a_nomination_that_the_status_never_knew_of_ends(placed_on: str, want: list[str]) -> None:
+    desk = Desk()
+    pod = pending(priority=5)
+    desk.handlers.pod_added(pod)
+    desk.queue.nominator.add(pod, "n")
+    if placed_on:
+        desk.queue.end_nomination(pod, placed_on)
+    else:
+        desk.handlers.pod_deleted(pod)
+    assert desk.queue.nominator.node_of(pod) == ""
+    assert desk.heard == want
+
+
 def test_a_change_of_a_waiting_pod_goes_to_the_queue() -> None:
     desk = Desk()
     old = pending()

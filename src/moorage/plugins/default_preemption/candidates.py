@@ -51,7 +51,8 @@ class Findings(Struct):
 class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
-    The search starts at the first node in visiting order unless ``chance`` says where.
+    The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
+    nominated for last if it will end before it has seen all.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class CandidateSearch:
         self._handle = handle
         self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
-        self._fewest = args.min_candidate_nodes_absolute
+        self._min_candidates = args.min_candidate_nodes_absolute
         self._chance = chance
         self._lowest = LowestPriorities(handle)
         self._memory = Memory(handle.nodes)
@@ -73,14 +74,28 @@ class CandidateSearch:
         hopeful = rows[self._lowest.is_below(pod.priority, rows)]
         if len(hopeful) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
+        wanted = self.wanted(len(rows))
+        if len(hopeful) > wanted and self._chance is None:
+            hopeful = self._nominated_last(hopeful)
         dry_run = DryRun(self._handle, cycle, pod, self._budgets.split)
         self._memory.turn_to(dry_run.kind, self._budgets.version)
-        self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), self.wanted(len(rows)), findings)
+        self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), wanted, findings)
         return findings
 
     def wanted(self, nodes: int) -> int:
         """Return how many candidates are enough among this many nodes."""
-        return min(max(nodes * self._percentage // 100, self._fewest), nodes)
+        return min(max(nodes * self._percentage // 100, self._min_candidates), nodes)
+
+    def _nominated_last(self, rows: RowArray) -> RowArray:
+        """Put the nodes behind that others are nominated for, when not all will be tried.
+
+        Where upstream starts is up to chance. Were it always the first node, preemptors in a row would find nothing but
+        each other's nodes, evict more pods there than each needs, and wait for one another.
+        """
+        nodes = self._handle.nodes
+        infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
+        claimed = np.isin(rows, [info.row for info in infos if info is not None])
+        return np.concatenate((rows[~claimed], rows[claimed]))
 
     def _from_offset(self, rows: RowArray) -> RowArray:
         if self._chance is None or not len(rows):

@@ -114,20 +114,28 @@ class BackgroundEviction(Eviction):
 
     def __init__(self, handle: PreemptionHandle, plugin: str) -> None:
         super().__init__(handle, plugin)
-        # Asked by the queue when a pod is deleted, only so that it looks at gated pods again: whether a pod is worth
-        # another try is for the plugins to say that turned it down.
-        self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), never_by_itself),)
+        self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Sequence[Pod]] = LRU(MAX_EVICTIONS)
 
     async def carry_out(self, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         """Start evicting; without victims that are not leaving already there is nothing to do."""
         if victims:
+            self._victims.put(preemptor.uid, victims)
             preemption = self._under_way[preemptor.uid] = Preemption()
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
                 self.evictions.begin(victim, preemption.work)
             self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+
+    def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
+        """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
+
+        For the rest, the event only has the queue look at gated pods again: whether a pod is worth another try is for
+        the plugins to say that turned it down. Upstream leaves it at that.
+        """
+        victims = self._victims.find(pod.uid) or ()
+        return QueueingHint.QUEUE if any(victim.uid == old.uid for victim in victims) else QueueingHint.SKIP
 
     async def _evict(self, victim: Pod, preemptor: Pod, node_name: str) -> bool:
         in_memory = await super()._evict(victim, preemptor, node_name)
@@ -145,13 +153,8 @@ class BackgroundEviction(Eviction):
         return True
 
     def _awaits_victims(self, preemptor: Pod) -> bool:
-        victims = self._victims.find(preemptor.uid)
-        if victims is None:
-            return False
-        if any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims):
-            return True
-        self._victims.discard(preemptor.uid)
-        return False
+        victims = self._victims.find(preemptor.uid) or ()
+        return any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims)
 
     def _is_leaving(self, victim: Pod) -> bool:
         there = self._on_node(victim)
@@ -170,8 +173,9 @@ class BackgroundEviction(Eviction):
         will_be_woken = False
         try:
             will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
-            if will_be_woken:
-                self._victims.put(preemptor.uid, victims)
+        except ApiError:
+            self._victims.discard(preemptor.uid)
+            raise
         finally:
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
@@ -192,11 +196,6 @@ class BackgroundEviction(Eviction):
         # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
         was_missed = preemption.held_back and not any(self._on_node(victim) for victim in victims)
         return is_clear and not in_memory and not was_missed
-
-
-def never_by_itself(pod: Pod, old: Any, new: Any) -> QueueingHint:
-    """Leave the decision to the plugins that turned the pod down."""
-    return QueueingHint.SKIP
 
 
 def disruption_patch(victim: Pod, preemptor: Pod, now: float) -> Mapping[str, Any] | None:

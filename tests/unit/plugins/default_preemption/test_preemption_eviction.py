@@ -401,11 +401,18 @@ class TestWithinTheCycle:
         assert plugin.events_to_register() == ()
 
 
-def test_a_deletion_makes_the_queue_look_at_gated_pods_but_is_no_reason_by_itself() -> None:
-    (registration,) = Scene().plugin.events_to_register()
+def test_a_deletion_makes_the_queue_look_at_gated_pods_but_is_a_reason_only_if_it_was_a_victim() -> None:
+    victim, other = low("a"), low("b", second=1)
+    scene = Scene(victim, other)
+    (registration,) = scene.plugin.events_to_register()
     assert registration.event == ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-    assert registration.hint is not None
-    assert registration.hint(BIG, low("a"), None) == QueueingHint.SKIP
+    hint = registration.hint
+    assert hint is not None
+    assert hint(BIG, victim, None) == QueueingHint.SKIP
+    scene.play()
+    assert hint(BIG, victim, None) == QueueingHint.QUEUE
+    assert hint(BIG, low("c"), None) == QueueingHint.SKIP
+    assert hint(other, victim, None) == QueueingHint.SKIP
 
 
 MARK = {
