@@ -1,7 +1,6 @@
 """Two processes that share a page, and end together: with real forks, since nothing else behaves like one."""
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.app.keeper.link import Link, Setup, Stop
-from moorage.app.keeper.page import BEAT, HELD_UNTIL, Page
+from moorage.app.keeper.page import HELD_UNTIL, Page
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.client.leader import LeaseSettings
 from moorage.clock import boot_time
@@ -24,16 +23,6 @@ SETUP = Setup(
     stuck_seconds=60.0,
     lease=LeaseSettings("me"),
 )
-
-
-def test_what_one_writes_the_other_reads() -> None:
-    page = Page()
-    child = os.fork()
-    if not child:
-        page[BEAT] = 7.5
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert page[BEAT] == 7.5
 
 
 def test_the_lease_is_held_until_its_moment() -> None:
@@ -74,6 +63,13 @@ def schedule(ends):
 
 sys.exit(split(keep, schedule))
 """
+
+
+def test_what_one_writes_the_other_reads() -> None:
+    program = SPLIT.format(
+        keep="ends.socket.recv(1); return int(ends.page[0])", schedule="ends.page[0] = 7.0; return 0"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, stdout=subprocess.DEVNULL).returncode == 7
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
