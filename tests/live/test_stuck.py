@@ -232,3 +232,21 @@ def test_neither_process_outlives_the_other(
             assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
     live(story)
+
+
+@pytest.mark.parametrize("who", WHO.values(), ids=WHO)
+def test_a_signal_to_either_ends_both_in_order(
+    plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], list[int]]
+) -> None:
+    async def story(cluster: LiveCluster) -> None:
+        with scheduler(plane.kubeconfig(), *LONGER_LEASE, leader_elect=True) as leader:
+            await leader.logged('"scheduling"')
+            with scheduler(plane.kubeconfig(), *LONGER_LEASE, leader_elect=True) as standby:
+                await standby.logged("new leader")
+                for process in (standby, leader):
+                    for pid in who(process):
+                        os.kill(pid, signal.SIGINT)
+                    assert await ended(process) == 0
+                    assert ("stopped leading" in process.log) == (process is leader)
+
+    live(story)

@@ -94,10 +94,10 @@ class Wordless(FilterPlugin):
 
 
 class Meddler(FilterPlugin):
-    """Changes the nodes it looks at."""
+    """Changes the nodes it looks at, as far as they let it."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        node.requested["cpu"] = node.requested.get("cpu", 0) + 1
+        node.nonzero_cpu += 1
         return None
 
 

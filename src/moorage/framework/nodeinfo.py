@@ -1,7 +1,9 @@
 """One node and the pods on it: a row of the cluster, as plugin authors see it."""
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, KeysView, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Never
 
 from moorage.api.affinity import Taint
 from moorage.api.node import Node
@@ -14,34 +16,65 @@ class NodeInfo:
     """A node, its pods, and what they take of it.
 
     ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never meet such a one.
-    A what-if works on a :meth:`copy`, so adding and removing pods there changes nothing else. ``version`` grows with
-    every change.
+    What is read here can only be read: whoever wrote to a row would change the answers of all others. A what-if works
+    on a :meth:`copy`, so adding and removing pods there changes nothing else. ``version`` grows with every change.
     """
 
     __slots__ = (
+        "_allocatable",
+        "_labels",
         "_node",
-        "allocatable",
+        "_pods",
+        "_pods_view",
+        "_ports",
+        "_requested",
+        "_requested_view",
         "name",
         "nonzero_cpu",
         "nonzero_memory",
-        "pods",
-        "requested",
         "row",
-        "used_ports",
         "version",
     )
+
+    if TYPE_CHECKING:
+
+        @property
+        def pods(self) -> Mapping[str, Pod]:
+            """The pods, by uid."""
+
+        @property
+        def requested(self) -> Mapping[str, int]:
+            """What the pods take together."""
+
+        @property
+        def allocatable(self) -> Mapping[str, int]:
+            """What all pods together may take: milli-CPU, bytes, and plain counts."""
+
+        @property
+        def labels(self) -> Mapping[str, str]:
+            """The node's labels."""
+
+    else:
+        # Getters in C: filters of one node read these for every node.
+        pods = property(attrgetter("_pods_view"))
+        requested = property(attrgetter("_requested_view"))
+        allocatable = property(attrgetter("_allocatable"))
+        labels = property(attrgetter("_labels"))
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._take(node)
         self.row = NO_ROW
-        self.pods: dict[str, Pod] = {}
-        self.requested: dict[str, int] = {}
+        self._hold({}, {}, {})
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
-        self.used_ports: set[HostPort] = set()
         self.version = 0
         for pod in pods:
-            self.add_pod(pod)
+            NodeInfo.add_pod(self, pod)
+
+    def _hold(self, pods: dict[str, Pod], requested: dict[str, int], ports: dict[HostPort, None]) -> None:
+        self._pods, self._requested, self._ports = pods, requested, ports
+        self._pods_view: Mapping[str, Pod] = MappingProxyType(pods)
+        self._requested_view: Mapping[str, int] = MappingProxyType(requested)
 
     def __repr__(self) -> str:
         return f"NodeInfo({self._node.name if self._node else '?'}, {len(self.pods)} pods)"
@@ -58,15 +91,16 @@ class NodeInfo:
         self.version += 1
 
     def _take(self, node: Node | None) -> None:
+        # First what may be refused: a quantity that is none must not leave half a node behind.
+        self._allocatable: Mapping[str, int] = MappingProxyType({} if node is None else node.allocatable)
+        self._labels: Mapping[str, str] = MappingProxyType({} if node is None else node.labels)
         self._node = node
         self.name = "" if node is None else node.name
-        self.allocatable: Mapping[str, int] = {} if node is None else node.allocatable
-        """What all pods together may take: milli-CPU, bytes, and plain counts."""
 
     @property
-    def labels(self) -> dict[str, str]:
-        """Return the node's labels."""
-        return self.node.labels
+    def used_ports(self) -> KeysView[HostPort]:
+        """The host ports that its pods use."""
+        return self._ports.keys()
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -76,42 +110,59 @@ class NodeInfo:
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""
         self.version += 1
-        self.pods[pod.metadata.uid] = pod
-        requested = self.requested
+        self._pods[pod.metadata.uid] = pod
+        requested = self._requested
         for name, amount in pod.requests_on_node.items():
             requested[name] = requested[name] + amount if name in requested else amount
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu += cpu
         self.nonzero_memory += memory
         if pod.host_ports:
-            self.used_ports.update(pod.host_ports)
+            self._ports.update(dict.fromkeys(pod.host_ports))
 
     def remove_pod(self, pod: Pod) -> None:
         """Stop counting a pod; the pod that was added under this uid is the one taken away."""
         self.version += 1
-        pod = self.pods.pop(pod.uid)
+        pod = self._pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():
-            self.requested[name] -= amount
+            self._requested[name] -= amount
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu -= cpu
         self.nonzero_memory -= memory
         # A set, not a counter, as upstream: a port two pods share is free once either is gone.
-        self.used_ports.difference_update(pod.host_ports)
+        for port in pod.host_ports:
+            self._ports.pop(port, None)
+
+    def replace_pod(self, pod: Pod) -> None:
+        """Put a pod in the place of its former version, which takes the same."""
+        self.version += 1
+        self._pods[pod.metadata.uid] = pod
 
     def copy(self) -> "NodeInfo":
         """Return a row for what-ifs."""
         other = NodeInfo.__new__(NodeInfo)
         other._node = self._node
         other.name = self.name
-        other.allocatable = self.allocatable
+        other._allocatable = self._allocatable
+        other._labels = self._labels
         other.version = self.version
         other.row = self.row
-        other.pods = dict(self.pods)
-        other.requested = dict(self.requested)
+        other._hold(dict(self._pods), dict(self._requested), dict(self._ports))
         other.nonzero_cpu = self.nonzero_cpu
         other.nonzero_memory = self.nonzero_memory
-        other.used_ports = set(self.used_ports)
         return other
+
+
+class SharedNodeInfo(NodeInfo):
+    """A row of the cluster itself, which only the cache changes: it calls the methods of :class:`NodeInfo`."""
+
+    __slots__ = ()
+
+    def add_pod(self, pod: Pod) -> Never:
+        """Refuse: a plugin would change the cluster for everybody."""
+        raise TypeError(f"node {self.name} is shared by all plugins: work on node.copy()")
+
+    remove_pod = replace_pod = add_pod
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:

@@ -1,6 +1,6 @@
 """VolumeZone: keep pods in the zones and regions that the labels of their volumes name."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -34,7 +34,7 @@ class Topology(Struct, frozen=True):
     key: str
     values: frozenset[str]
 
-    def admits(self, labels: dict[str, str]) -> bool:
+    def admits(self, labels: Mapping[str, str]) -> bool:
         """Tell whether a node has one of the values, under the same key or under the one that took its place."""
         found = labels.get(self.key)
         if found is None and self.key in SUCCESSOR:

@@ -14,7 +14,7 @@ import numpy as np
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.errors import CacheError
-from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodeinfo import NodeInfo, SharedNodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.node_columns import NodeColumns
@@ -131,8 +131,9 @@ class Cache:
         if node.name in self.columns.row_of:
             self.update_node(node)
             return
-        info = self._ghosts.pop(node.name, None) or NodeInfo(None)
+        info = self._ghosts.get(node.name) or SharedNodeInfo(None)
         info.node = node
+        self._ghosts.pop(node.name, None)
         row = self.columns.add(info)
         self.pods.resize(len(self.columns))
         for pod in info.pods.values():
@@ -175,9 +176,9 @@ class Cache:
         self._pods[pod.metadata.uid] = pod
         info = self.nodes.find(pod.spec.node_name)
         if info is None:
-            self._ghosts.setdefault(pod.node_name, NodeInfo(None)).add_pod(pod)
+            NodeInfo.add_pod(self._ghosts.setdefault(pod.node_name, SharedNodeInfo(None)), pod)
             return
-        info.add_pod(pod)
+        NodeInfo.add_pod(info, pod)
         self.columns.write_pods(info, pod)
         self.pods.add(pod, info.row)
         if pod.spec.volumes:
@@ -191,11 +192,11 @@ class Cache:
             self._place(pod)
             return
         was, now = known.metadata, pod.metadata
-        self._pods[now.uid] = info.pods[now.uid] = pod
+        self._pods[now.uid] = pod
+        NodeInfo.replace_pod(info, pod)
         if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
             # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
             self.pods.relabel(pod, info.row)
-        info.version += 1
         self.columns.changes.note(info.row)
 
     def _displace(self, pod: Pod) -> None:
@@ -204,11 +205,11 @@ class Cache:
         info = self.nodes.find(pod.node_name)
         if info is None:
             ghost = self._ghosts[pod.node_name]
-            ghost.remove_pod(pod)
+            NodeInfo.remove_pod(ghost, pod)
             if not ghost.pods:
                 del self._ghosts[pod.node_name]
             return
-        info.remove_pod(pod)
+        NodeInfo.remove_pod(info, pod)
         self.columns.write_pods(info, pod)
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)

@@ -1,6 +1,8 @@
 """`moorage scheduler` up to the point where it would talk to a cluster."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,8 @@ import pytest
 import structlog
 
 from moorage.cli.main import run
+
+MASTER = "--master=http://127.0.0.1:1"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +38,6 @@ def test_the_completed_configuration_is_written(tmp_path: Path) -> None:
 MISTAKES = {
     "an unknown flag": (["--confg=x"], "unknown flag: --confg"),
     "a word": (["start"], '"kube-scheduler" does not take any arguments, got ["start"]'),
-    "a gate we lack": (["--feature-gates=GenericWorkload=true"], "GenericWorkload"),
     "a place that cannot be written": (["--write-config-to=/nowhere/x"], "cannot be written"),
 }
 
@@ -45,3 +48,23 @@ def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: py
     told = capsys.readouterr().err
     assert message in told
     assert "Traceback" not in told
+
+
+LATER_MISTAKES = {
+    "a gate we lack": (["--feature-gates=GenericWorkload=true"], "GenericWorkload"),
+    "a file that is not there": (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
+    "a plugin that is not there": (["--plugin=nowhere_at_all:X"], "nowhere_at_all"),
+    "a port that cannot be had": (["--secure-port=1", "--bind-address=192.0.2.1", MASTER], "cannot listen there"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), LATER_MISTAKES.values(), ids=LATER_MISTAKES)
+def test_a_mistake_found_when_there_are_two_processes_is_one_message_as_well(
+    arguments: list[str], message: str
+) -> None:
+    program = [sys.executable, "-c", "from moorage.cli.main import main; main()", "scheduler", *arguments]
+    ran = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 1
+    assert ran.stderr.count("error: ") == 1
+    assert message in ran.stderr
+    assert "Traceback" not in ran.stderr

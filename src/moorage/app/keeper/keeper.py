@@ -50,7 +50,13 @@ def keep(ends: Ends) -> int:
 
 
 async def _keep(ends: Ends) -> int:
-    return await Keeper(ends, await Link.over(ends.socket)).run()
+    link = await Link.over(ends.socket)
+    try:
+        return await Keeper(ends, link).run()
+    finally:
+        link.close()
+        # The transport closes its socket in the loop's next turn.
+        await asyncio.sleep(0)
 
 
 class Keeper:

@@ -44,6 +44,7 @@ class Kept:
         self._meter = meter
         self._link: Link
         self._may_lead = asyncio.Event()
+        self._signals = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._spans: list[Span] = []
         self._cycles = Cycles()
@@ -82,7 +83,9 @@ class Kept:
         task.add_done_callback(self._tasks.discard)
 
     def _on_signal(self, number: int) -> None:
-        if self.stopping.is_set() and number == signal.SIGINT:
+        # A terminal sends one to both processes, and the keeper says so, too: only our own ones are counted.
+        self._signals += 1
+        if self._signals > 1:
             os._exit(EXIT_FAILURE)
         self._stop(signal.Signals(number).name)
 

@@ -52,7 +52,11 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
         for_scheduler.close()
         os.close(stacks_in)
         os.set_blocking(stacks_out, False)
-        return keep(Ends(page, for_keeper, stacks_out, child))
+        try:
+            return keep(Ends(page, for_keeper, stacks_out, child))
+        finally:
+            for_keeper.close()
+            os.close(stacks_out)
     code = EXIT_FAILURE
     try:
         die_with(keeper)

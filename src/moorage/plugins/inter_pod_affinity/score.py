@@ -1,5 +1,7 @@
 """Preferred terms, both ways: what the incoming pod thinks of the pods there, and they of it."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from moorage.framework.nodetable import NodeTable
@@ -26,7 +28,7 @@ class DomainScores:
         """Whether nobody has an opinion; opinions that cancel out are some, and upstream scores by them."""
         return not is_any_counted(self._tallies.values())
 
-    def at_node(self, labels: dict[str, str]) -> int:
+    def at_node(self, labels: Mapping[str, str]) -> int:
         """Add up the scores of one node's domains."""
         return sum(tally[labels.get(key)] for key, tally in self._tallies.items())
 

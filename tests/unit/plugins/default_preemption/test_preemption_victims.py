@@ -349,7 +349,7 @@ def test_nominated_pods(priority: int, want: tuple[str, list[str]]) -> None:
 def test_nodes_that_others_are_nominated_for_are_tried_last_if_not_all_are() -> None:
     nodes = ("n1", "n2", "n3")
     rig = make_rig(*map(make_node, nodes), *(running(f"on-{name}", name, cpu=4, priority=1) for name in nodes))
-    rig.nominator = Promises(make_pod("p", priority=1, status=PodStatus(nominated_node_name="n1")))
+    rig.nominator = nominations_of(make_pod("p", priority=1, status=PodStatus(nominated_node_name="n1")))
     for wanted, first in ((1, "n2"), (3, "n1")):
         args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=wanted)
         assert preempt(rig, waiting(cpu=4), args=args).nominated_node == first
