@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Final, NamedTuple
 
-from moorage.box.apiserver.server import LONGEST_BODY
+from moorage.box.apiserver.server import MAX_BODY
 from tests.hostile.requests import Request
 
 #: Far longer than anything takes, on a machine that is busy with other things.
@@ -125,9 +125,9 @@ class Caller:
                 "Sec-WebSocket-Key: eA==",
             ]
         if way == "oversize":
-            body += b" " * (LONGEST_BODY + 1)
+            body += b" " * (MAX_BODY + 1)
         if way == "flood":
-            return _head(lines, "Transfer-Encoding: chunked") + b"ffffffff\r\n" + b" " * (LONGEST_BODY + 1)
+            return _head(lines, "Transfer-Encoding: chunked") + b"ffffffff\r\n" + b" " * (MAX_BODY + 1)
         if way == "chunked":
             cut = self._chance.randrange(len(body) + 1)
             pieces = [piece for piece in (body[:cut], body[cut:]) if piece]

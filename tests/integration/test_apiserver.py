@@ -18,7 +18,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.box.apiserver.journal import Journal
-from moorage.box.apiserver.server import LONGEST_BODY, ApiServer
+from moorage.box.apiserver.server import MAX_BODY, ApiServer
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.errors import AlreadyExists, ApiError, InputError, NotFound, Unauthorized
@@ -77,7 +77,7 @@ def test_a_body_that_is_too_long_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
             with pytest.raises(ApiError) as error:
-                await client.request("POST", PODS, b'"' + b"x" * LONGEST_BODY + b'"')
+                await client.request("POST", PODS, b'"' + b"x" * MAX_BODY + b'"')
             assert (error.value.status, error.value.reason) == (413, "RequestEntityTooLarge")
 
     asyncio.run(scenario())

@@ -20,13 +20,13 @@ from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.leader import LeaderElector, LeaseSettings
-from moorage.client.pool import HttpPool
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
 from moorage.engine.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
+from moorage.http.pool import HttpPool
 from moorage.state.objects import Objects
 
 USER_AGENT = f"kube-scheduler/{KUBERNETES} moorage"

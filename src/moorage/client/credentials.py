@@ -13,9 +13,9 @@ import structlog
 
 from moorage.api.codec import UNREADABLE
 from moorage.api.meta import parse_time
-from moorage.client.certificates import Tls
 from moorage.clock import Clock
 from moorage.errors import InputError, Unauthorized
+from moorage.http.tls import ClientTls
 
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
@@ -137,7 +137,7 @@ class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 class ExecCredentials:
     """Credentials from a program; a certificate of its is shown on the connections made from then on."""
 
-    def __init__(self, plugin: ExecPlugin, tls: Tls | None, cluster: Mapping[str, Any]) -> None:
+    def __init__(self, plugin: ExecPlugin, tls: ClientTls | None, cluster: Mapping[str, Any]) -> None:
         self.expires_at = 0.0
         self._plugin = plugin
         self._tls = tls

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from moorage.client.certificates import from_base64
 from moorage.client.credentials import ExecPlugin, check_header
 from moorage.errors import InputError
+from moorage.http.tls import from_base64
 
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 PATHS: Final = {

@@ -13,9 +13,6 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
-from moorage.client.certificates import Pem, Tls
-from moorage.client.pool import HttpPool
-from moorage.client.proxies import proxy_for
 from moorage.config.types import Extender as ExtenderConfig
 from moorage.config.types import ExtenderTLS
 from moorage.errors import ExtenderError, InputError, Unreachable
@@ -23,6 +20,9 @@ from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.victims import Victims
+from moorage.http.pool import HttpPool
+from moorage.http.proxies import proxy_for
+from moorage.http.tls import ClientTls, Pem
 
 DEFAULT_TIMEOUT: Final = 5.0
 T = TypeVar("T")
@@ -217,11 +217,11 @@ def _folded(content: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
-def _tls_of(config: ExtenderConfig) -> Tls:
+def _tls_of(config: ExtenderConfig) -> ClientTls:
     """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
     has_authority = bool(tls.ca_data or tls.ca_file)
-    return Tls(
+    return ClientTls(
         f"extender {config.url_prefix}: tlsConfig",
         authority=_pem(tls.ca_data, tls.ca_file),
         certificate=_pem(tls.cert_data, tls.cert_file),

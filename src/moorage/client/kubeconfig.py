@@ -14,12 +14,12 @@ import msgspec
 import structlog
 from msgspec import Struct, field
 
-from moorage.client.certificates import Tls
 from moorage.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
 from moorage.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
-from moorage.client.proxies import proxy_for
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError
+from moorage.http.proxies import proxy_for
+from moorage.http.tls import ClientTls
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_CONFIG: Final = "~/.kube/config"
@@ -32,7 +32,7 @@ class Connection(Struct, frozen=True):
 
     server: str
     source: str
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     server_name: str = ""
     proxy: str = ""
     credentials: Credentials = field(default_factory=FixedCredentials)
@@ -177,13 +177,13 @@ def _entry(kind: type[Any], content: Any, source: str) -> Any:
         raise InputError(source, str(error)) from error
 
 
-def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> Tls | None:
+def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
     if not cluster.server.startswith("https:"):
         return None
     if cluster.insecure_skip_tls_verify:
         log.warning("the API server's certificate is not verified", source=source)
     certificate, key = user.certificate(source)
-    return Tls(
+    return ClientTls(
         source,
         authority=cluster.authority(source),
         certificate=certificate,
@@ -192,7 +192,9 @@ def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> Tls | None:
     )
 
 
-def _credentials(user: UserEntry, cluster: ClusterEntry, tls: Tls | None, source: str, clock: Clock) -> Credentials:
+def _credentials(
+    user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock
+) -> Credentials:
     """Return where the Authorization header comes from; as in client-go, a program is asked last."""
     if user.token_file:
         return TokenFile(Path(user.token_file), clock)

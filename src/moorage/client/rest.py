@@ -19,9 +19,9 @@ from moorage.api.meta import KubeObject
 from moorage.client.answers import api_error
 from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
-from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ServerError, Unreachable
+from moorage.http.pool import ANSWER_SECONDS, HttpPool, Transport
 
 T = TypeVar("T", bound=KubeObject)
 

@@ -11,11 +11,11 @@ import pytest
 from tests.support.api_over_tls import ApiOverTls, data, write_kubeconfig
 from tests.support.certificates import Authority
 
-from moorage.client import pool as pools
 from moorage.client.kubeconfig import Connection, in_cluster, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, Unauthorized
+from moorage.http import pool as pools
 
 V1 = "client.authentication.k8s.io/v1"
 User = Callable[[Path, Authority], dict[str, Any]]

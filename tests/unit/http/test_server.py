@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from moorage.http.connection import IDLE_SWEEPS, LONGEST_HEAD, SLOW_SWEEPS
-from moorage.http.messages import Answer, HttpRequest, Reply, Service, Sink, chunk
+from moorage.http.messages import AnyReply, HttpRequest, Reply, Service, Sink, chunk
+from moorage.http.parsing import MAX_HEAD
 from moorage.http.server import HttpServer
+from moorage.http.server_connection import IDLE_SWEEPS, SLOW_SWEEPS
 
-LONGEST_BODY = 1000
+MAX_BODY = 1000
 PIECE = b"x" * 65536
 PIECES = 400
 
@@ -51,7 +52,7 @@ class Site:
         self.gate = asyncio.Event()
         self.pieces = Pieces()
 
-    def answer(self, request: HttpRequest) -> Answer:
+    def answer(self, request: HttpRequest) -> AnyReply:
         match request.path:
             case "/broken":
                 raise ValueError("a mistake")
@@ -78,7 +79,7 @@ Scenario = Callable[[Site, HttpServer, asyncio.StreamReader, asyncio.StreamWrite
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = HttpServer(Service(site.answer, refuse, LONGEST_BODY))
+    server = HttpServer(Service(site.answer, refuse, MAX_BODY))
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -150,7 +151,7 @@ BAD = {
         413,
     ),
     "a chunk without a length": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-    "a head without end": (b"GET / HTTP/1.1\r\nA: " + b"x" * (LONGEST_HEAD + 1), 431),
+    "a head without end": (b"GET / HTTP/1.1\r\nA: " + b"x" * (MAX_HEAD + 1), 431),
 }
 
 

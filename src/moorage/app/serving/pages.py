@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -18,6 +18,10 @@ from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
 from moorage.features import FeatureGates
 from moorage.http.messages import HttpRequest, Reply
+
+MAX_VERBOSITY: Final = (1 << 31) - 1
+MAX_SHOWN: Final = 100
+"""How much of what cannot be read is shown to who sent it."""
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -119,8 +123,10 @@ def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: b
 async def set_verbosity(request: HttpRequest) -> Reply:
     """Change how much is logged: PUT a number to /debug/flags/v."""
     text = request.body.decode(errors="replace").strip()
-    if not text.isdecimal():
-        return text_reply(f'strconv.ParseUint: parsing "{text}": invalid syntax\n', 400)
+    if not (text.isascii() and text.isdecimal()):
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": invalid syntax\n', 400)
+    if len(text) > len(str(MAX_VERBOSITY)) or int(text) > MAX_VERBOSITY:
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": value out of range\n', 400)
     VERBOSITY.set(int(text))
     return text_reply(f"successfully set klog.logging.verbosity to {text}\n")
 

@@ -1,9 +1,9 @@
 """Starting the server: who may come in, with which certificates, on which address."""
 
+import asyncio
 import os
-import ssl
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -14,8 +14,7 @@ from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.serving.profiling import add_profiling
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.app.serving.routing import Router, text_reply
-from moorage.app.serving.tls import server_context
-from moorage.app.serving.users import Authorities
+from moorage.app.serving.tls import ServingTls
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
@@ -23,7 +22,12 @@ from moorage.errors import InputError, MoorageError
 from moorage.http.messages import HttpRequest, Reply, Service
 from moorage.http.server import HttpServer
 
-SHUTDOWN_SECONDS = 5.0
+SHUTDOWN_SECONDS: Final = 5.0
+RELOAD_SECONDS: Final = 60.0
+"""How often certificates and client CAs are compared with those in use, as in kube-scheduler."""
+MAX_BODY: Final = 4096
+"""The longest body that any page has a use for: the level of logs."""
+MAX_CONNECTIONS: Final = 512
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +40,7 @@ class Server:
         self._sources = sources
         self._with_profiling = with_profiling
         self._http: HttpServer | None = None
+        self._reloading: asyncio.Task[None] | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
 
@@ -43,28 +48,44 @@ class Server:
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
-        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SystemClock())
+        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
+        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
+        certificates = Certificates(self._options, authentication, asks_who)
+        registry, clock = self._sources.metrics, clock or SystemClock()
+        gatekeeper = Gatekeeper(
+            always_allow=authorization.always_allow,
+            tokens=None if asks_who is None else TokenReviewer(asks_who, registry, clock, authentication.cache_ttl),
+            access=None
+            if asks_may is None
+            else AccessReviewer(asks_may, registry, clock, authorization.allowed_ttl, authorization.denied_ttl),
+            meter=registry,
+        )
+        tls = await certificates.load(gatekeeper)
+        router = self._router()
+
+        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
+            return gatekeeper.admit(request, router.answer)
+
+        self._http = HttpServer(Service(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
+        self.port = await self._listen(self._http, tls)
+        self._reloading = asyncio.create_task(certificates.keep_reloading(gatekeeper, tls), name="certificates")
+        log.info("serving securely", address=self._options.address, port=self.port)
+
+    def _router(self) -> Router:
         router = Router()
         Pages(self._sources).add_to(router)
         if self._with_profiling:
             add_profiling(router)
             router.add("PUT", "/debug/flags/v", set_verbosity)
-        context = server_context(self._options, [bundle for bundle in (trusted.client_ca, trusted.proxy_ca) if bundle])
+        return router
 
-        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
-            return gatekeeper.admit(request, router.answer)
-
-        self._http = HttpServer(Service(answer, _refuse))
-        self.port = await self._listen(self._http, context)
-        log.info("serving securely", address=self._options.address, port=self.port)
-
-    async def _listen(self, server: HttpServer, context: ssl.SSLContext) -> int:
+    async def _listen(self, server: HttpServer, tls: ServingTls) -> int:
         options = self._options
         try:
             return await server.listen(
                 None if options.address in ("0.0.0.0", "::") else options.address,
                 options.port,
-                tls=context,
+                tls=lambda: tls.context,
                 reuse_port=options.share_port or None,
                 reuse_address=options.share_address or None,
             )
@@ -74,30 +95,12 @@ class Server:
 
     async def stop(self) -> None:
         """Let requests under way finish, and end."""
+        if self._reloading is not None:
+            self._reloading.cancel()
         if self._http is not None:
             await self._http.stop(SHUTDOWN_SECONDS)
         for client in self._clients:
             client.close()
-
-    async def _gatekeeper(
-        self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock
-    ) -> tuple[Gatekeeper, TrustedClients]:
-        registry = self._sources.metrics
-        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
-        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
-        trusted = await self._trusted(authentication, asks_who)
-        gatekeeper = Gatekeeper(
-            always_allow=authorization.always_allow,
-            tokens=None if asks_who is None else TokenReviewer(asks_who, registry, clock, authentication.cache_ttl),
-            access=None
-            if asks_may is None
-            else AccessReviewer(asks_may, registry, clock, authorization.allowed_ttl, authorization.denied_ttl),
-            client_authorities=Authorities(trusted.client_ca) if trusted.client_ca else Authorities(),
-            proxy_authorities=Authorities(trusted.proxy_ca) if trusted.proxy_ca else Authorities(),
-            proxy_headers=trusted.headers,
-            meter=registry,
-        )
-        return gatekeeper, trusted
 
     def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
         connection = load_connection(kubeconfig) if kubeconfig else _in_cluster()
@@ -108,18 +111,53 @@ class Server:
         self._clients.append(client)
         return client
 
-    @staticmethod
-    async def _trusted(options: AuthenticationOptions, client: ApiClient | None) -> TrustedClients:
-        given = from_flags(options)
-        if client is None or options.skip_lookup:
-            return given
+
+class Certificates:
+    """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
+
+    def __init__(self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None) -> None:
+        self._serving = serving
+        self._options = options
+        self._client = client
+        self._trusted = TrustedClients()
+
+    async def load(self, gatekeeper: Gatekeeper) -> ServingTls:
+        """Read everything for the first time; InputError if something cannot be used."""
+        given = from_flags(self._options)
         try:
-            return await looked_up(client, given)
+            self._trusted = await self._published(given)
         except MoorageError as error:
-            if not options.tolerate_lookup_failure:
+            if not self._options.tolerate_lookup_failure:
                 raise
             log.warning("client CAs could not be looked up; certificates will not be believed", error=str(error))
+            self._trusted = given
+        gatekeeper.trust(self._trusted)
+        return ServingTls(self._serving, self._trusted.bundles)
+
+    async def keep_reloading(self, gatekeeper: Gatekeeper, tls: ServingTls) -> None:
+        """Reload once a minute, for ever."""
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload(gatekeeper, tls)
+
+    async def reload(self, gatekeeper: Gatekeeper, tls: ServingTls) -> None:
+        """Take everything as it is now; what cannot be used, because it is being written, leaves all as it was."""
+        try:
+            trusted = await self._published(from_flags(self._options))
+            is_new = tls.load(trusted.bundles)
+            if trusted != self._trusted:
+                gatekeeper.trust(trusted)
+        except MoorageError as error:
+            log.warning("certificates cannot be reloaded now", error=str(error))
+            return
+        if is_new or trusted != self._trusted:
+            self._trusted = trusted
+            log.info("certificates were reloaded")
+
+    async def _published(self, given: TrustedClients) -> TrustedClients:
+        if self._client is None or self._options.skip_lookup:
             return given
+        return await looked_up(self._client, given)
 
 
 def _in_cluster() -> Connection | None:

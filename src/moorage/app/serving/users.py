@@ -7,6 +7,8 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moorage.errors import InputError
+
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -54,7 +56,10 @@ class Authorities:
 def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":
     from cryptography import x509
 
-    return x509.load_pem_x509_certificates(bundle)
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError as error:
+        raise InputError("the CAs of clients", f"they cannot be used: {error}") from error
 
 
 def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.support.tcp import Serve, serving
 
-from moorage.client import pool as pools
 from moorage.client.kubeconfig import Connection
-from moorage.client.pool import HttpPool
 from moorage.client.rest import ApiClient, Exchange
-from moorage.client.wire import Answer
 from moorage.errors import ServerError, Unreachable
+from moorage.http import pool as pools
+from moorage.http.messages import Response
+from moorage.http.pool import HttpPool
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -51,7 +51,7 @@ def test_a_connection_is_used_again() -> None:
 
     async def use(pool: HttpPool) -> None:
         for _ in range(5):
-            assert await pool.send(REQUEST) == Answer(200, b"hello")
+            assert await pool.send(REQUEST) == Response(200, b"hello")
 
     with_server(serve, use)
     assert connections == 1
@@ -247,7 +247,7 @@ def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def use(pool: HttpPool) -> None:
         with pytest.raises(Unreachable, match="too long"):
-            async with pool.stream(REQUEST, patience=0.05) as stream:
+            async with pool.stream(REQUEST, max_silence=0.05) as stream:
                 await stream.begun()
 
     with_server(say_nothing, use)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.support.tcp import serving
 
-from moorage.client.certificates import Tls
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.errors import InputError
+from moorage.http.tls import ClientTls
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,7 +24,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
 
 
-def ask(authority: Path, tls: Tls, **options: Any) -> bytes:
+def ask(authority: Path, tls: ClientTls, **options: Any) -> bytes:
     """Read from a server that asks for a client certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
@@ -40,8 +40,8 @@ def ask(authority: Path, tls: Tls, **options: Any) -> bytes:
     return asyncio.run(main())
 
 
-def trusting(authority: Path, **own: Path) -> Tls:
-    return Tls("test", authority=authority / "cert.pem", **own)
+def trusting(authority: Path, **own: Path) -> ClientTls:
+    return ClientTls("test", authority=authority / "cert.pem", **own)
 
 
 def test_a_server_whose_authority_we_know(authority: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_client_certificate_is_shown(authority: Path) -> None:
 
 def test_an_unknown_authority_is_for_the_user_to_mend(authority: Path) -> None:
     with pytest.raises(InputError, match="is not trusted: self"):
-        ask(authority, Tls("test"))
+        ask(authority, ClientTls("test"))
 
 
 def test_a_certificate_for_another_name_is_refused(authority: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_certificate_for_another_name_is_refused(authority: Path) -> None:
 
 
 def test_verification_can_be_switched_off(authority: Path) -> None:
-    assert ask(authority, Tls("test", verifies=False), server_name="elsewhere") == b""
+    assert ask(authority, ClientTls("test", verifies=False), server_name="elsewhere") == b""
 
 
 def test_keys_are_kept_off_the_disk_where_that_is_possible(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,4 +84,4 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("pems", "message"), BAD.values(), ids=BAD)
 def test_what_cannot_be_used(pems: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Tls("test", **pems)
+        ClientTls("test", **pems)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.client.proxies import proxy_for
 from moorage.errors import InputError
+from moorage.http.proxies import proxy_for
 
 P = "http://p:3128"
 ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
