@@ -26,7 +26,7 @@ from moorage.app.version import version_line
 from moorage.app.wellness import health_checks
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
-from moorage.config import completed_view, to_yaml
+from moorage.config import completed_view, to_yaml, without_secrets
 from moorage.errors import ApiError, Forbidden, LeadershipLost, ServerError, TooManyRequests, Unreachable
 
 DRAIN_SECONDS: Final = 25.0
@@ -51,7 +51,7 @@ def run_daemon(options: Options) -> int:
         log.info("feature gate has no effect", gate=name, reason=reason)
     if options.gates.unsupported:
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
-    log.info("using configuration", v=2, config=to_yaml(completed_view(options.config)))
+    log.info("using configuration", v=2, config=to_yaml(without_secrets(completed_view(options.config))))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options).run())

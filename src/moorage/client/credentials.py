@@ -4,7 +4,9 @@ import asyncio
 import base64
 import os
 import re
+import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,6 +22,12 @@ from moorage.http.tls import ClientTls
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
 """After so many seconds a token file is read again; the kubelet replaces it long before the old token expires."""
+
+EXEC_SECONDS: Final = 60.0
+"""How long a program may take; one that waits for somebody to log in would keep everything waiting."""
+MAX_OUTPUT: Final = 1 << 20
+MAX_COMPLAINT: Final = 2000
+MAX_SHOWN: Final = 100
 
 EXEC_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -148,20 +156,28 @@ class ExecCredentials:
         status = self._parse(await self._output())
         if status.client_certificate_data and self._tls is not None:
             self._tls.show(status.client_certificate_data, status.client_key_data)
-        until = status.expiration_timestamp
-        self.expires_at = parse_time(until) if until else NEVER
+        self.expires_at = self._expiry(status.expiration_timestamp)
         return f"Bearer {status.token}" if status.token else ""
+
+    def _expiry(self, text: str | None) -> float:
+        if not text:
+            return NEVER
+        try:
+            return parse_time(text)
+        except (ValueError, OverflowError) as error:
+            problem = f"printed an expirationTimestamp that is no time: {text[:MAX_SHOWN]!r}"
+            raise Unauthorized(f"{self._plugin.command}: {problem}") from error
 
     def _parse(self, output: bytes) -> ExecStatus:
         plugin = self._plugin
         try:
-            told = msgspec.json.decode(output, type=ExecCredential)
+            printed = msgspec.json.decode(output, type=ExecCredential)
         except UNREADABLE as error:
             raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
-        if (told.kind, told.api_version) != ("ExecCredential", plugin.api_version):
-            found = f"{told.api_version or 'nothing'} {told.kind}".strip()
+        if (printed.kind, printed.api_version) != ("ExecCredential", plugin.api_version):
+            found = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
             raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
-        status = told.status or ExecStatus()
+        status = printed.status or ExecStatus()
         if not status.token and not status.client_certificate_data and not status.client_key_data:
             raise Unauthorized(f"{plugin.command}: printed neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
@@ -179,16 +195,27 @@ class ExecCredentials:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
             )
-        except OSError as error:
-            problem = f"the program for credentials cannot be run: {error.strerror}"
+        except (OSError, ValueError) as error:
+            problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"
             raise InputError(
                 f"users[].user.exec.command: {plugin.command}", problem, hint=plugin.install_hint
             ) from error
-        output, complaints = await process.communicate()
-        if process.returncode != 0:
-            told = complaints.decode(errors="replace").strip()
-            raise Unauthorized(f"{plugin.command}: exited with code {process.returncode}: {told}")
+        try:
+            async with asyncio.timeout(EXEC_SECONDS):
+                output, complaints = await asyncio.gather(_read(process.stdout), _read(process.stderr))
+                code = await process.wait()
+        except BaseException as error:
+            # With all that it has started: it is late, or nobody waits for it any more.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if not isinstance(error, TimeoutError):
+                raise
+            raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
+        if code != 0:
+            shown = complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
+            raise Unauthorized(f"{plugin.command}: exited with code {code}: {shown}")
         return output
 
     def _environment(self) -> dict[str, str]:
@@ -198,6 +225,15 @@ class ExecCredentials:
         info = {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
         own = {variable.name: variable.value for variable in self._plugin.env or ()}
         return os.environ | own | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    """Read what a program prints, up to more than credentials take; the rest is thrown away."""
+    assert stream is not None
+    kept = bytearray()
+    while piece := await stream.read(65536):
+        kept += piece[: MAX_OUTPUT - len(kept)]
+    return bytes(kept)
 
 
 def basic(username: str, password: str) -> str:

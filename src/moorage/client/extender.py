@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -21,7 +21,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.victims import Victims
 from moorage.http.pool import HttpPool
-from moorage.http.proxies import proxy_for
+from moorage.http.proxies import authorization, proxy_for, redacted
 from moorage.http.tls import ClientTls, Pem
 
 DEFAULT_TIMEOUT: Final = 5.0
@@ -32,7 +32,7 @@ class HttpExtender:
     """A web service that has a say in scheduling; the engine's ``Extender``."""
 
     def __init__(self, config: ExtenderConfig) -> None:
-        self.name = config.url_prefix
+        self.name = redacted(config.url_prefix)
         self.is_ignorable = config.ignorable
         self.weight = config.weight
         self.is_filter = bool(config.filter_verb)
@@ -41,17 +41,21 @@ class HttpExtender:
         self._config = config
         self._managed = frozenset(resource.name for resource in config.managed_resources)
         self._timeout = config.http_timeout.seconds or DEFAULT_TIMEOUT
-        address = urlsplit(config.url_prefix)
-        server = f"{address.scheme}://{address.netloc}"
-        self._prefix = config.url_prefix.rstrip("/")
+        address = _address(config.url_prefix)
+        self._prefix = self.name.rstrip("/")
         self._path = address.path.rstrip("/")
+        server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         self._pool = HttpPool(
             server,
             tls=_tls_of(config) if address.scheme == "https" else None,
             server_name=config.tls_config.server_name if config.tls_config else "",
-            proxy=proxy_for(server, "", config.url_prefix),
-            source=f"extender {config.url_prefix}",
+            proxy=proxy_for(server, "", self.name),
+            source=f"extender {self.name}",
         )
+        login = authorization(address)
+        self._headers = f"Host: {self._pool.host_header}\r\nContent-Type: application/json\r\n"
+        if login:
+            self._headers += f"Authorization: {login}\r\n"
 
     def __repr__(self) -> str:
         return f"HttpExtender({self.name})"
@@ -150,10 +154,7 @@ class HttpExtender:
 
     async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
         body = msgspec.json.encode(request)
-        head = (
-            f"POST {self._path}/{verb} HTTP/1.1\r\nHost: {self._pool.host_header}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
+        head = f"POST {self._path}/{verb} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n"
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._pool.send(head.encode() + body, self._timeout)
@@ -217,12 +218,25 @@ def _folded(content: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
+def _address(url: str) -> SplitResult:
+    """Take a URL apart; InputError if it names no server. What is wrong with it is not shown: it may be a password."""
+    try:
+        address = urlsplit(url)
+        is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        hint = "write one such as http://extender.example:8888/scheduler"
+        raise InputError("extenders[].urlPrefix", "this is not the URL of a server", hint=hint)
+    return address
+
+
 def _tls_of(config: ExtenderConfig) -> ClientTls:
     """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
     has_authority = bool(tls.ca_data or tls.ca_file)
     return ClientTls(
-        f"extender {config.url_prefix}: tlsConfig",
+        f"extender {redacted(config.url_prefix)}: tlsConfig",
         authority=_pem(tls.ca_data, tls.ca_file),
         certificate=_pem(tls.cert_data, tls.cert_file),
         key=_pem(tls.key_data, tls.key_file),

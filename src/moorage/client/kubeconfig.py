@@ -18,7 +18,7 @@ from moorage.client.credentials import Credentials, ExecCredentials, FixedCreden
 from moorage.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError
-from moorage.http.proxies import proxy_for
+from moorage.http.proxies import proxy_for, redacted
 from moorage.http.tls import ClientTls
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -107,8 +107,14 @@ def _connection(
     namespace: str = "default",
 ) -> Connection:
     server = cluster.server.rstrip("/")
-    if urlsplit(server).scheme not in ("http", "https"):
-        raise InputError(source, f"the server is {server!r}", hint="write its URL, such as https://10.0.0.1:6443")
+    try:
+        address = urlsplit(server)
+        is_usable = address.scheme in ("http", "https") and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        hint = "write its URL, such as https://10.0.0.1:6443"
+        raise InputError(source, f"the server is {redacted(server)!r}", hint=hint)
     cluster = msgspec.structs.replace(cluster, server=server)
     cluster.check(source)
     user.check(source)

@@ -15,14 +15,14 @@ MAX_RESPONSE: Final = 1 << 30
 """Bytes of one response that is read whole; a list of 15,000 nodes takes 100 MiB."""
 
 
-class ClientConnection(asyncio.Protocol):
+class PooledConnection(asyncio.Protocol):
     """A connection that carries one request at a time.
 
     A response is handed over whole, and the connection joins the ``idle`` ones until the next request; or the response
     goes piece by piece to whoever called :meth:`stream`. The pool looks after ``deadline``.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: "list[ClientConnection]") -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: "list[PooledConnection]") -> None:
         self.deadline = NEVER
         self.is_open = False
         self._loop = loop
@@ -140,7 +140,7 @@ class PieceStream:
 
     def __init__(
         self,
-        connection: ClientConnection,
+        connection: PooledConnection,
         parser: ResponseParser,
         loop: asyncio.AbstractEventLoop,
         max_silence: float,

@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from moorage.errors import Unreachable
-from moorage.http.client_connection import ClientConnection, PieceStream
+from moorage.http.client_connection import PieceStream, PooledConnection
 from moorage.http.messages import Response
 from moorage.http.proxies import authorization, port_of, redacted
 from moorage.http.tls import ClientTls, client_context
 
-C = TypeVar("C", bound=ClientConnection)
+C = TypeVar("C", bound=PooledConnection)
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -25,7 +25,7 @@ class Dialer:
         self,
         server: str,
         *,
-        idle: list[ClientConnection],
+        idle: list[PooledConnection],
         tls: ClientTls | None = None,
         server_name: str = "",
         proxy: str = "",
@@ -45,7 +45,7 @@ class Dialer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
-    async def dial(self) -> ClientConnection:
+    async def dial(self) -> PooledConnection:
         """Make a connection; OSError if nobody is there, or if the proxy does not let us through."""
         if self.tls is not None:
             self.tls.refresh()
@@ -61,15 +61,15 @@ class Dialer:
             return await self._forwarded(self._proxy)
         return await self._tunnelled(self._proxy, self.tls.context)
 
-    def _new_connection(self, loop: asyncio.AbstractEventLoop) -> ClientConnection:
-        return ClientConnection(loop, redacted(self.server), self._idle)
+    def _new_connection(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
+        return PooledConnection(loop, redacted(self.server), self._idle)
 
     def _encryption(self) -> dict[str, Any]:
         if self.tls is None:
             return {}
         return {"ssl": self.tls.context, "server_hostname": self._server_name or self.host}
 
-    async def _through_socks(self, proxy: SplitResult) -> ClientConnection:
+    async def _through_socks(self, proxy: SplitResult) -> PooledConnection:
         from python_socks import ProxyError, ProxyType
         from python_socks.async_.asyncio import Proxy
 
@@ -85,17 +85,17 @@ class Dialer:
         _, connection = await loop.create_connection(make, sock=socket, **self._encryption())
         return connection
 
-    async def _forwarded(self, proxy: SplitResult) -> ClientConnection:
+    async def _forwarded(self, proxy: SplitResult) -> PooledConnection:
         """Connect to a proxy that takes requests for other servers: those without TLS go this way, as in Go."""
         loop = asyncio.get_running_loop()
         server, login = f"http://{self.host_header}", login_line(proxy)
         _, connection = await self._to_proxy(proxy, lambda: ForwardedConnection(loop, server, self._idle, login))
         return connection
 
-    async def _tunnelled(self, proxy: SplitResult, context: ssl.SSLContext) -> ClientConnection:
+    async def _tunnelled(self, proxy: SplitResult, context: ssl.SSLContext) -> PooledConnection:
         """Have a proxy connect us, then talk TLS to the server through it."""
         loop = asyncio.get_running_loop()
-        transport, outer = await self._to_proxy(proxy, lambda: ClientConnection(loop, redacted(proxy.geturl()), []))
+        transport, outer = await self._to_proxy(proxy, lambda: PooledConnection(loop, redacted(proxy.geturl()), []))
         request = f"CONNECT {self.host_header} HTTP/1.1\r\nHost: {self.host_header}\r\n{login_line(proxy)}\r\n"
         inner = self._new_connection(loop)
         try:
@@ -119,10 +119,10 @@ class Dialer:
         return await loop.create_connection(make, host, port_of(proxy), **encryption)
 
 
-class ForwardedConnection(ClientConnection):
+class ForwardedConnection(PooledConnection):
     """A connection to a proxy that forwards: every request names the server it is for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: list[ClientConnection], login: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: list[PooledConnection], login: str) -> None:
         super().__init__(loop, server, idle)
         self._prefix = server.encode()
         self._login = login.encode()

@@ -106,7 +106,7 @@ AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class HttpService:
     """What a server does: ``answer`` requests, and ``refuse`` (a status and a sentence) what is not one.
 
     ``check_head`` is asked with the headers of a request before its body is read; a reply refuses it. It is how only

@@ -12,7 +12,7 @@ from typing import Final
 
 import httptools
 
-from moorage.http.messages import HttpRequest, Reply, Response, Service
+from moorage.http.messages import HttpRequest, Reply, Response, HttpService
 
 MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""
@@ -37,7 +37,7 @@ class RequestParser:
     only: whoever authenticates by a header must not find it in a trailer, which a proxy in front has not looked at.
     """
 
-    def __init__(self, service: Service, transport: asyncio.BaseTransport | None = None) -> None:
+    def __init__(self, service: HttpService, transport: asyncio.BaseTransport | None = None) -> None:
         self.requests: deque[tuple[HttpRequest, bool]] = deque()
         self.refusal: Reply | None = None
         self.wants_continue = False
@@ -155,7 +155,7 @@ def _raise(status: int, message: str) -> Reply:
     raise MalformedMessage(f"{message} ({status})")
 
 
-_UNLIMITED: Final = Service(answer=lambda request: Reply(200, request.body), refuse=_raise, max_body=1 << 40)
+_UNLIMITED: Final = HttpService(answer=lambda request: Reply(200, request.body), refuse=_raise, max_body=1 << 40)
 
 
 class ResponseParser:

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
 from moorage.errors import InputError, Unreachable
-from moorage.http.client_connection import ClientConnection, PieceStream
+from moorage.http.client_connection import PieceStream, PooledConnection
 from moorage.http.dialing import CONNECT_SECONDS, Dialer
 from moorage.http.messages import Response, ResponseStream
 from moorage.http.proxies import redacted
@@ -59,10 +59,10 @@ class HttpPool:
     ) -> None:
         self.server = redacted(server)
         self.source = source or self.server
-        self._idle: list[ClientConnection] = []
+        self._idle: list[PooledConnection] = []
         self._dialer = Dialer(server, idle=self._idle, tls=tls, server_name=server_name, proxy=proxy)
-        self._all: set[ClientConnection] = set()
-        self._outdated: set[ClientConnection] = set()
+        self._all: set[PooledConnection] = set()
+        self._outdated: set[PooledConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._refreshed = 0.0
         self._tls = tls
@@ -106,7 +106,7 @@ class HttpPool:
             self._sweeper.cancel()
             self._sweeper = None
 
-    async def _dial(self) -> ClientConnection:
+    async def _dial(self) -> PooledConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 connection = await self._dialer.dial()

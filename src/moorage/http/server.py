@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from moorage.http.messages import Service
+from moorage.http.messages import HttpService
 from moorage.http.server_connection import Arrival, ServerConnection, Tracked
 
 SWEEP_SECONDS: Final = 5.0
@@ -27,7 +27,7 @@ class HttpServer:
     place of that which has been quiet the longest; if all are busy, it is dropped.
     """
 
-    def __init__(self, service: Service, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
         self._service = service
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._max_connections = max_connections if files == resource.RLIM_INFINITY else min(max_connections, files // 2)

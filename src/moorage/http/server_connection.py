@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from moorage.http.messages import JSON, HttpRequest, Reply, ReplyStream, Service, encoded, encoded_head
+from moorage.http.messages import JSON, HttpRequest, Reply, ReplyStream, HttpService, encoded, encoded_head
 from moorage.http.parsing import RequestParser
 
 MAX_WAITING: Final = 32
@@ -66,7 +66,7 @@ class Tracker(Protocol):
 class ServerConnection(asyncio.Protocol):
     """Answers the requests of one client; the server has it :meth:`sweep` now and then."""
 
-    def __init__(self, service: Service, tracker: Tracker) -> None:
+    def __init__(self, service: HttpService, tracker: Tracker) -> None:
         self.is_full = False
         self.sweeps = 0
         self._service = service

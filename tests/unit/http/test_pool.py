@@ -208,7 +208,7 @@ def test_an_answer_in_chunks_is_put_together() -> None:
 def test_retry_after_comes_with_the_error() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        writer.write(answer(b"later", "503 Service Unavailable", "retry-after: 4\r\n"))
+        writer.write(answer(b"later", "503 HttpService Unavailable", "retry-after: 4\r\n"))
 
     async def use(pool: HttpPool) -> None:
         client = ApiClient(Connection(pool.server, "test"), transport=pool)

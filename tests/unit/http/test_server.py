@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from moorage.http.messages import AnyReply, HttpRequest, Reply, Service, Sink, chunk
+from moorage.http.messages import AnyReply, HttpRequest, Reply, HttpService, Sink, chunk
 from moorage.http.parsing import MAX_HEAD
 from moorage.http.server import HttpServer
 from moorage.http.server_connection import IDLE_SWEEPS, SLOW_SWEEPS
@@ -79,7 +79,7 @@ Scenario = Callable[[Site, HttpServer, asyncio.StreamReader, asyncio.StreamWrite
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = HttpServer(Service(site.answer, refuse, MAX_BODY))
+    server = HttpServer(HttpService(site.answer, refuse, MAX_BODY))
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:

@@ -25,7 +25,7 @@ ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 V = TypeVar("V")
 
 
-class Reviews(Generic[V]):
+class CachedReviews(Generic[V]):
     """Answers by question: true for some seconds, asked for once however many wait, and only so many at a time.
 
     Questions are kept as digests: they contain secrets, and may be of any length.
@@ -104,7 +104,7 @@ class TokenReviewer:
         self._client = client
         self._registry = registry
         self._ttl = ttl
-        self._reviews: Reviews[TokenStatus] = Reviews(clock)
+        self._reviews: CachedReviews[TokenStatus] = CachedReviews(clock)
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a token."""
@@ -145,7 +145,7 @@ class AccessReviewer:
         self._client = client
         self._registry = registry
         self._ttl = {True: allowed_ttl, False: denied_ttl}
-        self._reviews: Reviews[AccessStatus] = Reviews(clock)
+        self._reviews: CachedReviews[AccessStatus] = CachedReviews(clock)
 
     async def decide(self, user: User, verb: str, path: str) -> AccessStatus:
         """Ask whether a user may do something to a path."""

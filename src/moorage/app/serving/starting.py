@@ -19,7 +19,7 @@ from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connecti
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError, MoorageError
-from moorage.http.messages import HttpRequest, Reply, Service
+from moorage.http.messages import HttpRequest, Reply, HttpService
 from moorage.http.server import HttpServer
 
 SHUTDOWN_SECONDS: Final = 5.0
@@ -66,7 +66,7 @@ class Server:
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
             return gatekeeper.admit(request, router.answer)
 
-        self._http = HttpServer(Service(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
+        self._http = HttpServer(HttpService(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
         self.port = await self._listen(self._http, tls)
         self._reloading = asyncio.create_task(certificates.keep_reloading(gatekeeper, tls), name="certificates")
         log.info("serving securely", address=self._options.address, port=self.port)

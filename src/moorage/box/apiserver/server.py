@@ -21,7 +21,7 @@ from moorage.box.apiserver.streaming import Watchers
 from moorage.box.apiserver.watching import Watch
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
-from moorage.http.messages import AnyReply, HttpRequest, Reply, Service
+from moorage.http.messages import AnyReply, HttpRequest, Reply, HttpService
 from moorage.http.server import HttpServer
 
 LOOPBACK: Final = "127.0.0.1"
@@ -70,7 +70,7 @@ class ApiServer:
         self._plain_port = 0
         self._is_plain = plain
         self._certificate = loopback_certificate(LOOPBACK)
-        self._http = HttpServer(Service(self._respond, _refuse, MAX_BODY, self._check_head))
+        self._http = HttpServer(HttpService(self._respond, _refuse, MAX_BODY, self._check_head))
         self._watchers = Watchers(self.api.store)
         self._ticking: asyncio.TimerHandle | None = None
 
