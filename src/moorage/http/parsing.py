@@ -12,7 +12,7 @@ from typing import Final
 
 import httptools
 
-from moorage.http.messages import HttpRequest, Reply, Response, HttpService
+from moorage.http.messages import HttpRequest, HttpService, Reply, Response
 
 MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""

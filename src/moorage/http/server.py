@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from moorage.http.messages import HttpService
-from moorage.http.server_connection import Arrival, ServerConnection, Tracked
+from moorage.http.server_connection import Arrival, Tracked
 
 SWEEP_SECONDS: Final = 5.0
 BACKLOG: Final = 512
@@ -74,15 +74,11 @@ class HttpServer:
                 loop.call_later(RETRY_SECONDS, self._listen_again, listening, tls)
                 return
             client.setblocking(False)
-            arrival = Arrival(client, self._connection, self)
-            arrival.begin(None if tls is None else tls())
+            Arrival(client, self._service, self).begin(None if tls is None else tls())
 
     def _listen_again(self, listening: socket.socket, tls: Callable[[], ssl.SSLContext] | None) -> None:
         if listening in self._listening:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening, tls)
-
-    def _connection(self) -> ServerConnection:
-        return ServerConnection(self._service, self)
 
     def admit(self, connection: Tracked) -> bool:
         """Count a connection in; with too many, the one that was quiet the longest makes room, if one is quiet."""
@@ -92,6 +88,14 @@ class HttpServer:
                 return False
             del self._connections[quiet]
             quiet.abort()
+        self._connections[connection] = None
+        return True
+
+    def replace(self, arrival: Tracked, connection: Tracked) -> bool:
+        """Count a connection in the place of its arrival, unless that had to make room for another."""
+        if arrival not in self._connections:
+            return False
+        del self._connections[arrival]
         self._connections[connection] = None
         return True
 

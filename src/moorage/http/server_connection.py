@@ -7,13 +7,13 @@ tables and parsed addresses. Requests that come without waiting for a reply are 
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from moorage.http.messages import JSON, HttpRequest, Reply, ReplyStream, HttpService, encoded, encoded_head
+from moorage.http.messages import JSON, HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
 from moorage.http.parsing import RequestParser
 
 MAX_WAITING: Final = 32
@@ -58,6 +58,10 @@ class Tracker(Protocol):
         """Count a connection in, or say that there are too many."""
         ...
 
+    def replace(self, arrival: Tracked, connection: Tracked) -> bool:
+        """Count a connection in the place of its arrival, unless that had to make room for another."""
+        ...
+
     def discard(self, connection: Tracked) -> None:
         """Count it out."""
         ...
@@ -66,9 +70,10 @@ class Tracker(Protocol):
 class ServerConnection(asyncio.Protocol):
     """Answers the requests of one client; the server has it :meth:`sweep` now and then."""
 
-    def __init__(self, service: HttpService, tracker: Tracker) -> None:
+    def __init__(self, service: HttpService, tracker: Tracker, arrival: "Arrival") -> None:
         self.is_full = False
         self.sweeps = 0
+        self._arrival: Arrival | None = arrival
         self._service = service
         self._tracker = tracker
         self._parser: RequestParser | None = None
@@ -92,10 +97,11 @@ class ServerConnection(asyncio.Protocol):
         return self._task is not None or self._stream is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve, unless there are too many connections."""
+        """Begin to serve, unless there have come too many connections meanwhile."""
         self._transport = cast("asyncio.Transport", transport)
         self._parser = RequestParser(self._service, transport)
-        if not self._tracker.admit(self):
+        arrival, self._arrival = self._arrival, None
+        if arrival is None or not self._tracker.replace(arrival, self):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -277,10 +283,10 @@ class Arrival:
 
     is_busy = False
 
-    def __init__(self, client: socket.socket, make: Callable[[], ServerConnection], tracker: Tracker) -> None:
+    def __init__(self, client: socket.socket, service: HttpService, tracker: Tracker) -> None:
         self.sweeps = 0
         self._client = client
-        self._make = make
+        self._service = service
         self._tracker = tracker
         self._task: asyncio.Task[None] | None = None
 
@@ -295,7 +301,10 @@ class Arrival:
         seconds = None if context is None else HANDSHAKE_SECONDS
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, self._client, ssl=context, ssl_handshake_timeout=seconds
+                lambda: ServerConnection(self._service, self._tracker, self),
+                self._client,
+                ssl=context,
+                ssl_handshake_timeout=seconds,
             )
         except (OSError, EOFError):
             # Whoever speaks no TLS, or none of ours, is of no interest; nor is who hung up.

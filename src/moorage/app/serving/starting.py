@@ -19,7 +19,7 @@ from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connecti
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock
 from moorage.errors import InputError, MoorageError
-from moorage.http.messages import HttpRequest, Reply, HttpService
+from moorage.http.messages import HttpRequest, HttpService, Reply
 from moorage.http.server import HttpServer
 
 SHUTDOWN_SECONDS: Final = 5.0

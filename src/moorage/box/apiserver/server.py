@@ -21,7 +21,7 @@ from moorage.box.apiserver.streaming import Watchers
 from moorage.box.apiserver.watching import Watch
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
-from moorage.http.messages import AnyReply, HttpRequest, Reply, HttpService
+from moorage.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.http.server import HttpServer
 
 LOOPBACK: Final = "127.0.0.1"
