@@ -25,6 +25,7 @@ TOKEN_FILE_AGE: Final = 60.0
 
 EXEC_SECONDS: Final = 60.0
 """How long a program may take; one that waits for somebody to log in would keep everything waiting."""
+KILL_SECONDS: Final = 1.0
 MAX_OUTPUT: Final = 1 << 20
 MAX_COMPLAINT: Final = 2000
 MAX_SHOWN: Final = 100
@@ -188,13 +189,12 @@ class ExecCredentials:
     async def _output(self) -> bytes:
         plugin = self._plugin
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, run = await asyncio.get_running_loop().subprocess_exec(
+                ProgramRun,
                 plugin.command,
                 *(plugin.args or ()),
                 env=self._environment(),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -204,19 +204,20 @@ class ExecCredentials:
             ) from error
         try:
             async with asyncio.timeout(EXEC_SECONDS):
-                output, complaints = await asyncio.gather(_read(process.stdout), _read(process.stderr))
-                code = await process.wait()
-        except BaseException as error:
-            # With all that it has started: it is late, or nobody waits for it any more.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, TimeoutError):
-                raise
+                await run.ended
+        except TimeoutError as error:
             raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
-        if code != 0:
-            shown = complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
+        finally:
+            if not run.has_ended:
+                # With all that it has started: it is late, or nobody waits for it any more.
+                with suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                await asyncio.wait((run.exited,), timeout=KILL_SECONDS)
+            transport.close()
+        if code := transport.get_returncode():
+            shown = run.complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
             raise Unauthorized(f"{plugin.command}: exited with code {code}: {shown}")
-        return output
+        return bytes(run.output)
 
     def _environment(self) -> dict[str, str]:
         spec: dict[str, Any] = {"interactive": False}
@@ -227,13 +228,34 @@ class ExecCredentials:
         return os.environ | own | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
 
 
-async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    """Read what a program prints, up to more than credentials take; the rest is thrown away."""
-    assert stream is not None
-    kept = bytearray()
-    while piece := await stream.read(65536):
-        kept += piece[: MAX_OUTPUT - len(kept)]
-    return bytes(kept)
+class ProgramRun(asyncio.SubprocessProtocol):
+    """One run of a program: what it prints, up to more than credentials take; the rest is thrown away."""
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.complaints = bytearray()
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, and nobody holds its output open."""
+        return self.ended.done() and not self.ended.cancelled()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what was printed."""
+        kept = self.output if fd == 1 else self.complaints
+        kept += data[: MAX_OUTPUT - len(kept)]
+
+    def process_exited(self) -> None:
+        """Note that it is over; something that it started may yet hold its output open."""
+        self.exited.set_result(None)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Let whoever waits go on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 def basic(username: str, password: str) -> str:

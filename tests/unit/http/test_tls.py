@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.certificates import Authority
 from tests.support.tcp import serving
 
 from moorage.client.kubeconfig import Connection
@@ -85,3 +86,51 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_used(pems: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ClientTls("test", **pems)
+
+
+def context_of(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+def asked(context: ssl.SSLContext, tls: ClientTls, **options: Any) -> bytes:
+    async def main() -> bytes:
+        async with serving(serve, ssl=context) as port:
+            connection = Connection(f"https://127.0.0.1:{port}", "my.kubeconfig", tls, **options)
+            async with ApiClient(connection) as client:
+                return await client.request("GET", "/")
+
+    return asyncio.run(main())
+
+
+def test_no_identifier_of_the_authoritys_key_is_needed(tmp_path: Path) -> None:
+    """Python 3.13 by default refuses such certificates; Go, and so client-go, takes them."""
+    authority = Authority.made_in(tmp_path)
+    context = context_of(authority.issue("server", hosts=("127.0.0.1",)))
+    assert asked(context, ClientTls("test", authority=authority.pem)) == b""
+
+
+def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
+    middle = Authority.made_in(tmp_path / "root", "root").authority(tmp_path / "middle", "middle")
+    context = context_of(middle.issue("server", hosts=("127.0.0.1",)))
+    assert asked(context, ClientTls("test", authority=middle.pem)) == b""
+
+
+def test_a_servers_own_certificate_will_do_as_its_authority(tmp_path: Path) -> None:
+    files = Authority.made_in(tmp_path).issue("server", hosts=("127.0.0.1",))
+    assert asked(context_of(files), ClientTls("test", authority=files[0])) == b""
+
+
+def test_a_name_in_the_subject_alone_counts_for_nothing(tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path)
+    context = context_of(authority.issue("api.example"))
+    with pytest.raises(InputError, match="is not trusted"):
+        asked(context, ClientTls("test", authority=authority.pem), server_name="api.example")
+
+
+def test_an_authority_of_the_same_name_is_another(tmp_path: Path) -> None:
+    ours, theirs = (Authority.made_in(tmp_path / name) for name in ("ours", "theirs"))
+    context = context_of(theirs.issue("server", hosts=("127.0.0.1",)))
+    with pytest.raises(InputError, match="is not trusted"):
+        asked(context, ClientTls("test", authority=ours.pem))

@@ -49,9 +49,8 @@ class Gatekeeper(Struct):
 
     def trust(self, clients: TrustedClients) -> None:
         """Believe the certificates of these clients and proxies from now on."""
-        client_authorities = Authorities(*filter(None, (clients.client_ca,)))
-        self.proxy_authorities = Authorities(*filter(None, (clients.proxy_ca,)))
-        self.client_authorities, self.proxy_headers = client_authorities, clients.headers
+        authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
+        self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
 
     async def admit(self, request: HttpRequest, page: Page) -> Reply:
         """Answer a request with a page, or turn it away."""

@@ -40,6 +40,7 @@ class Server:
         self._sources = sources
         self._with_profiling = with_profiling
         self._http: HttpServer | None = None
+        self._certificates: Certificates | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
@@ -50,7 +51,6 @@ class Server:
         """Begin to serve; a port of 0 in the options means not to."""
         asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
         asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
-        certificates = Certificates(self._options, authentication, asks_who)
         registry, clock = self._sources.metrics, clock or SystemClock()
         gatekeeper = Gatekeeper(
             always_allow=authorization.always_allow,
@@ -60,7 +60,8 @@ class Server:
             else AccessReviewer(asks_may, registry, clock, authorization.allowed_ttl, authorization.denied_ttl),
             meter=registry,
         )
-        tls = await certificates.load(gatekeeper)
+        certificates = self._certificates = Certificates(self._options, authentication, asks_who, gatekeeper)
+        tls = await certificates.load()
         router = self._router()
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
@@ -68,8 +69,18 @@ class Server:
 
         self._http = HttpServer(HttpService(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
         self.port = await self._listen(self._http, tls)
-        self._reloading = asyncio.create_task(certificates.keep_reloading(gatekeeper, tls), name="certificates")
+        self._reloading = asyncio.create_task(self._keep_reloading(), name="certificates")
         log.info("serving securely", address=self._options.address, port=self.port)
+
+    async def _keep_reloading(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take certificates and client CAs as they are now; done by itself once a minute."""
+        if self._certificates is not None:
+            await self._certificates.reload()
 
     def _router(self) -> Router:
         router = Router()
@@ -115,13 +126,17 @@ class Server:
 class Certificates:
     """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
 
-    def __init__(self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None) -> None:
+    def __init__(
+        self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None, gatekeeper: Gatekeeper
+    ) -> None:
         self._serving = serving
         self._options = options
         self._client = client
+        self._gatekeeper = gatekeeper
         self._trusted = TrustedClients()
+        self._tls: ServingTls | None = None
 
-    async def load(self, gatekeeper: Gatekeeper) -> ServingTls:
+    async def load(self) -> ServingTls:
         """Read everything for the first time; InputError if something cannot be used."""
         given = from_flags(self._options)
         try:
@@ -131,22 +146,17 @@ class Certificates:
                 raise
             log.warning("client CAs could not be looked up; certificates will not be believed", error=str(error))
             self._trusted = given
-        gatekeeper.trust(self._trusted)
-        return ServingTls(self._serving, self._trusted.bundles)
+        self._gatekeeper.trust(self._trusted)
+        self._tls = ServingTls(self._serving, self._trusted.bundles)
+        return self._tls
 
-    async def keep_reloading(self, gatekeeper: Gatekeeper, tls: ServingTls) -> None:
-        """Reload once a minute, for ever."""
-        while True:
-            await asyncio.sleep(RELOAD_SECONDS)
-            await self.reload(gatekeeper, tls)
-
-    async def reload(self, gatekeeper: Gatekeeper, tls: ServingTls) -> None:
+    async def reload(self) -> None:
         """Take everything as it is now; what cannot be used, because it is being written, leaves all as it was."""
         try:
             trusted = await self._published(from_flags(self._options))
-            is_new = tls.load(trusted.bundles)
+            is_new = self._tls is not None and self._tls.load(trusted.bundles)
             if trusted != self._trusted:
-                gatekeeper.trust(trusted)
+                self._gatekeeper.trust(trusted)
         except MoorageError as error:
             log.warning("certificates cannot be reloaded now", error=str(error))
             return

@@ -45,8 +45,8 @@ class ProxyHeaders(Struct, frozen=True):
 class Authorities:
     """A CA bundle that tells whether it issued a certificate."""
 
-    def __init__(self, *bundles: bytes) -> None:
-        self._certificates = [cert for bundle in bundles for cert in _certificates_in(bundle)]
+    def __init__(self, bundle: bytes = b"") -> None:
+        self._certificates = _certificates_in(bundle) if bundle else []
 
     def issued(self, certificate: "x509.Certificate") -> bool:
         """Tell whether a certificate, whose chain TLS has verified already, is one of ours."""
