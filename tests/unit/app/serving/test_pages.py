@@ -110,7 +110,7 @@ def test_profiling(page: str, told: str) -> None:
     assert told in visit(page).text
 
 
-@pytest.mark.parametrize("seconds", ["long", "nan", "-nan", "inf", "-1", "1e999", "301", "", "9" * 5000])
+@pytest.mark.parametrize("seconds", ["long", "nan", "-nan", "inf", "-1", "1e999", "", "9" * 5000])
 def test_a_profile_of_no_number_of_seconds(seconds: str) -> None:
     assert visit(f"/debug/pprof/profile?seconds={seconds}").status == 400
 
