@@ -85,8 +85,8 @@ class TokenFile:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            told = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise InputError(str(self._path), f"the token file cannot be read: {told}") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InputError(str(self._path), f"the token file cannot be read: {why}") from error
         if not token:
             raise InputError(str(self._path), "the token file is empty")
         check_header(str(self._path), (token,))

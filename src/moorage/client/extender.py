@@ -105,12 +105,12 @@ class HttpExtender:
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
         """Ask which nodes and victims the extender agrees with."""
-        told = {name: self._victims(victims) for name, victims in candidates.items()}
+        named = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
         request = {
             "Pod": whole(pod),
-            "NodeNameToVictims": None if by_uid else told,
-            "NodeNameToMetaVictims": told if by_uid else None,
+            "NodeNameToVictims": None if by_uid else named,
+            "NodeNameToMetaVictims": named if by_uid else None,
         }
         answer = await self._ask(self._config.preempt_verb, request)
         chosen = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
@@ -159,8 +159,8 @@ class HttpExtender:
             async with asyncio.timeout(self._timeout):
                 answer = await self._pool.send(head.encode() + body, self._timeout)
         except (Unreachable, InputError, TimeoutError) as error:
-            told = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {told}") from error
+            why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {why}") from error
         if answer.status != 200:
             raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}, code {answer.status}")
         return answer.body
@@ -202,13 +202,13 @@ def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Ca
     one that is asked about victims, and those of nodes only for one that has no cache of them.
     """
     configs = tuple(extenders)
-    told_of_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
-    told_of_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
-    told_of_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
+    sends_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
+    sends_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
+    sends_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
     kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
-    if told_of_pods:
-        kept[Pod] = lambda pod: told_of_victims or not pod.node_name
-    if told_of_nodes:
+    if sends_pods:
+        kept[Pod] = lambda pod: sends_victims or not pod.node_name
+    if sends_nodes:
         kept[Node] = lambda _node: True
     return kept
 

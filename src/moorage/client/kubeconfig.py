@@ -212,5 +212,5 @@ def _credentials(
         user.exec.check(source)
         authority = cluster.authority(source)
         known = authority.read_bytes() if isinstance(authority, Path) else authority
-        return ExecCredentials(user.exec, tls, cluster.as_told_to_programs(known))
+        return ExecCredentials(user.exec, tls, cluster.for_programs(known))
     return FixedCredentials()

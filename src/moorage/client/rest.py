@@ -34,7 +34,7 @@ Exchange: TypeAlias = tuple[str, int, float, int, int]
 OnExchange: TypeAlias = Callable[[Exchange], None]
 
 WATCH_SILENCE: Final = 150.0
-"""A watch is told something once a minute, if only a bookmark."""
+"""A watch gets something once a minute, if only a bookmark."""
 
 
 class ApiClient:

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class HttpServer:
-    """Serves a service on as many addresses as it is told to :meth:`listen` on.
+    """Serves a service on every address that :meth:`listen` is called with.
 
     There are at most ``max_connections``, and no more than half of the files the process may open. One more takes the
     place of that which has been quiet the longest; if all are busy, it is dropped.
