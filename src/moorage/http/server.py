@@ -5,7 +5,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -17,6 +17,8 @@ BACKLOG: Final = 512
 MAX_CONNECTIONS: Final = 4096
 RETRY_SECONDS: Final = 1.0
 
+Tls: TypeAlias = Callable[[], ssl.SSLContext] | None
+
 log = structlog.get_logger(__name__)
 
 
@@ -24,7 +26,7 @@ class HttpServer:
     """Serves a service on every address that :meth:`listen` is called with.
 
     There are at most ``max_connections``, and no more than half of the files the process may open. One more takes the
-    place of that which has been quiet the longest; if all are busy, it is dropped.
+    place of that which has been quiet the longest; while all are busy or have just come, it waits to be accepted.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
@@ -34,6 +36,7 @@ class HttpServer:
         # A dict, for its order: of those that are equally quiet, the first goes.
         self._connections: dict[Tracked, None] = {}
         self._listening: list[socket.socket] = []
+        self._full: list[tuple[socket.socket, Tls]] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(
@@ -41,7 +44,7 @@ class HttpServer:
         host: str | None,
         port: int,
         *,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls: Tls = None,
         reuse_address: bool | None = None,
         reuse_port: bool | None = None,
     ) -> int:
@@ -60,36 +63,46 @@ class HttpServer:
         found: int = sockets[0].getsockname()[1]
         return found
 
-    def _accept(self, listening: socket.socket, tls: Callable[[], ssl.SSLContext] | None) -> None:
-        """Accept whoever waits; with no file to be had for it, try again in a second."""
+    def _accept(self, listening: socket.socket, tls: Tls) -> None:
+        """Accept whoever waits, as far as there is room; with no file to be had for it, try again in a second."""
+        loop = asyncio.get_running_loop()
         for _ in range(BACKLOG):
+            if not self._make_room():
+                loop.remove_reader(listening)
+                self._full.append((listening, tls))
+                return
             try:
                 client, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 log.warning("no connection can be accepted", error=error.strerror)
-                loop = asyncio.get_running_loop()
                 loop.remove_reader(listening)
                 loop.call_later(RETRY_SECONDS, self._listen_again, listening, tls)
                 return
             client.setblocking(False)
-            Arrival(client, self._service, self).begin(None if tls is None else tls())
+            arrival = Arrival(client, self._service, self)
+            self._connections[arrival] = None
+            arrival.begin(None if tls is None else tls())
 
-    def _listen_again(self, listening: socket.socket, tls: Callable[[], ssl.SSLContext] | None) -> None:
-        if listening in self._listening:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening, tls)
-
-    def admit(self, connection: Tracked) -> bool:
-        """Count a connection in; with too many, the one that was quiet the longest makes room, if one is quiet."""
+    def _make_room(self) -> bool:
+        """Drop the connection that was quiet the longest if there are too many; tell whether there is room now."""
         if len(self._connections) >= self._max_connections:
-            quiet = max((c for c in self._connections if not c.is_busy), key=lambda c: c.sweeps, default=None)
+            quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
             if quiet is None:
                 return False
             del self._connections[quiet]
             quiet.abort()
-        self._connections[connection] = None
         return True
+
+    def _listen_again(self, listening: socket.socket, tls: Tls) -> None:
+        if listening in self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, tls)
+
+    def _accept_again(self) -> None:
+        full, self._full = self._full, []
+        for listening, tls in full:
+            self._listen_again(listening, tls)
 
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
         """Count a connection in the place of its arrival, unless that had to make room for another."""
@@ -102,6 +115,8 @@ class HttpServer:
     def discard(self, connection: Tracked) -> None:
         """Count a connection out."""
         self._connections.pop(connection, None)
+        if self._full:
+            self._accept_again()
 
     def _sweep_again(self) -> None:
         self.sweep()
@@ -111,6 +126,7 @@ class HttpServer:
         """Have every connection see whether it has been quiet for too long; done by itself every five seconds."""
         for connection in tuple(self._connections):
             connection.sweep()
+        self._accept_again()
 
     async def stop(self, grace: float) -> None:
         """Stop listening, wait a while for replies that are being worked on, and drop all connections."""
@@ -120,12 +136,17 @@ class HttpServer:
         for listening in self._listening:
             loop.remove_reader(listening)
             listening.close()
+        self._listening.clear()
+        self._full.clear()
         under_way = [task for connection in tuple(self._connections) if (task := connection.shut()) is not None]
         if under_way:
             await asyncio.wait(under_way, timeout=grace)
         for connection in tuple(self._connections):
             connection.abort()
-        self._listening.clear()
+
+
+def _sweeps(connection: Tracked) -> int:
+    return connection.sweeps
 
 
 async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:

@@ -54,10 +54,6 @@ class Tracked(Protocol):
 class Tracker(Protocol):
     """Who keeps count of connections: the server."""
 
-    def admit(self, connection: Tracked) -> bool:
-        """Count a connection in, or say that there are too many."""
-        ...
-
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
         """Count a connection in the place of its arrival, unless that had to make room for another."""
         ...
@@ -291,11 +287,8 @@ class Arrival:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, context: ssl.SSLContext | None) -> None:
-        """Make the connection, unless there are too many."""
-        if self._tracker.admit(self):
-            self._task = asyncio.get_running_loop().create_task(self._run(context))
-        else:
-            self._client.close()
+        """Make the connection."""
+        self._task = asyncio.get_running_loop().create_task(self._run(context))
 
     async def _run(self, context: ssl.SSLContext | None) -> None:
         seconds = None if context is None else HANDSHAKE_SECONDS

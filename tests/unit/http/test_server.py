@@ -381,7 +381,7 @@ def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_with_all_connections_busy_one_more_is_dropped() -> None:
+def test_with_all_connections_busy_one_more_waits() -> None:
     async def main() -> None:
         site = Site()
         server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=2)
@@ -390,12 +390,38 @@ def test_with_all_connections_busy_one_more_is_dropped() -> None:
         for reader, writer in both:
             writer.write(b"GET /a HTTP/1.1\r\n\r\nGET /slow HTTP/1.1\r\n\r\n")
             await heard(reader)
-        newcomer = await asyncio.open_connection("127.0.0.1", port)
-        assert await hung_up(newcomer[0])
+        newcomers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in newcomers:
+            writer.write(b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+        waiting = [asyncio.create_task(heard(reader)) for reader, _ in newcomers]
+        for _ in range(20):
+            server.sweep()
+            await asyncio.sleep(0.001)
+        assert not any(task.done() for task in waiting)
         site.gate.set()
         assert [await heard(reader) for reader, _ in both] == [(200, "slow")] * 2
-        for _, writer in (*both, newcomer):
+        both[0][1].close()
+        assert [(await task)[0] for task in waiting] == [200] * 3
+        for _, writer in (*both, *newcomers):
             writer.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_crowd_that_comes_at_once_is_served_to_the_last() -> None:
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
+        port = await server.listen("127.0.0.1", 0)
+
+        async def visit() -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+            status, _ = await heard(reader)
+            writer.close()
+            return status
+
+        assert await asyncio.gather(*(visit() for _ in range(60))) == [200] * 60
         await server.stop(0)
 
     asyncio.run(asyncio.wait_for(main(), 30))
@@ -412,7 +438,11 @@ def test_who_never_finishes_a_handshake_counts_and_makes_room(authority: Path, r
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         trusting = ssl.create_default_context(cafile=authority / "cert.pem")
         trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=trusting))
+        await asyncio.sleep(0.05)
+        assert not connecting.done()
+        server.sweep()
+        reader, writer = await connecting
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
         assert (await heard(reader))[0] == 200
         assert await hung_up(silent[0][0])
@@ -420,7 +450,10 @@ def test_who_never_finishes_a_handshake_counts_and_makes_room(authority: Path, r
             one.close()
         await server.stop(0)
 
-    runs(asyncio.wait_for(main(), 30))
+    async def bounded() -> None:
+        await asyncio.wait_for(main(), 30)
+
+    runs(bounded())
 
 
 def test_a_server_on_all_addresses_has_one_port() -> None:
