@@ -68,6 +68,10 @@ class RequestParser:
             self.has_begun = False
         except httptools.HttpParserError as error:
             self.refuse(400, f"this is not HTTP: {error}")
+        if self._received:  # else a request has just ended, and the next is yet to come
+            self._check_limits()
+
+    def _check_limits(self) -> None:
         size = len(self._body)
         if not self._has_head and (self._received > MAX_HEAD or len(self._headers) > MAX_HEADERS):
             self.refuse(431, f"the head of the request is longer than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
@@ -225,7 +229,8 @@ class ResponseParser:
         """Return what came, whole."""
         # Of the headers only one matters, and only with bad news.
         retry_after = None if self.status < 400 else self.retry_after
-        return Response(self.status, b"".join(self.pieces[: self._count]), retry_after)
+        pieces = self.pieces if len(self.pieces) == self._count else self.pieces[: self._count]
+        return Response(self.status, b"".join(pieces), retry_after)
 
     @property
     def retry_after(self) -> str | None:
