@@ -13,9 +13,10 @@ PODS ?= 0
 ROUNDS ?= 3
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
+LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live fuzz clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live fuzz lock sbom clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ simulate: $(INSTALLED)  ## Place the pods of a described cluster in virtual time
 
 test: $(INSTALLED)  ## Run the whole fast suite
 	$(BIN)/python -m pytest -q -n $(JOBS)
+
+test-all: $(INSTALLED)  ## Run the suite on every Python from 3.11 on that this machine has
+	BIN=$(BIN) JOBS=$(JOBS) .ci/test-all
 
 lint: $(INSTALLED)  ## Check style, format, types and import directions
 	$(BIN)/ruff check
@@ -104,5 +108,12 @@ live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
 
+lock: $(INSTALLED)  ## Write the lock files of the image anew: the newest versions, with their hashes
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK) pyproject.toml --output-file requirements.lock
+	echo hatchling | $(BIN)/uv pip compile --quiet --upgrade $(LOCK) - --output-file requirements-build.lock
+
+sbom: $(INSTALLED)  ## Write what the image contains, as a CycloneDX SBOM: moorage.cdx.json
+	$(BIN)/cyclonedx-py requirements --short-PURLs --output-reproducible --pyproject pyproject.toml --output-file moorage.cdx.json requirements.lock
+
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,6 +13,7 @@ import structlog
 import uvloop
 
 from moorage.box.apiserver.server import ApiServer
+from tests.hostile import strangers
 from tests.hostile.caller import Caller, Silence
 from tests.hostile.classes import problems_of
 from tests.hostile.judging import Audit, problem_of
@@ -47,6 +48,7 @@ class Campaign:
                 if sent // AUDIT_EVERY != before or sent >= count:
                     self.problems += audit.problems()
             caller.close()
+            self.problems += strangers.problems(server)
 
     def _call(self, caller: Caller, requests: Requests, chance: random.Random) -> int:
         asked = [requests.draw() for _ in range(chance.randrange(1, 6))]

@@ -116,7 +116,7 @@ def test_the_chart_is_a_chart(plane: ControlPlane) -> None:
 
 def test_both_ways_install_the_same(plane: ControlPlane) -> None:
     by_kustomize, by_helm = ({key: essence(thing) for key, thing in installed(plane, way).items()} for way in WAYS)
-    assert {kind for kind, _, _ in by_helm} == {*RIGHTS, "ServiceAccount", "ConfigMap", "Deployment"}
+    assert {kind for kind, _, _ in by_helm} == {*RIGHTS, "ServiceAccount", "ConfigMap", "Deployment", "NetworkPolicy"}
     assert by_helm == by_kustomize
 
 

@@ -30,6 +30,16 @@ class Authority:
         folder.mkdir(exist_ok=True)
         return cls(folder, key, certificate.sign(key, hashes.SHA256()))
 
+    def authority(self, folder: Path, name: str) -> "Authority":
+        """Make a CA below this one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = _builder(subject, self.certificate.subject, key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        folder.mkdir(exist_ok=True)
+        return Authority(folder, key, certificate.sign(self.key, hashes.SHA256()))
+
     @property
     def pem(self) -> bytes:
         """The CA's own certificate."""

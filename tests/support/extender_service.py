@@ -19,6 +19,7 @@ class ExtenderService:
     def __init__(self, **verbs: Reply) -> None:
         self.verbs = verbs
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.heads: list[str] = []
         self.url = ""
 
     @asynccontextmanager
@@ -30,6 +31,7 @@ class ExtenderService:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
             path = head.split(" ")[1]
             length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
             self._answer(path, await reader.readexactly(length), writer)

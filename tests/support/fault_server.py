@@ -20,9 +20,9 @@ from moorage.box.apiserver.storage.store import Store
 from moorage.box.transport import InProcess
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
-from moorage.client.wire import Answer, Incoming
 from moorage.clock import Clock
 from moorage.errors import Unreachable
+from moorage.http.messages import Response, ResponseStream
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Fault:
     """What goes wrong with the next requests that match."""
 
     matches: str
-    answer: Answer | None
+    answer: Response | None
     """``None`` carries the request out and loses the answer."""
     times: int
 
@@ -80,11 +80,11 @@ class FaultServer:
     ) -> None:
         """Have the next requests whose "METHOD path" matches refused."""
         body = msgspec.json.encode({"kind": "Status", "message": message, "code": status})
-        self._faults.append(Fault(matches, Answer(status, body, retry_after), times))
+        self._faults.append(Fault(matches, Response(status, body, retry_after), times))
 
     def rubbish(self, matches: str, body: bytes = b"<html>", *, times: int = 1) -> None:
         """Have the next requests that match answered with rubbish."""
-        self._faults.append(Fault(matches, Answer(200, body), times))
+        self._faults.append(Fault(matches, Response(200, body), times))
 
     def lose_answer(self, matches: str, times: int = 1) -> None:
         """Carry the next requests that match out, and lose the answers."""
@@ -123,7 +123,7 @@ class FaultServer:
         for stream in self._watches:
             stream.add(line)
 
-    async def send(self, request: bytes, seconds: float) -> Answer:
+    async def send(self, request: bytes, seconds: float) -> Response:
         fault = await self._met(request)
         if fault is not None and fault.answer is not None:
             return fault.answer
@@ -146,7 +146,7 @@ class FaultServer:
         return None
 
     @asynccontextmanager
-    async def stream(self, request: bytes, patience: float) -> AsyncIterator[Incoming]:
+    async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[ResponseStream]:
         fault = await self._met(request)
         if fault is not None and fault.answer is not None:
             refused = MemoryStream(fault.answer.status, fault.answer.retry_after)
@@ -154,7 +154,7 @@ class FaultServer:
             refused.end("")
             yield refused
             return
-        async with self._inner.stream(request, patience) as told:
+        async with self._inner.stream(request, max_silence) as told:
             stream = MemoryStream(await told.begun(), told.retry_after)
             filling = asyncio.create_task(stream.fill(told))
             self._watches.append(stream)
@@ -177,7 +177,7 @@ class MemoryStream:
         self.retry_after = retry_after
         self._chunks: asyncio.Queue[bytes | str] = asyncio.Queue()
 
-    async def fill(self, told: Incoming) -> None:
+    async def fill(self, told: ResponseStream) -> None:
         async for chunk in told:
             self.add(chunk)
         self.end("")

@@ -1,5 +1,6 @@
 """As much of an API server as it takes to review tokens and access, and to publish whom to trust."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ class ReviewServer:
         self.is_broken = False
         self.token_reviews = 0
         self.access_reviews: list[dict[str, Any]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[str]:
@@ -39,6 +42,7 @@ class ReviewServer:
 
     async def _review_token(self, request: web.Request) -> web.Response:
         self.token_reviews += 1
+        await self.gate.wait()
         if self.is_broken:
             return web.Response(status=500, text="broken")
         user = self.users.get((await request.json())["spec"]["token"])

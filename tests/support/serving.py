@@ -42,8 +42,9 @@ class Reply(NamedTuple):
 class Visitor:
     """Asks for pages; trusts any certificate, and may show its own."""
 
-    def __init__(self, port: int) -> None:
-        self.base = f"https://127.0.0.1:{port}"
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.base = f"https://127.0.0.1:{server.port}"
 
     async def ask(
         self,
@@ -99,6 +100,6 @@ async def served(
     server = Server(options, router.answer, shown.metrics)
     try:
         await server.start(authentication or AuthenticationOptions(), authorization, clock)
-        yield Visitor(server.port)
+        yield Visitor(server)
     finally:
         await server.stop()

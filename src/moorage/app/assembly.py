@@ -17,13 +17,13 @@ from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
-from moorage.client.pool import HttpPool, WriteGate
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
+from moorage.http.pool import HttpPool, WriteGate
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
 

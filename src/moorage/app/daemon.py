@@ -27,11 +27,11 @@ from moorage.app.options import Options
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
 from moorage.client.leader import LeaseSettings
-from moorage.client.pool import WriteGate
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
-from moorage.config import completed_view, to_yaml
+from moorage.config import completed_view, to_yaml, without_secrets
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.http.pool import WriteGate
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -55,7 +55,7 @@ def run_daemon(options: Options, ends: Ends) -> int:
         log.info("feature gate has no effect", gate=name, reason=reason)
     if options.gates.unsupported:
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
-    log.info("using configuration", v=2, config=to_yaml(completed_view(options.config)))
+    log.info("using configuration", v=2, config=to_yaml(without_secrets(completed_view(options.config))))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options, ends).run())

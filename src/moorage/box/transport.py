@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import parse_qsl, urlsplit
-
-import httptools
+from urllib.parse import parse_qsl
 
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.requests.request import JSON, ApiRequest
 from moorage.box.apiserver.storage.store import Change
-from moorage.client.wire import Answer, Incoming
+from moorage.http.messages import Response, ResponseStream
+from moorage.http.parsing import parse_request
 
 
 class InProcess:
@@ -30,16 +29,16 @@ class InProcess:
         for event in self._waiting.get(resource, ()):
             event.set()
 
-    async def send(self, request: bytes, seconds: float) -> Answer:
+    async def send(self, request: bytes, seconds: float) -> Response:
         """Carry a request to the API and bring the answer back."""
         await asyncio.sleep(self._latency)
         answer = self._api.answer(parsed(request))
         assert not isinstance(answer, Watch), "a watch is read as it comes"
         retry = None if answer.retry_after is None else str(answer.retry_after)
-        return Answer(answer.status, answer.body, retry)
+        return Response(answer.status, answer.body, retry)
 
     @asynccontextmanager
-    async def stream(self, request: bytes, patience: float) -> AsyncIterator[Incoming]:
+    async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[ResponseStream]:
         """Carry a watch to the API and give the block its events."""
         await asyncio.sleep(self._latency)
         answer = self._api.answer(parsed(request))
@@ -111,36 +110,15 @@ class _WholeAnswer:
         return self._body
 
 
-class _Collected:
-    """What the parser finds in a request."""
-
-    def __init__(self) -> None:
-        self.url = b""
-        self.headers: dict[str, str] = {}
-        self.body = b""
-
-    def on_url(self, url: bytes) -> None:
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode().lower()] = value.decode()
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-
 def parsed(request: bytes) -> ApiRequest:
     """Read the request a client would have put on the wire."""
-    found = _Collected()
-    parser = httptools.HttpRequestParser(found)
-    parser.feed_data(request)
-    address = urlsplit(found.url.decode())
+    found = parse_request(request)
     return ApiRequest(
-        method=parser.get_method().decode(),
-        path=address.path,
-        query=dict(parse_qsl(address.query, keep_blank_values=True)),
+        method=found.method,
+        path=found.path,
+        query=dict(parse_qsl(found.query_string, keep_blank_values=True)),
         body=found.body,
-        content_type=found.headers.get("content-type", JSON),
-        accept=found.headers.get("accept", ""),
-        user_agent=found.headers.get("user-agent", ""),
+        content_type=found.header(b"content-type", JSON),
+        accept=found.header(b"accept"),
+        user_agent=found.header(b"user-agent"),
     )

@@ -4,7 +4,9 @@ import asyncio
 import base64
 import os
 import re
+import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,13 +15,20 @@ import structlog
 
 from moorage.api.codec import UNREADABLE
 from moorage.api.meta import parse_time
-from moorage.client.certificates import Tls
 from moorage.clock import Clock
 from moorage.errors import InputError, Unauthorized
+from moorage.http.tls import ClientTls
 
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
 """After so many seconds a token file is read again; the kubelet replaces it long before the old token expires."""
+
+EXEC_SECONDS: Final = 60.0
+"""How long a program may take; one that waits for somebody to log in would keep everything waiting."""
+KILL_SECONDS: Final = 1.0
+MAX_OUTPUT: Final = 1 << 20
+MAX_COMPLAINT: Final = 2000
+MAX_SHOWN: Final = 100
 
 EXEC_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -76,8 +85,8 @@ class TokenFile:
         try:
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            told = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise InputError(str(self._path), f"the token file cannot be read: {told}") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InputError(str(self._path), f"the token file cannot be read: {why}") from error
         if not token:
             raise InputError(str(self._path), "the token file is empty")
         check_header(str(self._path), (token,))
@@ -137,7 +146,7 @@ class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 class ExecCredentials:
     """Credentials from a program; a certificate of its is shown on the connections made from then on."""
 
-    def __init__(self, plugin: ExecPlugin, tls: Tls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, plugin: ExecPlugin, tls: ClientTls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
         self.expires_at = 0.0
         self._plugin = plugin
         self._tls = tls
@@ -149,22 +158,30 @@ class ExecCredentials:
         status = self._parse(await self._output())
         if status.client_certificate_data and self._tls is not None:
             self._tls.show(status.client_certificate_data, status.client_key_data)
-        until = status.expiration_timestamp
-        clock = self._clock
-        # When it runs out is told by the wall clock; that may be set while we wait, so only how long is kept.
-        self.expires_at = clock.now() + parse_time(until) - clock.wall() if until else NEVER
+        self.expires_at = self._expiry(status.expiration_timestamp)
         return f"Bearer {status.token}" if status.token else ""
+
+    def _expiry(self, text: str | None) -> float:
+        if not text:
+            return NEVER
+        clock = self._clock
+        try:
+            # When it runs out is told by the wall clock; that may be set while we wait, so only how long is kept.
+            return clock.now() + parse_time(text) - clock.wall()
+        except (ValueError, OverflowError) as error:
+            problem = f"printed an expirationTimestamp that is no time: {text[:MAX_SHOWN]!r}"
+            raise Unauthorized(f"{self._plugin.command}: {problem}") from error
 
     def _parse(self, output: bytes) -> ExecStatus:
         plugin = self._plugin
         try:
-            told = msgspec.json.decode(output, type=ExecCredential)
+            printed = msgspec.json.decode(output, type=ExecCredential)
         except UNREADABLE as error:
             raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
-        if (told.kind, told.api_version) != ("ExecCredential", plugin.api_version):
-            found = f"{told.api_version or 'nothing'} {told.kind}".strip()
+        if (printed.kind, printed.api_version) != ("ExecCredential", plugin.api_version):
+            found = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
             raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
-        status = told.status or ExecStatus()
+        status = printed.status or ExecStatus()
         if not status.token and not status.client_certificate_data and not status.client_key_data:
             raise Unauthorized(f"{plugin.command}: printed neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
@@ -175,24 +192,35 @@ class ExecCredentials:
     async def _output(self) -> bytes:
         plugin = self._plugin
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, run = await asyncio.get_running_loop().subprocess_exec(
+                ProgramRun,
                 plugin.command,
                 *(plugin.args or ()),
                 env=self._environment(),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
             )
-        except OSError as error:
-            problem = f"the program for credentials cannot be run: {error.strerror}"
+        except (OSError, ValueError) as error:
+            problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"
             raise InputError(
                 f"users[].user.exec.command: {plugin.command}", problem, hint=plugin.install_hint
             ) from error
-        output, complaints = await process.communicate()
-        if process.returncode != 0:
-            told = complaints.decode(errors="replace").strip()
-            raise Unauthorized(f"{plugin.command}: exited with code {process.returncode}: {told}")
-        return output
+        try:
+            async with asyncio.timeout(EXEC_SECONDS):
+                await run.ended
+        except TimeoutError as error:
+            raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
+        finally:
+            if not run.has_ended:
+                # With all that it has started: it is late, or nobody waits for it any more.
+                with suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                await asyncio.wait((run.exited,), timeout=KILL_SECONDS)
+            transport.close()
+        if code := transport.get_returncode():
+            shown = run.complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
+            raise Unauthorized(f"{plugin.command}: exited with code {code}: {shown}")
+        return bytes(run.output)
 
     def _environment(self) -> dict[str, str]:
         spec: dict[str, Any] = {"interactive": False}
@@ -201,6 +229,36 @@ class ExecCredentials:
         info = {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
         own = {variable.name: variable.value for variable in self._plugin.env or ()}
         return os.environ | own | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+
+
+class ProgramRun(asyncio.SubprocessProtocol):
+    """One run of a program: what it prints, up to more than credentials take; the rest is thrown away."""
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.complaints = bytearray()
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, and nobody holds its output open."""
+        return self.ended.done() and not self.ended.cancelled()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what was printed."""
+        kept = self.output if fd == 1 else self.complaints
+        kept += data[: MAX_OUTPUT - len(kept)]
+
+    def process_exited(self) -> None:
+        """Note that it is over; something that it started may yet hold its output open."""
+        self.exited.set_result(None)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Let whoever waits go on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 def basic(username: str, password: str) -> str:

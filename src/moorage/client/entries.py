@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from moorage.client.certificates import from_base64
 from moorage.client.credentials import ExecPlugin, check_header
 from moorage.errors import InputError
+from moorage.http.tls import from_base64
 
 EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 PATHS: Final = {
@@ -55,16 +55,16 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
             problem = "insecure-skip-tls-verify contradicts a certificate-authority"
             raise InputError(source, problem, hint="remove insecure-skip-tls-verify, and the server is verified")
 
-    def as_told_to_programs(self, authority: bytes | None) -> dict[str, Any]:
+    def for_programs(self, authority: bytes | None) -> dict[str, Any]:
         """Return what a program for credentials may know: the authority always as data, and its own settings."""
-        told = msgspec.structs.replace(
+        shown = msgspec.structs.replace(
             self,
             certificate_authority="",
             certificate_authority_data=base64.b64encode(authority).decode() if authority else "",
             extensions=None,
         )
         own = [entry.extension for entry in self.extensions or () if entry.name == EXEC_EXTENSION]
-        content: dict[str, Any] = msgspec.to_builtins(told)
+        content: dict[str, Any] = msgspec.to_builtins(shown)
         return content | ({"config": own[0]} if own else {})
 
 

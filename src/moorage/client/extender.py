@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -13,9 +13,6 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
-from moorage.client.certificates import Pem, Tls
-from moorage.client.pool import HttpPool, WriteGate
-from moorage.client.proxies import proxy_for
 from moorage.config.types import Extender as ExtenderConfig
 from moorage.config.types import ExtenderTLS
 from moorage.errors import ExtenderError, InputError, Unreachable
@@ -23,6 +20,9 @@ from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.victims import Victims
+from moorage.http.pool import HttpPool, WriteGate
+from moorage.http.proxies import authorization, proxy_for, redacted
+from moorage.http.tls import ClientTls, Pem
 
 DEFAULT_TIMEOUT: Final = 5.0
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class HttpExtender:
     """A web service that has a say in scheduling; the engine's ``Extender``."""
 
     def __init__(self, config: ExtenderConfig, gate: WriteGate | None = None) -> None:
-        self.name = config.url_prefix
+        self.name = redacted(config.url_prefix)
         self.is_ignorable = config.ignorable
         self.weight = config.weight
         self.is_filter = bool(config.filter_verb)
@@ -41,18 +41,22 @@ class HttpExtender:
         self._config = config
         self._managed = frozenset(resource.name for resource in config.managed_resources)
         self._timeout = config.http_timeout.seconds or DEFAULT_TIMEOUT
-        address = urlsplit(config.url_prefix)
-        server = f"{address.scheme}://{address.netloc}"
-        self._prefix = config.url_prefix.rstrip("/")
+        address = _address(config.url_prefix)
+        self._prefix = self.name.rstrip("/")
         self._path = address.path.rstrip("/")
+        server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         self._pool = HttpPool(
             server,
             tls=_tls_of(config) if address.scheme == "https" else None,
             server_name=config.tls_config.server_name if config.tls_config else "",
-            proxy=proxy_for(server, "", config.url_prefix),
-            source=f"extender {config.url_prefix}",
+            proxy=proxy_for(server, "", self.name),
+            source=f"extender {self.name}",
             gate=gate,
         )
+        login = authorization(address)
+        self._headers = f"Host: {self._pool.host_header}\r\nContent-Type: application/json\r\n"
+        if login:
+            self._headers += f"Authorization: {login}\r\n"
 
     def __repr__(self) -> str:
         return f"HttpExtender({self.name})"
@@ -102,12 +106,12 @@ class HttpExtender:
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
         """Ask which nodes and victims the extender agrees with."""
-        told = {name: self._victims(victims) for name, victims in candidates.items()}
+        named = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
         request = {
             "Pod": whole(pod),
-            "NodeNameToVictims": None if by_uid else told,
-            "NodeNameToMetaVictims": told if by_uid else None,
+            "NodeNameToVictims": None if by_uid else named,
+            "NodeNameToMetaVictims": named if by_uid else None,
         }
         answer = await self._ask(self._config.preempt_verb, request)
         chosen = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
@@ -151,16 +155,13 @@ class HttpExtender:
 
     async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
         body = msgspec.json.encode(request)
-        head = (
-            f"POST {self._path}/{verb} HTTP/1.1\r\nHost: {self._pool.host_header}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
+        head = f"POST {self._path}/{verb} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n"
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._pool.send(head.encode() + body, self._timeout)
         except (Unreachable, InputError, TimeoutError) as error:
-            told = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {told}") from error
+            why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
+            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {why}") from error
         if answer.status != 200:
             raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}, code {answer.status}")
         return answer.body
@@ -202,13 +203,13 @@ def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Ca
     one that is asked about victims, and those of nodes only for one that has no cache of them.
     """
     configs = tuple(extenders)
-    told_of_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
-    told_of_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
-    told_of_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
+    sends_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
+    sends_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
+    sends_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
     kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
-    if told_of_pods:
-        kept[Pod] = lambda pod: told_of_victims or not pod.node_name
-    if told_of_nodes:
+    if sends_pods:
+        kept[Pod] = lambda pod: sends_victims or not pod.node_name
+    if sends_nodes:
         kept[Node] = lambda _node: True
     return kept
 
@@ -218,12 +219,25 @@ def _folded(content: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
-def _tls_of(config: ExtenderConfig) -> Tls:
+def _address(url: str) -> SplitResult:
+    """Take a URL apart; InputError if it names no server. What is wrong with it is not shown: it may be a password."""
+    try:
+        address = urlsplit(url)
+        is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        hint = "write one such as http://extender.example:8888/scheduler"
+        raise InputError("extenders[].urlPrefix", "this is not the URL of a server", hint=hint)
+    return address
+
+
+def _tls_of(config: ExtenderConfig) -> ClientTls:
     """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
     has_authority = bool(tls.ca_data or tls.ca_file)
-    return Tls(
-        f"extender {config.url_prefix}: tlsConfig",
+    return ClientTls(
+        f"extender {redacted(config.url_prefix)}: tlsConfig",
         authority=_pem(tls.ca_data, tls.ca_file),
         certificate=_pem(tls.cert_data, tls.cert_file),
         key=_pem(tls.key_data, tls.key_file),

@@ -14,12 +14,12 @@ import msgspec
 import structlog
 from msgspec import Struct, field
 
-from moorage.client.certificates import Tls
 from moorage.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
 from moorage.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
-from moorage.client.proxies import proxy_for
 from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError
+from moorage.http.proxies import proxy_for, redacted
+from moorage.http.tls import ClientTls
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_CONFIG: Final = "~/.kube/config"
@@ -32,7 +32,7 @@ class Connection(Struct, frozen=True):
 
     server: str
     source: str
-    tls: Tls | None = None
+    tls: ClientTls | None = None
     server_name: str = ""
     proxy: str = ""
     credentials: Credentials = field(default_factory=FixedCredentials)
@@ -107,8 +107,14 @@ def _connection(
     namespace: str = "default",
 ) -> Connection:
     server = cluster.server.rstrip("/")
-    if urlsplit(server).scheme not in ("http", "https"):
-        raise InputError(source, f"the server is {server!r}", hint="write its URL, such as https://10.0.0.1:6443")
+    try:
+        address = urlsplit(server)
+        is_usable = address.scheme in ("http", "https") and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        hint = "write its URL, such as https://10.0.0.1:6443"
+        raise InputError(source, f"the server is {redacted(server)!r}", hint=hint)
     cluster = msgspec.structs.replace(cluster, server=server)
     cluster.check(source)
     user.check(source)
@@ -178,13 +184,13 @@ def _entry(kind: type[Any], content: Any, source: str) -> Any:
         raise InputError(source, str(error)) from error
 
 
-def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> Tls | None:
+def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
     if not cluster.server.startswith("https:"):
         return None
     if cluster.insecure_skip_tls_verify:
         log.warning("the API server's certificate is not verified", source=source)
     certificate, key = user.certificate(source)
-    return Tls(
+    return ClientTls(
         source,
         authority=cluster.authority(source),
         certificate=certificate,
@@ -193,7 +199,9 @@ def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> Tls | None:
     )
 
 
-def _credentials(user: UserEntry, cluster: ClusterEntry, tls: Tls | None, source: str, clock: Clock) -> Credentials:
+def _credentials(
+    user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock
+) -> Credentials:
     """Return where the Authorization header comes from; as in client-go, a program is asked last."""
     if user.token_file:
         return TokenFile(Path(user.token_file), clock)
@@ -205,5 +213,5 @@ def _credentials(user: UserEntry, cluster: ClusterEntry, tls: Tls | None, source
         user.exec.check(source)
         authority = cluster.authority(source)
         known = authority.read_bytes() if isinstance(authority, Path) else authority
-        return ExecCredentials(user.exec, tls, cluster.as_told_to_programs(known), clock)
+        return ExecCredentials(user.exec, tls, cluster.for_programs(known), clock)
     return FixedCredentials()

@@ -19,9 +19,9 @@ from moorage.api.meta import KubeObject
 from moorage.client.answers import api_error
 from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
-from moorage.client.pool import ANSWER_SECONDS, HttpPool, Transport
 from moorage.clock import Clock, SteadyClock
 from moorage.errors import ServerError, Unreachable
+from moorage.http.pool import ANSWER_SECONDS, HttpPool, Transport
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -34,7 +34,7 @@ Exchange: TypeAlias = tuple[str, int, float, int, int]
 OnExchange: TypeAlias = Callable[[Exchange], None]
 
 WATCH_SILENCE: Final = 150.0
-"""A watch is told something once a minute, if only a bookmark."""
+"""A watch gets something once a minute, if only a bookmark."""
 
 
 class ApiClient:

@@ -8,7 +8,7 @@ completed_view(config) what kube-scheduler's --write-config-to writes
 
 from moorage.config.catalogue import IN_TREE, Catalogue, PluginFacts
 from moorage.config.durations import Duration
-from moorage.config.encoding import completed_view, to_json, to_yaml
+from moorage.config.encoding import completed_view, to_json, to_yaml, without_secrets
 from moorage.config.expansion import EnabledPlugins, expand_plugins
 from moorage.config.loading import default_config, load_config, load_config_file
 from moorage.config.types import (
@@ -47,4 +47,5 @@ __all__ = [
     "load_config_file",
     "to_json",
     "to_yaml",
+    "without_secrets",
 ]

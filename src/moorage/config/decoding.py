@@ -18,6 +18,7 @@ from moorage.errors import ConfigError, did_you_mean
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MISSING: Final = object()
+HIDDEN: Final = "(hidden)"
 _IN_WORDS: Final = {
     bool: "true or false",
     int: "an integer",
@@ -107,7 +108,8 @@ class Decoder(Struct):
         except msgspec.ValidationError as error:
             bare = _bare(kind)
             if bare in _IN_WORDS:
-                self._mismatch(where, _words_for(kind), content)
+                # What should be base64 may be a key: it is not shown.
+                self._mismatch(where, _words_for(kind), content if bare is not bytes else HIDDEN)
             else:
                 problem, _, inner = str(error).partition(" - at `$")
                 self.mismatches.append(ConfigError(where + inner.rstrip("`"), problem))

@@ -14,6 +14,7 @@ from moorage.api.documents import SHORT_BOOLS
 from moorage.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.config.args import DynamicResourcesArgs
 from moorage.config.catalogue import IN_TREE
+from moorage.config.decoding import HIDDEN
 from moorage.config.durations import Duration
 from moorage.config.merging import enabled_names
 from moorage.config.types import (
@@ -32,6 +33,7 @@ from moorage.config.types import (
     Profile,
     SchedulerConfiguration,
 )
+from moorage.http.proxies import redacted
 
 #: Fields that Go prints even when they are empty, for want of an `omitempty`.
 _ALWAYS: Final[Mapping[type, Collection[str]]] = {
@@ -117,6 +119,18 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
         if entry.name in IN_TREE:
             args = {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **args}
     return {"name": entry.name, "args": args}
+
+
+def without_secrets(view: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a completed view as it may be logged: no keys, and no passwords in URLs."""
+    return {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
+
+
+def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {**extender, "urlPrefix": redacted(extender["urlPrefix"])}
+    if "keyData" in extender.get("tlsConfig", {}):
+        shown["tlsConfig"] = {**extender["tlsConfig"], "keyData": HIDDEN}
+    return shown
 
 
 def _extender(extender: Extender) -> dict[str, Any]:

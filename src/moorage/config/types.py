@@ -143,6 +143,10 @@ class ExtenderTLS(KubeStruct, frozen=True):
     key_data: bytes = b""
     ca_data: bytes = b""
 
+    def __repr__(self) -> str:
+        """Name who is trusted; the key stays secret wherever this is shown."""
+        return f"ExtenderTLS(server_name={self.server_name!r}, insecure={self.insecure})"
+
 
 class ManagedResource(KubeStruct, frozen=True):
     """An extended resource that an extender looks after."""

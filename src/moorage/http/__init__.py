@@ -1,1 +1,5 @@
-"""A small HTTP/1.1 server, for the embedded API and for the pages of the daemon."""
+"""HTTP/1.1 for both sides: parsing with limits, connections, a server, a pool of client connections, proxies and TLS.
+
+What is Kubernetes is above: ``client`` talks to API servers, ``box.apiserver`` is one, ``app.serving`` has the daemon's
+pages.
+"""

@@ -1,13 +1,15 @@
-"""What goes in and out of the server: requests, replies, and replies that are written as they come about."""
+"""What goes over a connection: requests and replies as a server sees them, responses as a client does."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
 
 JSON: Final = "application/json"
 Headers = tuple[tuple[str, str], ...]
@@ -27,7 +29,7 @@ class HttpRequest:
         target: bytes,
         headers: list[tuple[bytes, bytes]],
         body: bytes,
-        transport: asyncio.BaseTransport,
+        transport: asyncio.BaseTransport | None = None,
     ) -> None:
         self.method = method
         path, _, query = _origin_form(target).decode(errors="replace").partition("?")
@@ -52,7 +54,7 @@ class HttpRequest:
 
 
 def _origin_form(target: bytes) -> bytes:
-    """Leave out the fragment, and the server that a proxy's client names before the path."""
+    """Leave out the fragment, and the server that stands before the path in requests meant for a proxy."""
     if not target.startswith(b"/"):
         _, _, rest = target.partition(b"://")
         _, slash, path = rest.partition(b"/")
@@ -88,7 +90,7 @@ class Sink(Protocol):
         ...
 
 
-class Stream(Protocol):
+class ReplyStream(Protocol):
     """A reply that is written as it comes about."""
 
     def start(self, sink: Sink) -> None:
@@ -100,20 +102,52 @@ class Stream(Protocol):
         ...
 
     def stop(self) -> None:
-        """Hear that nobody reads any more."""
+        """Stop: nobody reads any more."""
         ...
 
 
-Answer = Reply | Stream | Coroutine[Any, Any, Reply]
+AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """What a server does: it answers requests, and says no (a status and a sentence) to what is none."""
+class HttpService:
+    """What a server does: ``answer`` requests, and ``refuse`` (a status and a sentence) what is not one.
 
-    answer: Callable[[HttpRequest], Answer]
+    ``check_head`` is asked with the headers of a request before its body is read; a reply refuses it. It is how only
+    those who authenticate get to send ``max_body`` bytes.
+    """
+
+    answer: Callable[[HttpRequest], AnyReply]
     refuse: Callable[[int, str], Reply]
-    longest_body: int = 3 << 20
+    max_body: int = 3 << 20
+    check_head: Callable[[Mapping[bytes, bytes]], Reply | None] | None = None
+
+
+class Response(Struct, frozen=True, gc=False):
+    """What a server answered."""
+
+    status: int
+    body: bytes
+    retry_after: str | None = None
+
+
+class ResponseStream(Protocol):
+    """A response that is read as it arrives."""
+
+    @property
+    def retry_after(self) -> str | None:
+        """What stands in ``Retry-After``."""
+        ...
+
+    async def begun(self) -> int:
+        """Wait for the status."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def rest(self) -> bytes:
+        """Read everything that is left."""
+        ...
 
 
 def chunk(piece: bytes) -> bytes:
@@ -139,7 +173,7 @@ def encoded_head(content_type: str, *, keeps_alive: bool) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Keep what a client sent, and we tell back, from becoming a header of its own."""
+    """Keep what a client sent, and gets back, from becoming a header of its own."""
     return "".join([letter if letter.isprintable() else " " for letter in text])
 
 

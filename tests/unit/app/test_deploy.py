@@ -1,6 +1,8 @@
 """The manifests of deploy/ against the code they deploy."""
 
 import asyncio
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +104,58 @@ def test_the_chart_and_the_manifests_have_one_version() -> None:
     chart = documents("helm/moorage/Chart.yaml")[0]
     tag = documents("kustomization.yaml")[0]["images"][0]["newTag"]
     assert chart["appVersion"] == tag == chart["version"]
+
+
+def test_memory_has_a_limit_and_the_chart_has_the_same() -> None:
+    resources = container()["resources"]
+    assert resources["limits"] == {"memory": "1Gi"}
+    assert documents("helm/moorage/values.yaml")[0]["resources"] == resources
+
+
+def test_the_network_policy_is_part_of_both_ways_to_install() -> None:
+    policy = documents("network-policy.yaml")[0]["spec"]
+    assert "network-policy.yaml" in documents("kustomization.yaml")[0]["resources"]
+    assert policy["podSelector"] == documents("deployment.yaml")[0]["spec"]["selector"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert [port["port"] for port in policy["ingress"][0]["ports"]] == [container()["ports"][0]["containerPort"]]
+    chart = documents("helm/moorage/values.yaml")[0]["networkPolicy"]
+    assert chart["enabled"]
+    assert [port["port"] for port in policy["egress"][1]["ports"]] == chart["apiServerPorts"]
+
+
+LOCKS = ("requirements.lock", "requirements-build.lock")
+
+
+def locked(name: str) -> dict[str, list[str]]:
+    """Return the lines of each package in a lock file, by name."""
+    found: dict[str, list[str]] = {}
+    package = ""
+    for line in (DEPLOY.parent / name).read_text(encoding="utf-8").splitlines():
+        if not line.startswith(" "):
+            package = re.split(r"[=\[]", line)[0]
+        found.setdefault(package, []).append(line)
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_package_of_the_image_is_locked_by_hash(name: str) -> None:
+    for lines in locked(name).values():
+        assert "==" in lines[0]
+        assert any("--hash=sha256:" in line for line in lines[1:])
+        assert not any("://" in line or "index-url" in line for line in lines), "no registry is named"
+
+
+def test_the_lock_file_has_what_the_project_needs() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {re.split(r"[<>=\[; ]", line)[0] for line in project["project"]["dependencies"]}
+    assert needed <= locked("requirements.lock").keys(), "run `make lock`"
+    assert {*project["build-system"]["requires"]} <= locked("requirements-build.lock").keys()
+
+
+def test_the_image_takes_only_what_is_locked() -> None:
+    text = (DEPLOY.parent / "Dockerfile").read_text(encoding="utf-8")
+    downloads = [line for line in text.splitlines() if "pip install" in line or "pip download" in line]
+    assert downloads
+    assert all("--require-hashes" in line or "--no-index" in line for line in downloads)
+    ignored = (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in LOCKS} <= {*ignored}

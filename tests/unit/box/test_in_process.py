@@ -9,7 +9,7 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import Request
+from moorage.box.apiserver.requests.request import ApiRequest
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
 from moorage.client.watch import Change
 from moorage.clock import VirtualClock
@@ -18,7 +18,7 @@ from moorage.simulator.loop import run_virtual
 from moorage.testing import make_node
 
 
-async def at_once(_request: Request) -> None:
+async def at_once(_request: ApiRequest) -> None:
     """Take no time."""
 
 
@@ -41,7 +41,7 @@ def test_requests_are_answered_by_the_api() -> None:
 def test_what_happens_before_a_request_may_refuse_it() -> None:
     seen: list[tuple[str, str]] = []
 
-    async def refuse(request: Request) -> None:
+    async def refuse(request: ApiRequest) -> None:
         seen.append((request.method, request.path))
         raise ApiError("the server is not well")
 

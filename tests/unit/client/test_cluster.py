@@ -16,10 +16,10 @@ from moorage.api.storage import PersistentVolume
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher
 from moorage.client.recorder import EventRecorder
-from moorage.client.wire import Answer
 from moorage.clock import VirtualClock
 from moorage.errors import ApiError, Conflict, NotFound, Unreachable
 from moorage.framework.recording import EventNote
+from moorage.http.messages import Response
 from moorage.simulator.loop import run_virtual
 from moorage.testing import make_pod
 
@@ -338,7 +338,7 @@ def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> No
 def test_an_event_that_comes_just_as_a_writer_ends_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     send = bench.server.send
 
-    async def send_and_tell(request: bytes, seconds: float) -> Answer:
+    async def send_and_tell(request: bytes, seconds: float) -> Response:
         answer = await send(request, seconds)
         if len(events(bench)) == 1:
             asyncio.get_running_loop().call_soon(bench.cluster.record, note(make_pod("second", uid="u2")))

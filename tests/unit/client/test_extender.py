@@ -1,6 +1,7 @@
 """The extender protocol: what is sent, how answers are read, and what rubbish becomes."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from moorage.client.objects import Decoding
 from moorage.config.durations import Duration
 from moorage.config.types import Extender as ExtenderConfig
 from moorage.config.types import ExtenderTLS, ManagedResource
-from moorage.errors import ExtenderError
+from moorage.errors import ExtenderError, InputError
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -319,3 +320,53 @@ def _filled(name: str, given: Any, files: Mapping[str, Path]) -> Any:
     if given not in files:
         return given
     return files[given].read_bytes() if name.endswith("data") else str(files[given])
+
+
+SECRET = "s3cret-word"
+ANSWERS: dict[str, Reply] = {
+    "an error": lambda _request: {"Error": "no"},
+    "a status": lambda _request: 500,
+    "rubbish": lambda _request: b"{",
+    "something else": lambda _request: {"FailedNodes": 5},
+}
+
+
+@pytest.mark.parametrize("reply", ANSWERS.values(), ids=ANSWERS)
+def test_a_user_in_the_url_is_sent_as_in_go_and_never_shown(reply: Reply) -> None:
+    service = ExtenderService(filter=reply)
+
+    async def main() -> str:
+        async with service.running():
+            url = service.url.replace("http://", f"http://me:{SECRET}@")
+            extender = HttpExtender(ExtenderConfig(url_prefix=url, **VERBS))
+            with pytest.raises(ExtenderError) as raised:
+                await extender.filter(POD, NODES)
+            extender.close()
+            return f"{extender.name} {extender!r} {raised.value}"
+
+    assert SECRET not in asyncio.run(main())
+    assert f"Authorization: Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}\r\n" in service.heads[0]
+
+
+def test_nobody_at_a_url_with_a_password() -> None:
+    extender = HttpExtender(ExtenderConfig(url_prefix=f"http://me:{SECRET}@127.0.0.1:1/x", **VERBS))
+    with pytest.raises(ExtenderError, match=r"http://127\.0\.0\.1:1/x/filter: no connection") as raised:
+        asyncio.run(extender.filter(POD, NODES))
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "x", f"ftp://me:{SECRET}@h", f"http://me:{SECRET}", f"http://:{SECRET}@", "http://h:0"]
+)
+def test_a_url_of_no_server(url: str) -> None:
+    with pytest.raises(InputError, match="not the URL of a server") as raised:
+        HttpExtender(ExtenderConfig(url_prefix=url, **VERBS))
+    assert SECRET not in str(raised.value)
+
+
+def test_keys_are_never_shown() -> None:
+    tls = ExtenderTLS(key_data=SECRET.encode(), cert_data=b"c", ca_data=b"a")
+    config = ExtenderConfig(url_prefix="https://127.0.0.1", enable_https=True, tls_config=tls, **VERBS)
+    with pytest.raises(InputError) as raised:
+        HttpExtender(config)
+    assert SECRET not in f"{raised.value} {raised.value!r} {config!r} {tls!r}"

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 from tests.support.api_over_tls import ApiOverTls, data, write_kubeconfig
 from tests.support.certificates import Authority
 
-from moorage.client import pool as pools
+from moorage.client import credentials
 from moorage.client.kubeconfig import Connection, in_cluster, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, Unauthorized
+from moorage.http import pool as pools
 
 V1 = "client.authentication.k8s.io/v1"
 User = Callable[[Path, Authority], dict[str, Any]]
@@ -335,3 +337,79 @@ def test_a_program_of_the_wrong_version_is_told_apart(tmp_path: Path, authority:
                 await client.request("GET", "/api")
 
     serve(server, use)
+
+
+def script(folder: Path, text: str) -> dict[str, Any]:
+    path = folder / "login"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return {"exec": {"apiVersion": V1, "command": "./login", "interactiveMode": "Never"}}
+
+
+def refusal(folder: Path, authority: Authority, user: dict[str, Any]) -> str:
+    """Return what we are told when a program's credentials are asked for."""
+    server = ApiOverTls(authority)
+    found: list[str] = []
+
+    async def use() -> None:
+        async with ApiClient(connected(folder, server, user)) as client:
+            with pytest.raises(Unauthorized) as raised:
+                await client.request("GET", "/api")
+            found.append(str(raised.value))
+
+    serve(server, use)
+    assert server.visits == []
+    return found[0]
+
+
+EXPIRIES = (
+    "soon",
+    "2026-13-01T00:00:00Z",
+    "2026-01-01",
+    "9" * 5000,
+    "0000-00-00T00:00:00Z",
+    "2026-01-01T00:00:00+99:99",
+)
+
+
+@pytest.mark.parametrize("text", EXPIRIES, ids=lambda text: text[:20])
+def test_an_expiry_that_is_no_time_is_one_clear_error(tmp_path: Path, authority: Authority, text: str) -> None:
+    user = program(tmp_path, f'{{"token":"t","expirationTimestamp":"{text}"}}')
+    told = refusal(tmp_path, authority, user)
+    assert "login: printed an expirationTimestamp that is no time" in told
+    assert len(told) < 500
+
+
+def states_of_group(group: int) -> list[str]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group:
+                found.append(state)
+    return found
+
+
+SLOW = {
+    "one that sleeps": "sleep 600",
+    "one that prints and sleeps": "echo '{}'; sleep 600",
+    "one whose child holds the pipe": "(sleep 600) & echo '{}'",
+    "one that never stops to print": "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
+def test_a_program_that_takes_too_long_is_killed(
+    tmp_path: Path, authority: Authority, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "EXEC_SECONDS", 0.2)
+    told = refusal(tmp_path, authority, script(tmp_path, f"echo $$ > {tmp_path}/pid\n{text}"))
+    assert "did not end within 0.2 s and was killed" in told
+    group = int((tmp_path / "pid").read_text())
+    assert all(state == "Z" for state in states_of_group(group)), "nothing that it started runs on"
+
+
+def test_of_long_complaints_the_beginning_is_shown(tmp_path: Path, authority: Authority) -> None:
+    told = refusal(tmp_path, authority, script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 3"))
+    assert "exited with code 3: xxx" in told
+    assert len(told) < 3000

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from moorage.client.pool import HttpPool, WriteGate
 from moorage.errors import Unreachable
+from moorage.http.pool import HttpPool, WriteGate
 
 WRITE = b"POST /bind HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 READ = b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n"

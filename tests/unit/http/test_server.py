@@ -1,15 +1,21 @@
 """The HTTP server over real sockets: every request is answered, in order, and what is no request is told so."""
 
 import asyncio
+import gc
 import re
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import uvloop
 
-from moorage.http.connection import IDLE_SWEEPS, LONGEST_HEAD, SLOW_SWEEPS
-from moorage.http.messages import Answer, HttpRequest, Reply, Service, Sink, chunk
+from moorage.http.messages import AnyReply, HttpRequest, HttpService, Reply, Sink, chunk
+from moorage.http.parsing import MAX_HEAD
 from moorage.http.server import HttpServer
+from moorage.http.server_connection import IDLE_SWEEPS, SLOW_SWEEPS, ServerConnection
 
 MAX_BODY = 1000
 PIECE = b"x" * 65536
@@ -51,7 +57,7 @@ class Site:
         self.gate = asyncio.Event()
         self.pieces = Pieces()
 
-    def answer(self, request: HttpRequest) -> Answer:
+    def answer(self, request: HttpRequest) -> AnyReply:
         match request.path:
             case "/broken":
                 raise ValueError("a mistake")
@@ -78,7 +84,7 @@ Scenario = Callable[[Site, HttpServer, asyncio.StreamReader, asyncio.StreamWrite
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = HttpServer(Service(site.answer, refuse, MAX_BODY))
+    server = HttpServer(HttpService(site.answer, refuse, MAX_BODY))
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -135,6 +141,10 @@ def test_a_request_is_answered_however_it_is_cut(request_bytes: bytes, want: str
 
 
 BAD = {
+    "trailers without end": (
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: " + b"x" * 3 * MAX_HEAD,
+        400,
+    ),
     "not HTTP": (b"hello there\r\n\r\n", 400),
     "not even text": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     "a body announced as too long": (b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413),
@@ -150,7 +160,7 @@ BAD = {
         413,
     ),
     "a chunk without a length": (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-    "a head without end": (b"GET / HTTP/1.1\r\nA: " + b"x" * (LONGEST_HEAD + 1), 431),
+    "a head without end": (b"GET / HTTP/1.1\r\nA: " + b"x" * (MAX_HEAD + 1), 431),
 }
 
 
@@ -300,3 +310,163 @@ def test_a_stop_lets_answers_under_way_finish() -> None:
         await stopping
 
     run(scenario)
+
+
+def count_living(kind: type) -> int:
+    return sum(isinstance(thing, kind) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize("path", ["/a", "/slow", "/pieces"])
+@pytest.mark.parametrize("runs", [asyncio.run, uvloop.run])
+def test_closed_connections_are_freed_without_a_garbage_collection(path: str, runs: Callable[..., object]) -> None:
+    async def main() -> None:
+        site = Site()
+        site.gate.set()
+        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY))
+        port = await server.listen("127.0.0.1", 0)
+        for _ in range(5):
+            site.pieces = Pieces()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        site.pieces = Pieces()
+        assert count_living(ServerConnection) == 0
+        await server.stop(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        runs(main())
+    finally:
+        gc.enable()
+
+
+async def hung_up(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
+    async def main() -> None:
+        site = Site()
+        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=3)
+        port = await server.listen("127.0.0.1", 0)
+        busy, early, late = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in (early, late):
+            writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+        busy[1].write(b"GET /slow HTTP/1.1\r\n\r\n")
+        await heard(early[0])
+        await heard(late[0])
+        server.sweep()
+        late[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        await heard(late[0])
+        newcomer = await asyncio.open_connection("127.0.0.1", port)
+        newcomer[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        assert (await heard(newcomer[0]))[0] == 200
+        assert await hung_up(early[0]), "it was quiet the longest"
+        site.gate.set()
+        assert await heard(busy[0]) == (200, "slow"), "an answer under way is never dropped"
+        late[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        assert (await heard(late[0]))[0] == 200
+        for _, writer in (busy, early, late, newcomer):
+            writer.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_with_all_connections_busy_one_more_waits() -> None:
+    async def main() -> None:
+        site = Site()
+        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=2)
+        port = await server.listen("127.0.0.1", 0)
+        both = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in both:
+            writer.write(b"GET /a HTTP/1.1\r\n\r\nGET /slow HTTP/1.1\r\n\r\n")
+            await heard(reader)
+        newcomers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in newcomers:
+            writer.write(b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+        waiting = [asyncio.create_task(heard(reader)) for reader, _ in newcomers]
+        for _ in range(20):
+            server.sweep()
+            await asyncio.sleep(0.001)
+        assert not any(task.done() for task in waiting)
+        site.gate.set()
+        assert [await heard(reader) for reader, _ in both] == [(200, "slow")] * 2
+        both[0][1].close()
+        assert [(await task)[0] for task in waiting] == [200] * 3
+        for _, writer in (*both, *newcomers):
+            writer.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_crowd_that_comes_at_once_is_served_to_the_last() -> None:
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
+        port = await server.listen("127.0.0.1", 0)
+
+        async def visit() -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+            status, _ = await heard(reader)
+            writer.close()
+            return status
+
+        assert await asyncio.gather(*(visit() for _ in range(60))) == [200] * 60
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("runs", [asyncio.run, uvloop.run])
+def test_who_never_finishes_a_handshake_counts_and_makes_room(authority: Path, runs: Callable[..., object]) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
+        port = await server.listen("127.0.0.1", 0, tls=lambda: context)
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        trusting = ssl.create_default_context(cafile=authority / "cert.pem")
+        trusting.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        connecting = asyncio.create_task(asyncio.open_connection("127.0.0.1", port, ssl=trusting))
+        await asyncio.sleep(0.05)
+        assert not connecting.done()
+        server.sweep()
+        reader, writer = await connecting
+        writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+        assert (await heard(reader))[0] == 200
+        assert await hung_up(silent[0][0])
+        for _, one in (*silent, (reader, writer)):
+            one.close()
+        await server.stop(0)
+
+    async def bounded() -> None:
+        await asyncio.wait_for(main(), 30)
+
+    runs(bounded())
+
+
+def test_a_server_on_all_addresses_has_one_port() -> None:
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY))
+        port = await server.listen(None, 0)
+        for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"GET /a HTTP/1.1\r\n\r\n")
+            assert (await heard(reader))[0] == 200
+            writer.close()
+        with pytest.raises(OSError, match="in use"):
+            await server.listen("127.0.0.1", port)
+        await server.stop(0)
+
+    asyncio.run(main())

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct, field
 
+from moorage.app.serving.lookup import TrustedClients
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.app.serving.routing import Page
 from moorage.app.serving.users import (
@@ -20,7 +21,7 @@ from moorage.app.serving.users import (
     certificate_user,
     proxied_user,
 )
-from moorage.errors import MoorageError
+from moorage.errors import MoorageError, TooManyRequests
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.http.messages import HttpRequest, Reply
 
@@ -46,13 +47,21 @@ class Gatekeeper(Struct):
     proxy_headers: ProxyHeaders = field(default_factory=ProxyHeaders)
     meter: Meter = SILENT_METER
 
+    def trust(self, clients: TrustedClients) -> None:
+        """Believe the certificates of these clients and proxies from now on."""
+        authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
+        self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
+
     async def admit(self, request: HttpRequest, page: Page) -> Reply:
         """Answer a request with a page, or turn it away."""
-        user = await self._known(request)
-        if user is None:
-            return refusal(401, "Unauthorized", "Unauthorized")
-        verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
-        allowed = await self.allows(user, verb, path)
+        try:
+            user = await self._known(request)
+            if user is None:
+                return refusal(401, "Unauthorized", "Unauthorized")
+            verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
+            allowed = await self.allows(user, verb, path)
+        except TooManyRequests as error:
+            return refusal(429, "TooManyRequests", str(error))._replace(headers=(("Retry-After", "1"),))
         self._count(AUTHORIZATION, "allowed" if allowed else "denied", began)
         if not allowed:
             return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
@@ -62,7 +71,9 @@ class Gatekeeper(Struct):
         began, result, user = perf_counter(), "failure", None
         try:
             user = await self.identify(request)
-        except MoorageError as error:
+        except TooManyRequests:
+            raise
+        except (MoorageError, ValueError) as error:
             log.warning("unable to authenticate a request", error=str(error))
             result = "error"
         if user is not None:
@@ -105,6 +116,8 @@ class Gatekeeper(Struct):
             return False
         try:
             return (await self.access.decide(user, verb, path)).allowed
+        except TooManyRequests:
+            raise
         except MoorageError as error:
             log.warning("unable to authorize a request", user=user.name, path=path, error=str(error))
             return False
@@ -122,7 +135,7 @@ def _covers(allowed: str, path: str) -> bool:
 
 def peer_certificate(request: HttpRequest) -> "x509.Certificate | None":
     """Return the certificate a client showed, if it showed one that TLS could verify."""
-    connection = request.transport.get_extra_info("ssl_object")
+    connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     encoded = connection.getpeercert(binary_form=True) if connection is not None else None
     if not encoded:
         return None

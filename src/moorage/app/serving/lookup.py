@@ -1,12 +1,12 @@
 """What the cluster publishes for servers like ours: whose client certificates and which proxies to believe."""
 
-import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct, field
 
+from moorage.api.codec import UNREADABLE
 from moorage.app.options import AuthenticationOptions
 from moorage.app.serving.users import ProxyHeaders
 from moorage.client.rest import ApiClient
@@ -22,6 +22,17 @@ class TrustedClients(Struct, frozen=True):
     proxy_ca: bytes = b""
     headers: ProxyHeaders = field(default_factory=ProxyHeaders)
 
+    @property
+    def bundles(self) -> list[bytes]:
+        """The CAs of all whose certificates are worth a look."""
+        return [bundle for bundle in (self.client_ca, self.proxy_ca) if bundle]
+
+
+class ConfigMap(Struct, frozen=True):
+    """As much of a ConfigMap as we read."""
+
+    data: dict[str, str] | None = None
+
 
 def from_flags(options: AuthenticationOptions) -> TrustedClients:
     """Read what the command line says."""
@@ -35,7 +46,10 @@ def from_flags(options: AuthenticationOptions) -> TrustedClients:
 
 async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
     """Add what the command line left out from what the cluster publishes."""
-    data = msgspec.json.decode(await client.request("GET", CONFIG_MAP)).get("data") or {}
+    try:
+        data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=ConfigMap).data or {}
+    except UNREADABLE as error:
+        raise InputError("extension-apiserver-authentication", f"this is not a ConfigMap: {error}") from error
     if given.proxy_ca:
         return TrustedClients(given.client_ca or _bundle(data, "client-ca-file"), given.proxy_ca, given.headers)
     headers = ProxyHeaders(
@@ -49,14 +63,14 @@ async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
     return TrustedClients(given.client_ca or _bundle(data, "client-ca-file"), proxy_ca, headers)
 
 
-def _bundle(data: dict[str, Any], key: str) -> bytes:
-    return str(data.get(key, "")).encode()
+def _bundle(data: dict[str, str], key: str) -> bytes:
+    return data.get(key, "").encode()
 
 
-def _names(data: dict[str, Any], key: str) -> tuple[str, ...]:
+def _names(data: dict[str, str], key: str) -> tuple[str, ...]:
     try:
-        return tuple(str(name) for name in json.loads(data.get(key) or "[]"))
-    except ValueError as error:
+        return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
+    except UNREADABLE as error:
         raise InputError(f"extension-apiserver-authentication: {key}", f"this is not a list: {error}") from error
 
 

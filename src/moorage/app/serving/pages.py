@@ -19,6 +19,10 @@ from moorage.clock import boot_time
 from moorage.features import FeatureGates
 from moorage.http.messages import HttpRequest, Reply
 
+MAX_VERBOSITY: Final = (1 << 31) - 1
+MAX_SHOWN: Final = 100
+"""How much of what cannot be read is shown to who sent it."""
+
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
@@ -134,8 +138,10 @@ def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: b
 async def set_verbosity(request: HttpRequest) -> Reply:
     """Change how much is logged: PUT a number to /debug/flags/v."""
     text = request.body.decode(errors="replace").strip()
-    if not text.isdecimal():
-        return text_reply(f'strconv.ParseUint: parsing "{text}": invalid syntax\n', 400)
+    if not (text.isascii() and text.isdecimal()):
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": invalid syntax\n', 400)
+    if len(text) > len(str(MAX_VERBOSITY)) or int(text) > MAX_VERBOSITY:
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": value out of range\n', 400)
     VERBOSITY.set(int(text))
     return text_reply(f"successfully set klog.logging.verbosity to {text}\n")
 

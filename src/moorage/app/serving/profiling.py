@@ -4,6 +4,7 @@ import asyncio
 import cProfile
 import gc
 import io
+import math
 import pstats
 import sys
 from collections import Counter
@@ -12,8 +13,8 @@ from typing import Final
 from moorage.app.serving.routing import Router, text_reply
 from moorage.http.messages import HttpRequest, Reply
 
-LONGEST_SECONDS: Final = 300.0
-MOST_LINES: Final = 60
+MAX_SECONDS: Final = 300.0
+MAX_LINES: Final = 60
 
 INDEX: Final = """\
 /debug/pprof/
@@ -41,9 +42,12 @@ async def _index(_: HttpRequest) -> Reply:
 
 async def _profile(request: HttpRequest) -> Reply:
     try:
-        seconds = min(float(request.query.get("seconds", "30")), LONGEST_SECONDS)
+        seconds = float(request.query.get("seconds", "30"))
     except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:  # which is false of nan, too
         return text_reply("seconds must be a number\n", 400)
+    seconds = min(seconds, MAX_SECONDS)
     profile = cProfile.Profile()
     try:
         profile.enable()
@@ -54,7 +58,7 @@ async def _profile(request: HttpRequest) -> Reply:
     finally:
         profile.disable()
     written = io.StringIO()
-    pstats.Stats(profile, stream=written).sort_stats("cumulative").print_stats(MOST_LINES)
+    pstats.Stats(profile, stream=written).sort_stats("cumulative").print_stats(MAX_LINES)
     return text_reply(written.getvalue())
 
 
@@ -70,7 +74,7 @@ async def _tasks(_: HttpRequest) -> Reply:
 
 async def _heap(_: HttpRequest) -> Reply:
     counts = Counter(type(thing).__qualname__ for thing in gc.get_objects())
-    lines = [f"{count:10d} {name}" for name, count in counts.most_common(MOST_LINES)]
+    lines = [f"{count:10d} {name}" for name, count in counts.most_common(MAX_LINES)]
     return text_reply("\n".join([f"{sum(counts.values()):10d} objects", *lines, ""]))
 
 

@@ -1,45 +1,64 @@
-"""Asking the API server who somebody is and what they may do; answers are remembered for a while."""
+"""Asking the API server who somebody is and what they may do; answers are cached for a while."""
 
+import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from moorage.api.codec import UNREADABLE
 from moorage.app.serving.users import User
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
-from moorage.errors import ApiError
+from moorage.errors import ApiError, ServerError, TooManyRequests
 from moorage.framework.metering import Meter
+from moorage.lru import LRU
 
-MOST_REMEMBERED: Final = 4096
+MAX_CACHED: Final = 4096
+MAX_UNDER_WAY: Final = 64
+"""Questions to the API server at a time: whoever can connect to us must not be able to keep it busy."""
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 V = TypeVar("V")
 
 
-class Remembered(Generic[V]):
-    """Values that are true for some seconds; the oldest are dropped when there are too many."""
+class CachedReviews(Generic[V]):
+    """Answers by question: true for some seconds, asked for once however many wait, and only so many at a time.
 
-    def __init__(self, clock: Clock, most: int = MOST_REMEMBERED) -> None:
+    Questions are kept as digests: they contain secrets, and may be of any length.
+    """
+
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._most = most
-        self._values: OrderedDict[object, tuple[float, V]] = OrderedDict()
+        self._known: LRU[bytes, tuple[float, V]] = LRU(MAX_CACHED)
+        self._under_way: dict[bytes, asyncio.Task[V]] = {}
 
-    def get(self, key: object) -> V | None:
-        """Return what is remembered and still true."""
-        found = self._values.get(key)
+    def find(self, key: bytes) -> V | None:
+        """Return an answer that is still true."""
+        found = self._known.find(key)
         return found[1] if found is not None and found[0] > self._clock.now() else None
 
-    def put(self, key: object, value: V, seconds: float) -> None:
-        """Remember a value."""
-        self._values[key] = (self._clock.now() + seconds, value)
-        self._values.move_to_end(key)
-        if len(self._values) > self._most:
-            self._values.popitem(last=False)
+    async def ask(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+        """Ask, or wait with those who have asked already; TooManyRequests if too much is being asked."""
+        task = self._under_way.get(key)
+        if task is None:
+            if len(self._under_way) >= MAX_UNDER_WAY:
+                raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
+            task = self._under_way[key] = asyncio.ensure_future(self._answer(key, ask, ttl))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # Whoever hangs up does not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _answer(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+        try:
+            answer = await ask()
+            self._known.put(key, (self._clock.now() + ttl(answer), answer))
+            return answer
+        finally:
+            del self._under_way[key]
 
 
 class ReviewedUser(msgspec.Struct, frozen=True):
@@ -85,21 +104,19 @@ class TokenReviewer:
         self._client = client
         self._meter = meter
         self._ttl = ttl
-        self._remembered: Remembered[TokenStatus] = Remembered(clock)
+        self._reviews: CachedReviews[TokenStatus] = CachedReviews(clock)
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a token."""
-        # The token itself is not kept in memory any longer than the request.
         key = hashlib.sha256(token.encode()).digest()
-        status = self._remembered.get(key)
+        status = self._reviews.find(key)
         self._meter.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
         if status is None:
-            status = await self._fetch(token)
-            self._remembered.put(key, status, self._ttl)
+            status = await self._reviews.ask(key, lambda: self._fetch(token), lambda _: self._ttl)
         if not status.authenticated:
             return None
-        told = status.user
-        return User(told.username, told.uid, told.groups, tuple(sorted(told.extra.items())))
+        user = status.user
+        return User(user.username, user.uid, user.groups, tuple(sorted(user.extra.items())))
 
     async def _fetch(self, token: str) -> TokenStatus:
         result = "error"
@@ -116,7 +133,7 @@ class TokenReviewer:
         answer = await measured(
             self._meter, "authn", lambda: self._client.request("POST", TOKEN_REVIEWS, body, seconds=10.0)
         )
-        return msgspec.json.decode(answer, type=TokenAnswer).status
+        return decoded(answer, TokenAnswer).status
 
 
 class AccessReviewer:
@@ -126,16 +143,15 @@ class AccessReviewer:
         self._client = client
         self._meter = meter
         self._ttl = {True: allowed_ttl, False: denied_ttl}
-        self._remembered: Remembered[AccessStatus] = Remembered(clock)
+        self._reviews: CachedReviews[AccessStatus] = CachedReviews(clock)
 
     async def decide(self, user: User, verb: str, path: str) -> AccessStatus:
         """Ask whether a user may do something to a path."""
-        key = (user, verb, path)
-        status = self._remembered.get(key)
-        if status is None:
-            status = await self._ask(user, verb, path)
-            self._remembered.put(key, status, self._ttl[status.allowed])
-        return status
+        key = hashlib.sha256(msgspec.json.encode((user, verb, path))).digest()
+        status = self._reviews.find(key)
+        if status is not None:
+            return status
+        return await self._reviews.ask(key, lambda: self._ask(user, verb, path), lambda found: self._ttl[found.allowed])
 
     async def _ask(self, user: User, verb: str, path: str) -> AccessStatus:
         spec = {
@@ -150,7 +166,7 @@ class AccessReviewer:
         answer = await measured(
             self._meter, "authz", lambda: self._client.request("POST", ACCESS_REVIEWS, body, seconds=10.0)
         )
-        return msgspec.json.decode(answer, type=AccessAnswer).status
+        return decoded(answer, AccessAnswer).status
 
 
 async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
@@ -166,3 +182,11 @@ async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]])
     finally:
         meter.count(f"apiserver_delegated_{what}_request_total", code)
         meter.observe(f"apiserver_delegated_{what}_request_duration_seconds", perf_counter() - began, code)
+
+
+def decoded(answer: bytes, kind: type[V]) -> V:
+    """Read a review; ServerError if it is none."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except UNREADABLE as error:
+        raise ServerError(f"the API server's review cannot be read: {error}") from error

@@ -1,9 +1,9 @@
 """Starting the server: who may come in, with which certificates, on which address."""
 
+import asyncio
 import os
-import ssl
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -12,17 +12,21 @@ from moorage.app.serving.gatekeeper import Gatekeeper
 from moorage.app.serving.lookup import TrustedClients, from_flags, looked_up
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.app.serving.routing import Page, text_reply
-from moorage.app.serving.tls import server_context
-from moorage.app.serving.users import Authorities
+from moorage.app.serving.tls import ServingTls
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError, MoorageError
 from moorage.framework.metering import SILENT_METER, Meter
-from moorage.http.messages import HttpRequest, Reply, Service
+from moorage.http.messages import HttpRequest, HttpService, Reply
 from moorage.http.server import HttpServer
 
-SHUTDOWN_SECONDS = 5.0
+SHUTDOWN_SECONDS: Final = 5.0
+RELOAD_SECONDS: Final = 60.0
+"""How often certificates and client CAs are compared with those in use, as in kube-scheduler."""
+MAX_BODY: Final = 4096
+"""The longest body that any page has a use for: the level of logs."""
+MAX_CONNECTIONS: Final = 512
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +39,8 @@ class Server:
         self._page = page
         self._meter = meter
         self._http: HttpServer | None = None
+        self._certificates: Certificates | None = None
+        self._reloading: asyncio.Task[None] | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
 
@@ -42,23 +48,45 @@ class Server:
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
-        gatekeeper, trusted = await self._gatekeeper(authentication, authorization, clock or SteadyClock())
-        context = server_context(self._options, [bundle for bundle in (trusted.client_ca, trusted.proxy_ca) if bundle])
+        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
+        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
+        meter, clock = self._meter, clock or SteadyClock()
+        gatekeeper = Gatekeeper(
+            always_allow=authorization.always_allow,
+            tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
+            access=None
+            if asks_may is None
+            else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
+            meter=meter,
+        )
+        certificates = self._certificates = Certificates(self._options, authentication, asks_who, gatekeeper)
+        tls = await certificates.load()
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
             return gatekeeper.admit(request, self._page)
 
-        self._http = HttpServer(Service(answer, _refuse))
-        self.port = await self._listen(self._http, context)
+        self._http = HttpServer(HttpService(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
+        self.port = await self._listen(self._http, tls)
+        self._reloading = asyncio.create_task(self._keep_reloading(), name="certificates")
         log.info("serving securely", address=self._options.address, port=self.port)
 
-    async def _listen(self, server: HttpServer, context: ssl.SSLContext) -> int:
+    async def _keep_reloading(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take certificates and client CAs as they are now; done by itself once a minute."""
+        if self._certificates is not None:
+            await self._certificates.reload()
+
+    async def _listen(self, server: HttpServer, tls: ServingTls) -> int:
         options = self._options
         try:
             return await server.listen(
                 None if options.address in ("0.0.0.0", "::") else options.address,
                 options.port,
-                tls=context,
+                tls=lambda: tls.context,
                 reuse_port=options.share_port or None,
                 reuse_address=options.share_address or None,
             )
@@ -68,30 +96,12 @@ class Server:
 
     async def stop(self) -> None:
         """Let requests under way finish, and end."""
+        if self._reloading is not None:
+            self._reloading.cancel()
         if self._http is not None:
             await self._http.stop(SHUTDOWN_SECONDS)
         for client in self._clients:
             client.close()
-
-    async def _gatekeeper(
-        self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock
-    ) -> tuple[Gatekeeper, TrustedClients]:
-        meter = self._meter
-        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
-        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
-        trusted = await self._trusted(authentication, asks_who)
-        gatekeeper = Gatekeeper(
-            always_allow=authorization.always_allow,
-            tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
-            access=None
-            if asks_may is None
-            else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
-            client_authorities=Authorities(trusted.client_ca) if trusted.client_ca else Authorities(),
-            proxy_authorities=Authorities(trusted.proxy_ca) if trusted.proxy_ca else Authorities(),
-            proxy_headers=trusted.headers,
-            meter=meter,
-        )
-        return gatekeeper, trusted
 
     def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
         connection = load_connection(kubeconfig) if kubeconfig else _in_cluster()
@@ -102,18 +112,52 @@ class Server:
         self._clients.append(client)
         return client
 
-    @staticmethod
-    async def _trusted(options: AuthenticationOptions, client: ApiClient | None) -> TrustedClients:
-        given = from_flags(options)
-        if client is None or options.skip_lookup:
-            return given
+
+class Certificates:
+    """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
+
+    def __init__(
+        self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None, gatekeeper: Gatekeeper
+    ) -> None:
+        self._serving = serving
+        self._options = options
+        self._client = client
+        self._gatekeeper = gatekeeper
+        self._trusted = TrustedClients()
+        self._tls: ServingTls | None = None
+
+    async def load(self) -> ServingTls:
+        """Read everything for the first time; InputError if something cannot be used."""
+        given = from_flags(self._options)
         try:
-            return await looked_up(client, given)
+            self._trusted = await self._published(given)
         except MoorageError as error:
-            if not options.tolerate_lookup_failure:
+            if not self._options.tolerate_lookup_failure:
                 raise
             log.warning("client CAs could not be looked up; certificates will not be believed", error=str(error))
+            self._trusted = given
+        self._gatekeeper.trust(self._trusted)
+        self._tls = ServingTls(self._serving, self._trusted.bundles)
+        return self._tls
+
+    async def reload(self) -> None:
+        """Take everything as it is now; what cannot be used, because it is being written, leaves all as it was."""
+        try:
+            trusted = await self._published(from_flags(self._options))
+            is_new = self._tls is not None and self._tls.load(trusted.bundles)
+            if trusted != self._trusted:
+                self._gatekeeper.trust(trusted)
+        except MoorageError as error:
+            log.warning("certificates cannot be reloaded now", error=str(error))
+            return
+        if is_new or trusted != self._trusted:
+            self._trusted = trusted
+            log.info("certificates were reloaded")
+
+    async def _published(self, given: TrustedClients) -> TrustedClients:
+        if self._client is None or self._options.skip_lookup:
             return given
+        return await looked_up(self._client, given)
 
 
 def _in_cluster() -> Connection | None:

@@ -2,15 +2,16 @@
 
 import os
 import ssl
-import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from moorage.app.flags.kinds import NamedCertificate
 from moorage.app.options import ServingOptions
 from moorage.errors import InputError, did_you_mean
+from moorage.http.tls import load_certificate, verify_as_go
 
 PAIR_NAME: Final = "kube-scheduler"
 
@@ -45,18 +46,60 @@ _CIPHERS: Final = {
 _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 
 
-def server_context(options: ServingOptions, client_cas: Sequence[bytes] = ()) -> ssl.SSLContext:
-    """Make the context to serve with; clients may show certificates of the CAs given, but need not."""
-    context = _context(options, client_cas)
-    by_name = _named_contexts(options, client_cas)
-    if options.cert_file or options.cert_dir:
-        _load_default_pair(context, options)
-        if by_name:
-            context.sni_callback = _chooser(by_name, lambda: context)
-    else:
+class ServingTls:
+    """The context to serve with, made anew by :meth:`load` when files or client CAs have changed.
+
+    Clients may show certificates of the CAs given, but need not.
+    """
+
+    def __init__(self, options: ServingOptions, client_cas: Sequence[bytes] = ()) -> None:
+        self._options = options
         # The library that makes certificates takes longer to import than all of the server: the first visitor waits.
-        context.sni_callback = _chooser(by_name, cache(lambda: _self_signed_context(options, client_cas)))
-    return context
+        self._self_signed = cache(_self_signed)
+        self._loaded: tuple[object, ...] = ()
+        self._context = self._made(client_cas)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the next connection is made with."""
+        return self._context
+
+    def load(self, client_cas: Sequence[bytes]) -> bool:
+        """Take what the files contain now, and other client CAs; tell whether anything changed.
+
+        InputError if it cannot be used, as when a file is being written; what was in use stays in use.
+        """
+        if self._state(client_cas) == self._loaded:
+            return False
+        self._context = self._made(client_cas)
+        return True
+
+    def _state(self, client_cas: Sequence[bytes]) -> tuple[object, ...]:
+        options = self._options
+        pairs = [(entry.cert_file, entry.key_file) for entry in options.named_certificates]
+        if options.cert_file or options.cert_dir:
+            pairs.append(_default_pair(options))
+        return (tuple(client_cas), *(_content(path) for pair in pairs for path in pair))
+
+    def _made(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+        options, before = self._options, self._state(client_cas)
+        context = _context(options, client_cas)
+        by_name = _named_contexts(options, client_cas)
+        if options.cert_file or options.cert_dir:
+            _load_default_pair(context, options)
+            if by_name:
+                # A weak reference: a context that refers to itself would stay until the garbage is looked through.
+                context.sni_callback = _chooser(by_name, cast("Callable[[], ssl.SSLContext]", weakref.ref(context)))
+        else:
+            context.sni_callback = _chooser(by_name, cache(lambda: self._self_signed_context(client_cas)))
+        self._loaded = before if options.cert_file or not options.cert_dir else self._state(client_cas)
+        return context
+
+    def _self_signed_context(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+        context = _context(self._options, client_cas)
+        certificate, key = self._self_signed()
+        load_certificate("--cert-dir", context, certificate, key)
+        return context
 
 
 def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLContext:
@@ -65,8 +108,12 @@ def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLCon
     context.set_alpn_protocols(["http/1.1"])
     if options.cipher_suites:
         context.set_ciphers(":".join(_openssl_names(options.cipher_suites)) or "@SECLEVEL=0:ALL")
+    verify_as_go(context)
     for bundle in client_cas:
-        context.load_verify_locations(cadata=bundle.decode())
+        try:
+            context.load_verify_locations(cadata=bundle.decode())
+        except (OSError, ValueError) as error:
+            raise InputError("--client-ca-file", f"the CAs of clients cannot be used: {error}") from error
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
@@ -79,20 +126,24 @@ def _openssl_names(suites: Sequence[str]) -> list[str]:
     return [_CIPHERS[suite] for suite in suites if suite in _CIPHERS]
 
 
-def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
+def _default_pair(options: ServingOptions) -> tuple[str, str]:
     if options.cert_file:
-        _load_files(context, options.cert_file, options.key_file, "--tls-cert-file")
-    else:
-        certificate, key = (Path(options.cert_dir) / f"{PAIR_NAME}.{ending}" for ending in ("crt", "key"))
-        if not certificate.exists() or not key.exists():
-            _write_pair(certificate, key, _self_signed())
-        _load_files(context, str(certificate), str(key), "--cert-dir")
+        return options.cert_file, options.key_file
+    return str(Path(options.cert_dir, f"{PAIR_NAME}.crt")), str(Path(options.cert_dir, f"{PAIR_NAME}.key"))
 
 
-def _self_signed_context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLContext:
-    context = _context(options, client_cas)
-    _load_pair(context, _self_signed())
-    return context
+def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
+    certificate, key = _default_pair(options)
+    if not options.cert_file and not (Path(certificate).exists() and Path(key).exists()):
+        _write_pair(Path(certificate), Path(key), _self_signed())
+    _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
 
 
 def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
@@ -100,14 +151,6 @@ def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) 
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise InputError(flag, f"{certificate} and {key} cannot be served with: {error}") from error
-
-
-def _load_pair(context: ssl.SSLContext, pair: tuple[bytes, bytes]) -> None:
-    """Load a pair from memory; Python's ssl reads files only, so it gets one for a moment."""
-    with tempfile.TemporaryDirectory() as folder:
-        certificate, key = Path(folder, "crt"), Path(folder, "key")
-        _write_pair(certificate, key, pair)
-        context.load_cert_chain(certificate, key)
 
 
 def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
@@ -141,7 +184,10 @@ def _chooser(
 def _names_in(entry: NamedCertificate) -> list[str]:
     from moorage.app.serving.self_signed import names_in
 
-    return names_in(Path(entry.cert_file).read_bytes())
+    try:
+        return names_in(Path(entry.cert_file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError("--tls-sni-cert-key", f"the names in {entry.cert_file} cannot be read: {error}") from error
 
 
 def _self_signed() -> tuple[bytes, bytes]:

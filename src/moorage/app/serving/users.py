@@ -7,6 +7,8 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moorage.errors import InputError
+
 if TYPE_CHECKING:
     from cryptography import x509
 
@@ -43,8 +45,8 @@ class ProxyHeaders(Struct, frozen=True):
 class Authorities:
     """A CA bundle that tells whether it issued a certificate."""
 
-    def __init__(self, *bundles: bytes) -> None:
-        self._certificates = [cert for bundle in bundles for cert in _certificates_in(bundle)]
+    def __init__(self, bundle: bytes = b"") -> None:
+        self._certificates = _certificates_in(bundle) if bundle else []
 
     def issued(self, certificate: "x509.Certificate") -> bool:
         """Tell whether a certificate, whose chain TLS has verified already, is one of ours."""
@@ -54,7 +56,10 @@ class Authorities:
 def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":
     from cryptography import x509
 
-    return x509.load_pem_x509_certificates(bundle)
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError as error:
+        raise InputError("the CAs of clients", f"they cannot be used: {error}") from error
 
 
 def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:

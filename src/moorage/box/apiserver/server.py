@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +21,7 @@ from moorage.box.apiserver.storage.journal import Journal
 from moorage.box.apiserver.storage.store import Store
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
-from moorage.http.messages import Answer as HttpAnswer
-from moorage.http.messages import HttpRequest, Reply, Service
+from moorage.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.http.server import HttpServer
 
 LOOPBACK: Final = "127.0.0.1"
@@ -70,7 +70,7 @@ class ApiServer:
         self._plain_port = 0
         self._is_plain = plain
         self._certificate = loopback_certificate(LOOPBACK)
-        self._http = HttpServer(Service(self._respond, _refuse, MAX_BODY))
+        self._http = HttpServer(HttpService(self._respond, _refuse, MAX_BODY, self._check_head))
         self._watchers = Watchers(self.api.store)
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -120,7 +120,7 @@ class ApiServer:
 
     async def _listen(self) -> int:
         try:
-            return await self._http.listen(LOOPBACK, self._port, tls=self._certificate.context)
+            return await self._http.listen(LOOPBACK, self._port, tls=lambda: self._certificate.context)
         except OSError as error:
             hint = "give another port, or 0 for one that is free"
             raise InputError(f"port {self._port}", f"cannot listen: {error.strerror}", hint=hint) from error
@@ -150,7 +150,7 @@ class ApiServer:
         forget_old_events(self.api.store, self.api.clock.now())
         self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
-    def _respond(self, request: HttpRequest) -> HttpAnswer:
+    def _respond(self, request: HttpRequest) -> AnyReply:
         path = request.path
         if not self._is_allowed(request.headers.get(b"authorization", b"")) and path not in OPEN_TO_ALL:
             return _refusal(unauthorized())
@@ -178,6 +178,10 @@ class ApiServer:
         except ApiError as error:
             return _refusal(error)
         return reply
+
+    def _check_head(self, headers: Mapping[bytes, bytes]) -> Reply | None:
+        """Take a body from those only who have the token."""
+        return None if self._is_allowed(headers.get(b"authorization", b"")) else _refusal(unauthorized())
 
     def _is_allowed(self, authorization: bytes) -> bool:
         return hmac.compare_digest(authorization, self._bearer)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ from tests.support.certificates import Authority
 from tests.support.review_server import ReviewServer
 from tests.support.serving import Reply, Visitor, served
 
+from moorage.app.metrics.cells import CellRegistry
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, RequestHeaders
+from moorage.app.serving import reviews as review_limits
+from moorage.app.serving.reviews import TokenReviewer
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
 from moorage.clock import VirtualClock
 from moorage.errors import MoorageError
 
@@ -189,3 +195,66 @@ def test_a_failed_lookup_ends_it_all_only_if_asked_to(reviews: ReviewServer, tmp
     strict = AuthenticationOptions(tolerate_lookup_failure=False)
     with pytest.raises(MoorageError, match="not found"):
         visits(reviews, tmp_path, {}, authentication=strict)
+
+
+def test_a_trailer_names_no_user(reviews: ReviewServer, tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path / "p")
+    certificate = authority.issue("front")
+    headers = RequestHeaders(client_ca_file=str(authority.file))
+    request = (
+        b"GET /metrics HTTP/1.1\r\nX-Remote-User: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        b"0\r\nX-Remote-Group: system:masters\r\nAuthorization: Bearer master\r\n\r\n"
+    )
+
+    async def work() -> bytes:
+        async with reviews.running(tmp_path) as kubeconfig:
+            who = AuthenticationOptions(kubeconfig, headers=headers)
+            async with served(authentication=who, authorization=AuthorizationOptions(kubeconfig)) as visitor:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+                context.load_cert_chain(*certificate)
+                reader, writer = await asyncio.open_connection("127.0.0.1", visitor.server.port, ssl=context)
+                writer.write(request)
+                line = await reader.readline()
+                writer.close()
+                return line
+
+    assert asyncio.run(work()).startswith(b"HTTP/1.1 403")
+
+
+def test_a_token_is_reviewed_once_for_all_who_show_it(reviews: ReviewServer, tmp_path: Path) -> None:
+    async def work() -> list[str]:
+        async with reviews.running(tmp_path) as kubeconfig, ApiClient(load_connection(kubeconfig)) as client:
+            reviewer = TokenReviewer(client, CellRegistry(), VirtualClock(), 10.0)
+            hung_up = asyncio.create_task(reviewer.user_of("good"))
+            await asyncio.sleep(0)
+            hung_up.cancel()
+            found = await asyncio.gather(*(reviewer.user_of("good") for _ in range(5)))
+            return [user.name for user in found if user is not None]
+
+    assert asyncio.run(work()) == ["ann"] * 5
+    assert reviews.token_reviews == 1
+
+
+def test_only_so_many_tokens_are_reviewed_at_a_time(
+    reviews: ReviewServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_limits, "MAX_UNDER_WAY", 2)
+
+    async def work() -> list[int]:
+        async with reviews.running(tmp_path) as kubeconfig:
+            reviews.gate.clear()
+            who, may = AuthenticationOptions(kubeconfig), AuthorizationOptions(kubeconfig)
+            async with served(authentication=who, authorization=may) as visitor, asyncio.timeout(30):
+                waiting = [asyncio.create_task(visitor.ask("/metrics", token=f"t{n}")) for n in range(2)]
+                while reviews.token_reviews < 2:
+                    await asyncio.sleep(0.001)
+                refused = await visitor.ask("/metrics", token="good")
+                assert refused.headers["Retry-After"] == "1"
+                healthy = await visitor.ask("/healthz")
+                reviews.gate.set()
+                again = [(await one).status for one in waiting]
+                return [refused.status, healthy.status, *again, (await visitor.ask("/metrics", token="good")).status]
+
+    assert asyncio.run(work()) == [429, 200, 401, 401, 200]

@@ -111,8 +111,21 @@ def test_profiling(page: str, told: str) -> None:
     assert told in visit(page).text
 
 
-def test_a_profile_of_no_number_of_seconds() -> None:
-    assert visit("/debug/pprof/profile?seconds=long").status == 400
+@pytest.mark.parametrize("seconds", ["long", "nan", "-nan", "inf", "-1", "1e999", "", "9" * 5000])
+def test_a_profile_of_no_number_of_seconds(seconds: str) -> None:
+    assert visit(f"/debug/pprof/profile?seconds={seconds}").status == 400
+
+
+@pytest.mark.usefixtures("_verbosity_as_before")
+@pytest.mark.parametrize("level", ["", "-1", "1.5", "²", "٤", "nan", "2147483648", "9" * 4000, "1 2", "\x00"])
+def test_a_level_of_logs_that_is_none(level: str) -> None:
+    reply = visit("/debug/flags/v", method="PUT", body=level)
+    assert (reply.status, VERBOSITY.level) == (400, 0)
+    assert len(reply.text) < 300
+
+
+def test_no_page_takes_a_long_body() -> None:
+    assert visit("/debug/flags/v", method="PUT", body="7" * 4097).status == 413
 
 
 FORMS = {

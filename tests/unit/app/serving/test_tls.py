@@ -5,14 +5,16 @@ import socket
 import ssl
 from pathlib import Path
 
+import aiohttp
 import pytest
 from cryptography import x509
 from msgspec.structs import replace
 from tests.support.certificates import Authority
-from tests.support.serving import ON_LOOPBACK, served
+from tests.support.serving import ON_LOOPBACK, Visitor, served
 
 from moorage.app.flags.kinds import NamedCertificate
-from moorage.app.options import ServingOptions
+from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+from moorage.app.serving import starting
 from moorage.errors import InputError
 
 
@@ -88,6 +90,97 @@ def test_certificates_are_chosen_by_name(tmp_path: Path) -> None:
         "own.test": "own.test",
         "other.test": "default.test",
     }
+
+
+async def names_served(visitor: Visitor) -> list[str]:
+    """Return the names in the certificate that is served now."""
+    address = ("127.0.0.1", int(visitor.base.rpartition(":")[2]))
+    pem = await asyncio.to_thread(ssl.get_server_certificate, address)
+    names = x509.load_pem_x509_certificate(pem.encode()).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return names.value.get_values_for_type(x509.DNSName)
+
+
+def test_a_certificate_is_reloaded_when_its_files_change(tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path)
+    certificate, key = authority.issue("served", hosts=("first.test",))
+    options = replace(ON_LOOPBACK, cert_file=str(certificate), key_file=str(key))
+
+    async def work() -> None:
+        async with served(options=options) as visitor:
+            assert await names_served(visitor) == ["first.test"]
+            authority.issue("served", hosts=("second.test",))
+            assert await names_served(visitor) == ["first.test"]
+            await visitor.server.reload()
+            assert await names_served(visitor) == ["second.test"]
+            before = key.read_bytes()
+            key.write_text("half of a k")
+            await visitor.server.reload()
+            assert await names_served(visitor) == ["second.test"], "what cannot be used is not"
+            key.write_bytes(before)
+            authority.issue("served", hosts=("third.test",))
+            await visitor.server.reload()
+            assert await names_served(visitor) == ["third.test"]
+
+    asyncio.run(work())
+
+
+def test_certificates_are_looked_at_once_a_minute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(starting, "RELOAD_SECONDS", 0.01)
+    authority = Authority.made_in(tmp_path)
+    certificate, key = authority.issue("served", hosts=("first.test",))
+    options = replace(ON_LOOPBACK, cert_file=str(certificate), key_file=str(key))
+
+    async def work() -> None:
+        async with served(options=options) as visitor, asyncio.timeout(30):
+            authority.issue("served", hosts=("second.test",))
+            while await names_served(visitor) != ["second.test"]:
+                pass
+
+    asyncio.run(work())
+
+
+def test_client_cas_are_reloaded_when_their_file_changes(tmp_path: Path) -> None:
+    old, new = (Authority.made_in(tmp_path / name, name) for name in ("old", "new"))
+    bundle = tmp_path / "clients.crt"
+    bundle.write_bytes(old.pem)
+    masters = {authority: authority.issue("admin", "system:masters") for authority in (old, new)}
+
+    async def work() -> None:
+        options = AuthenticationOptions(client_ca_file=str(bundle))
+        async with served(authentication=options, authorization=AuthorizationOptions()) as visitor:
+
+            async def admitted() -> list[bool]:
+                return [await is_admitted(visitor, masters[authority]) for authority in (old, new)]
+
+            assert await admitted() == [True, False]
+            bundle.write_bytes(new.pem)
+            await visitor.server.reload()
+            assert await admitted() == [False, True]
+            bundle.write_bytes(b"-----BEGIN CERTIFICATE-----\nhalf")
+            await visitor.server.reload()
+            assert await admitted() == [False, True]
+
+    asyncio.run(work())
+
+
+async def is_admitted(visitor: Visitor, certificate: tuple[Path, Path]) -> bool:
+    try:
+        return (await visitor.ask("/metrics", certificate=certificate)).status == 200
+    except (aiohttp.ClientError, OSError):
+        return False  # TLS itself refuses a certificate of a CA it does not know
+
+
+def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
+    """As in Go: what is listed as a client CA is trusted, whoever signed it."""
+    root = Authority.made_in(tmp_path / "root", "root")
+    middle = root.authority(tmp_path / "middle", "middle")
+    options = AuthenticationOptions(client_ca_file=str(middle.file))
+
+    async def work() -> None:
+        async with served(authentication=options, authorization=AuthorizationOptions()) as visitor:
+            assert await is_admitted(visitor, middle.issue("admin", "system:masters"))
+
+    asyncio.run(work())
 
 
 def test_the_lowest_version_is_kept() -> None:

@@ -14,10 +14,12 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from moorage.client.certificates import Tls
-from moorage.client.dialing import CONNECT_SECONDS, Dialer
-from moorage.client.wire import Answer, Incoming, Stream, Wire
 from moorage.errors import InputError, Unreachable
+from moorage.http.client_connection import PieceStream, PooledConnection
+from moorage.http.dialing import CONNECT_SECONDS, Dialer
+from moorage.http.messages import Response, ResponseStream
+from moorage.http.proxies import redacted
+from moorage.http.tls import ClientTls
 
 ANSWER_SECONDS: Final = 65.0
 """An API server gives up on a request after a minute; silence for longer means that nobody is there."""
@@ -41,12 +43,13 @@ class WriteGate(Struct, frozen=True):
         if not request.startswith(b"GET ") and not self.is_open():
             raise Unreachable("nothing is written: the lease is not held any more", was_sent=False)
 
-    def guard(self, wire: Wire) -> None:
+    def guard(self, connection: PooledConnection) -> None:
         """Have the kernel cut what is under way on a connection."""
-        connection = wire.transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert connection.transport is not None, "only a connection that was just made is guarded"
+        raw = connection.transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.cut_seconds * 1000))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.cut_seconds * 1000))
 
 
 class Transport(Protocol):
@@ -54,15 +57,15 @@ class Transport(Protocol):
 
     @property
     def host_header(self) -> str:
-        """What stands in ``Host``."""
+        """The ``Host`` header of requests."""
         ...
 
-    def send(self, request: bytes, seconds: float) -> Awaitable[Answer]:
-        """Send a request; what is returned waits for the answer: :class:`Unreachable` if none comes in time."""
+    def send(self, request: bytes, seconds: float) -> Awaitable[Response]:
+        """Send a request; what is returned waits for the response: :class:`Unreachable` if none comes in time."""
         ...
 
-    def stream(self, request: bytes, patience: float) -> AbstractAsyncContextManager[Incoming]:
-        """Send a request and give the block its answer as it arrives, no pause being longer than ``patience``."""
+    def stream(self, request: bytes, max_silence: float) -> AbstractAsyncContextManager[ResponseStream]:
+        """Send a request and give the block its response as it arrives, no pause being longer than ``max_silence``."""
         ...
 
     def close(self) -> None:
@@ -77,19 +80,19 @@ class HttpPool:
         self,
         server: str,
         *,
-        tls: Tls | None = None,
+        tls: ClientTls | None = None,
         server_name: str = "",
         proxy: str = "",
         source: str = "",
         gate: WriteGate | None = None,
     ) -> None:
-        self.server = server
+        self.server = redacted(server)
         self._gate = gate
-        self.source = source or server
-        self._idle: list[Wire] = []
-        self._dialer = Dialer(server, shelf=self._idle, tls=tls, server_name=server_name, proxy=proxy)
-        self._all: set[Wire] = set()
-        self._outdated: set[Wire] = set()
+        self.source = source or self.server
+        self._idle: list[PooledConnection] = []
+        self._dialer = Dialer(server, idle=self._idle, tls=tls, server_name=server_name, proxy=proxy)
+        self._all: set[PooledConnection] = set()
+        self._outdated: set[PooledConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._refreshed = 0.0
         self._tls = tls
@@ -98,66 +101,66 @@ class HttpPool:
 
     @property
     def host_header(self) -> str:
-        """What stands in ``Host``."""
+        """The ``Host`` header of requests."""
         return self._dialer.host_header
 
-    def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Awaitable[Answer]:
-        """Send a request; what is returned waits for the answer, :class:`Unreachable` if none comes.
+    def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Awaitable[Response]:
+        """Send a request; what is returned waits for the response, :class:`Unreachable` if none comes.
 
-        With a connection at hand it is sent at once, and no coroutine stands between the answer and who waits for it.
+        With a connection at hand it is sent at once, and no coroutine stands between the response and who waits for it.
         """
         if self._gate is not None:
             self._gate.check(request)
         if self._idle:
-            return self._idle.pop().ask(request, seconds)
+            return self._idle.pop().send(request, seconds)
         return self._send_on_new(request, seconds)
 
-    async def _send_on_new(self, request: bytes, seconds: float) -> Answer:
-        wire = await self._dial()
+    async def _send_on_new(self, request: bytes, seconds: float) -> Response:
+        connection = await self._dial()
         if self._gate is not None:
             try:
                 self._gate.check(request)
             except Unreachable:
-                wire.close()
+                connection.close()
                 raise
-        return await wire.ask(request, seconds)
+        return await connection.send(request, seconds)
 
     @asynccontextmanager
-    async def stream(self, request: bytes, patience: float) -> AsyncIterator[Stream]:
-        """Send a request and give the block its answer as it arrives."""
-        wire = self._idle.pop() if self._idle else await self._dial()
+    async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[PieceStream]:
+        """Send a request and give the block its response as it arrives."""
+        connection = self._idle.pop() if self._idle else await self._dial()
         try:
-            yield wire.listen(request, patience)
+            yield connection.stream(request, max_silence)
         finally:
             # Not worth keeping: a watch ends once in minutes, and may end in the middle of an answer.
-            wire.close()
-            self._all.discard(wire)
+            connection.close()
+            self._all.discard(connection)
 
     def close(self) -> None:
         """Close all connections."""
-        for wire in self._all:
-            wire.give_up("the client was closed")
+        for connection in self._all:
+            connection.give_up("the client was closed")
         self._all.clear()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
 
-    async def _dial(self) -> Wire:
+    async def _dial(self) -> PooledConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                wire = await self._dialer.dial()
+                connection = await self._dialer.dial()
         except ssl.SSLCertVerificationError as error:
             hint = "check certificate-authority-data and tls-server-name in the kubeconfig"
             problem = f"the certificate of {self.server} is not trusted: {error.verify_message}"
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
-            told = "nobody answers" if isinstance(error, TimeoutError) else str(error)
-            raise Unreachable(f"no connection to {self.server}: {told}", was_sent=False) from error
-        self._all.add(wire)
+            why = "nobody answers" if isinstance(error, TimeoutError) else str(error)
+            raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
+        self._all.add(connection)
         if self._gate is not None:
-            self._gate.guard(wire)
+            self._gate.guard(connection)
         self._sweep_later()
-        return wire
+        return connection
 
     @staticmethod
     def _time() -> float:
@@ -171,9 +174,9 @@ class HttpPool:
         """Close what has been unused, or has kept somebody waiting, for too long."""
         self._sweeper = None
         now = self._time()
-        for wire in [w for w in self._all if w.deadline <= now or not w.is_open or w.is_forsaken]:
-            wire.give_up("it took too long")
-            self._all.discard(wire)
+        for connection in [c for c in self._all if c.deadline <= now or not c.is_open or c.is_abandoned]:
+            connection.give_up("it took too long")
+            self._all.discard(connection)
         if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:
             self._refreshed = now
             self._tls.refresh()
@@ -189,7 +192,7 @@ class HttpPool:
         """Close outdated connections as they fall idle; a watch, which is never used again, may go on to its end."""
         if not self._outdated:
             return
-        for wire in self._outdated.intersection(self._idle):
-            wire.close()
-            self._all.discard(wire)
+        for connection in self._outdated.intersection(self._idle):
+            connection.close()
+            self._all.discard(connection)
         self._outdated &= self._all

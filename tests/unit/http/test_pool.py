@@ -1,18 +1,21 @@
 """Connections: real sockets, and servers that misbehave on them."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.support.tcp import Serve, serving
 
-from moorage.client import pool as pools
 from moorage.client.kubeconfig import Connection
-from moorage.client.pool import HttpPool
 from moorage.client.rest import ApiClient, Exchange
-from moorage.client.wire import Answer
-from moorage.errors import ServerError, Unreachable
+from moorage.errors import Conflict, ServerError, Unreachable
+from moorage.http import client_connection
+from moorage.http import pool as pools
+from moorage.http.client_connection import PooledConnection
+from moorage.http.messages import Response
+from moorage.http.pool import HttpPool
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -51,7 +54,7 @@ def test_a_connection_is_used_again() -> None:
 
     async def use(pool: HttpPool) -> None:
         for _ in range(5):
-            assert await pool.send(REQUEST) == Answer(200, b"hello")
+            assert await pool.send(REQUEST) == Response(200, b"hello")
 
     with_server(serve, use)
     assert connections == 1
@@ -208,7 +211,7 @@ def test_an_answer_in_chunks_is_put_together() -> None:
 def test_retry_after_comes_with_the_error() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
-        writer.write(answer(b"later", "503 Service Unavailable", "retry-after: 4\r\n"))
+        writer.write(answer(b"later", "503 HttpService Unavailable", "retry-after: 4\r\n"))
 
     async def use(pool: HttpPool) -> None:
         client = ApiClient(Connection(pool.server, "test"), transport=pool)
@@ -247,7 +250,94 @@ def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def use(pool: HttpPool) -> None:
         with pytest.raises(Unreachable, match="too long"):
-            async with pool.stream(REQUEST, patience=0.05) as stream:
+            async with pool.stream(REQUEST, max_silence=0.05) as stream:
                 await stream.begun()
 
     with_server(say_nothing, use)
+
+
+INTERIM = {
+    "a refusal after 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"no", "409 Conflict"), 409),
+    "a success after it": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"ok", "201 Created"), 201),
+    "a refusal after hints": (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", answer(b"no", "403 Forbidden"), 403),
+    "a response that ends with the connection": (b"", b"HTTP/1.0 200 OK\r\n\r\nok", 200),
+    "a refusal that does": (b"", b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\nno", 500),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "status"), INTERIM.values(), ids=INTERIM)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_response_that_counts(first: bytes, then: bytes, status: int, at_once: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(first)
+        if not at_once:
+            await asyncio.sleep(0.01)
+        writer.write(then)
+        writer.close()
+        await writer.wait_closed()
+
+    async def read_whole(pool: HttpPool) -> tuple[int, bytes]:
+        got = await pool.send(REQUEST)
+        return got.status, got.body
+
+    async def read_as_it_comes(pool: HttpPool) -> tuple[int, bytes]:
+        async with pool.stream(REQUEST, 5.0) as stream:
+            return await stream.begun(), await stream.rest()
+
+    assert with_server(serve, read_whole) == with_server(serve, read_as_it_comes) == (status, then[-2:])
+
+
+def test_a_refused_binding_after_100_continue_is_refused() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"taken", "409 Conflict"))
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        with pytest.raises(Conflict, match="taken"):
+            await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", b"{}")
+
+    with_server(serve, use)
+
+
+def test_a_response_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_connection, "MAX_RESPONSE", 100_000)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match="longer than 100000 bytes"):
+            await pool.send(REQUEST)
+
+    with_server(serve, use)
+
+
+def test_closed_connections_are_freed_without_a_garbage_collection() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"bye", extra="Connection: close\r\n"))
+        await reader.read()
+
+    async def use(pool: HttpPool) -> None:
+        for _ in range(5):
+            await pool.send(REQUEST)
+            async with pool.stream(REQUEST, 5.0) as stream:
+                await stream.rest()
+                del stream
+        pool.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, PooledConnection)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        with_server(serve, use)
+    finally:
+        gc.enable()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.client.proxies import proxy_for
 from moorage.errors import InputError
+from moorage.http.proxies import proxy_for, redacted
 
 P = "http://p:3128"
 ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
@@ -49,3 +49,30 @@ def test_what_is_written_wins_even_on_this_machine() -> None:
 def test_a_proxy_of_the_environment_that_cannot_be_used() -> None:
     with pytest.raises(InputError, match=r"the proxy is 'gopher://p'\n  hint: write a URL"):
         proxy_for("https://10.0.0.1", "", "test", {"HTTPS_PROXY": "gopher://p"})
+
+
+SHOWN = {
+    "http://h": "http://h",
+    "https://me:secret@h:8443/a/b": "https://h:8443/a/b",
+    "https://secret@h/a": "https://h/a",
+    "https://me:sec@ret@h/a": "https://h/a",
+    "https://me:sec/ret@h/a": "https://h/a",
+    "https://h/a?token=secret#secret": "https://h/a",
+    "me:secret@h": "h",
+    "socks5://me:secret@[::1]:1080": "socks5://[::1]:1080",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), SHOWN.items())
+def test_what_of_a_url_is_shown(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+@pytest.mark.parametrize(
+    "proxy", ["ftp://me:secret@h", "http://me:secret@h:port", "http://me:secret@h:0", "http://me:secret@"]
+)
+def test_a_proxys_password_is_not_shown_with_what_is_wrong_with_it(proxy: str) -> None:
+    with pytest.raises(InputError) as raised:
+        proxy_for("https://server", proxy, "test")
+    assert "secret" not in str(raised.value)

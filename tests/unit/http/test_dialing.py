@@ -13,10 +13,10 @@ from tests.support.certificates import Authority
 from tests.support.proxies import HttpProxy, SocksProxy
 from tests.support.tcp import serving
 
-from moorage.client.certificates import Tls
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.errors import InputError, Unreachable
+from moorage.http.tls import ClientTls
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -39,7 +39,7 @@ async def through(authority: Authority, proxy: str, use: Callable[[ApiClient, Ap
     """Talk to an HTTPS server by a name that only the proxy can look up."""
     async with ApiOverTls(authority).running() as server:
         url = server.url.replace("127.0.0.1", "api.example")
-        tls = Tls("test", authority=authority.pem)
+        tls = ClientTls("test", authority=authority.pem)
         async with ApiClient(Connection(url, "test", tls, proxy=proxy)) as client:
             await use(client, server)
 

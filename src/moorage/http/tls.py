@@ -1,4 +1,4 @@
-"""TLS with one server: whom we trust and who we are, from certificates in files or in memory."""
+"""TLS contexts: whom we trust and who we are, from certificates in files or in memory."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ Pem: TypeAlias = bytes | Path
 log = structlog.get_logger(__name__)
 
 
-class Tls:
+class ClientTls:
     """Whom we trust and who we are when we connect to one server.
 
     Files are read again by :meth:`refresh`: whoever rotates a certificate or an authority replaces the file. One that
@@ -51,7 +51,7 @@ class Tls:
         return self._context
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have somebody told when connections should be made anew."""
+        """Call somebody when connections should be made anew."""
         self._listeners.append(listener)
 
     def refresh(self) -> None:
@@ -69,7 +69,7 @@ class Tls:
             log.warning("rotated certificates cannot be used yet", error=str(error))
             return
         log.info("certificates were rotated, connecting anew", source=self._where)
-        self._tell()
+        self._notify()
 
     def show(self, certificate: str, key: str) -> None:
         """Be who this certificate says from now on; InputError if it cannot be used."""
@@ -82,9 +82,9 @@ class Tls:
         except InputError:
             self._shown = before
             raise
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 
@@ -115,9 +115,26 @@ class Tls:
         if not self._verifies:
             return trusting_context()
         try:
-            return ssl.create_default_context(cadata=None if authority is None else authority.decode())
+            return client_context(None if authority is None else authority.decode())
         except (OSError, ValueError) as error:
             raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
+
+
+def client_context(authority: str | None = None) -> ssl.SSLContext:
+    """Return a context that trusts an authority, or those of the machine, exactly as strictly as client-go.
+
+    Python 3.13 by default refuses certificates without identifiers of their keys, and earlier ones any authority that
+    is not a root; Go does neither. Go, and not OpenSSL, ignores the common name where a host name is looked for.
+    """
+    context = ssl.create_default_context(cadata=authority)
+    verify_as_go(context)
+    context.hostname_checks_common_name = False
+    return context
+
+
+def verify_as_go(context: ssl.SSLContext) -> None:
+    """Trust whatever is listed as an authority, root or not, and demand no more than a valid chain."""
+    context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def trusting_context() -> ssl.SSLContext:
@@ -134,7 +151,7 @@ def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, ke
         with readable(certificate) as certificate_file, readable(key) as key_file:
             context.load_cert_chain(certificate_file, key_file)
     except (OSError, ssl.SSLError) as error:
-        raise InputError(where, f"the client certificate and its key cannot be used: {error}") from error
+        raise InputError(where, f"the certificate and its key cannot be used: {error}") from error
 
 
 @contextmanager

@@ -1,15 +1,17 @@
-"""Which proxy, if any, stands between us and a server: the one written for it, or the environment's as Go reads it."""
+"""URLs of servers and proxies: which proxy is used, as whom, and what of a URL may be shown."""
 
+import base64
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from moorage.errors import InputError
 
 SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+DEFAULT_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 def proxy_for(server: str, written: str, source: str, environ: Mapping[str, str] | None = None) -> str:
@@ -24,7 +26,7 @@ def proxy_for(server: str, written: str, source: str, environ: Mapping[str, str]
         is_usable = False
     if not is_usable:
         hint = f"write a URL such as http://proxy.example:3128; it may begin with {', '.join(SCHEMES[:3])}"
-        raise InputError(source, f"the proxy is {proxy!r}", hint=hint)
+        raise InputError(source, f"the proxy is {redacted(proxy)!r}", hint=hint)
     return proxy
 
 
@@ -35,7 +37,7 @@ def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
     host = (address.hostname or "").lower()
     if not proxy or host == "localhost" or _is_loopback(host):
         return ""
-    port = str(address.port or DEFAULT_PORTS[address.scheme])
+    port = str(port_of(address))
     if any(excepts(rule.strip(), host, port) for rule in _variable(environ, "no_proxy").split(",")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
@@ -84,3 +86,34 @@ def _is_in(host: str, network: str) -> bool:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:
         return False
+
+
+def port_of(address: SplitResult) -> int:
+    """Return the port of a URL, written or not."""
+    return address.port or DEFAULT_PORTS[address.scheme]
+
+
+def redacted(url: str) -> str:
+    """Return a URL as it may be logged: without the user and password in it, nor what is no part of an address.
+
+    >>> redacted("https://me:secret@example.org:8443/filter?token=x")
+    'https://example.org:8443/filter'
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        # Not a URL: whatever stands before an @ may be a password.
+        return url.rpartition("@")[2]
+    address, slash, path = rest.partition("/")
+    # A password may have a slash in it that should have been escaped.
+    if "@" in path and "@" not in address:
+        address, slash, path = path.rpartition("@")[2].partition("/")
+    shown = re.split(r"[?#]", f"{address.rpartition('@')[2]}{slash}{path}", maxsplit=1)[0]
+    return f"{scheme}://{shown}"
+
+
+def authorization(address: SplitResult) -> str:
+    """Return what an Authorization header says for the user in a URL; empty if there is none."""
+    if address.username is None:
+        return ""
+    user = f"{unquote(address.username)}:{unquote(address.password or '')}"
+    return f"Basic {base64.b64encode(user.encode()).decode()}"

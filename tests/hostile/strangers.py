@@ -1,0 +1,135 @@
+"""Strangers: clients without a token that send without end, or only come and go. They may cost a bounded few bytes."""
+
+import gc
+import itertools
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from moorage.box.apiserver.server import ApiServer
+
+MAX_SENT: Final = 4 << 20
+"""More than this must not be read from a stranger, whatever the buffers of two sockets hold on top."""
+MAX_GROWTH: Final = 32 << 20
+CROWD: Final = 3000
+DEADLINE: Final = 30.0
+CHUNKED: Final = b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+WATCH: Final = b"GET /readyz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def repeated(first: bytes, piece: bytes) -> Iterator[bytes]:
+    yield first
+    yield from itertools.repeat(piece * (1 + 16384 // len(piece)))
+
+
+ENDLESS: Final[dict[str, tuple[bytes, bytes]]] = {
+    "an address": (b"GET /", b"x"),
+    "headers": (b"GET / HTTP/1.1\r\n", b"A: b\r\n"),
+    "one header": (b"GET / HTTP/1.1\r\nA: ", b"x"),
+    "tiny chunks": (CHUNKED, b"2\r\nab\r\n"),
+    "a chunk": (CHUNKED + b"7fffffff\r\n", b"x"),
+    "an extension of a chunk": (CHUNKED + b"1;", b"x"),
+    "trailers": (CHUNKED + b"0\r\n", b"A: b\r\n"),
+    "one trailer": (CHUNKED + b"0\r\nA: ", b"x"),
+    "trailers where anybody may ask": (WATCH + b"0\r\n", b"A: b\r\n"),
+    "a body of a length": (b"POST /api/v1/nodes HTTP/1.1\r\nContent-Length: 2147483647\r\n\r\n", b"x"),
+    "no HTTP": (b"", b"\x00\x01\x02"),
+}
+
+
+def problems(server: ApiServer) -> list[str]:
+    """Be a stranger in every way there is; return what the server should not have put up with."""
+    port = int(server.plain_url.rpartition(":")[2])
+    found = [problem for name, pieces in ENDLESS.items() if (problem := _flood(port, name, repeated(*pieces)))]
+    found += _smuggle(port, f"Authorization: Bearer {server.token}")
+    for name, visit in {"short connections": _come_and_go, "connections that stay": _stay}.items():
+        before = _resident()
+        visit(server)
+        if (growth := _resident() - before) > MAX_GROWTH:
+            found.append(f"{CROWD} {name} took {growth >> 20} MiB")
+        found += _still_serves(server, name)
+    return found
+
+
+def _flood(port: int, name: str, pieces: Iterator[bytes]) -> str:
+    sent = 0
+    with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        with suppress(ConnectionError):
+            for piece in pieces:
+                connection.settimeout(0.5)
+                try:
+                    connection.sendall(piece)
+                except TimeoutError:
+                    break  # it reads no more
+                sent += len(piece)
+                if sent > MAX_SENT and not _is_refused(connection):
+                    return f"{name}: {sent} bytes were read from a stranger, and no answer came"
+                if sent > MAX_SENT:
+                    break
+    return ""
+
+
+def _is_refused(connection: socket.socket) -> bool:
+    connection.settimeout(DEADLINE)
+    try:
+        return connection.recv(12)[:10] in (b"HTTP/1.1 4", b"")
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def _smuggle(port: int, trailer: str) -> list[str]:
+    """Authenticate by a trailer, which no proxy in front would have looked at."""
+    request = b"GET /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n%b\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
+        connection.sendall(request % trailer.encode())
+        status = connection.recv(12)
+    return [] if status == b"HTTP/1.1 401" else [f"a token in a trailer: {status!r}"]
+
+
+def _come_and_go(server: ApiServer) -> None:
+    """As probes do: connect, ask, hang up. The garbage is looked through as seldom as the daemon does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    gc.disable()
+    try:
+        for _ in range(CROWD):
+            with socket.create_connection(address, DEADLINE) as plain, context.wrap_socket(plain) as connection:
+                connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                while connection.recv(65536):
+                    pass
+    finally:
+        gc.enable()
+
+
+def _stay(server: ApiServer) -> None:
+    """Connect to the encrypted port and say nothing, as often as descriptors allow."""
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    silent = []
+    try:
+        for _ in range(min(CROWD, 400)):
+            silent.append(socket.create_connection(address, DEADLINE))
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def _still_serves(server: ApiServer, name: str) -> list[str]:
+    request = urllib.request.Request(f"{server.plain_url}/readyz")
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+            return [] if answer.status == 200 else [f"after {name}: {answer.status}"]
+    except OSError as error:
+        return [f"after {name}: {error}"]
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
