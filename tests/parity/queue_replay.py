@@ -32,6 +32,20 @@ class Nobody:
         return False
 
 
+class UpstreamHandlers(EventHandlers):
+    """Wakes nobody whom upstream lets wait: docs/parity.md lists where we do."""
+
+    def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
+        pass
+
+
+class UpstreamQueue(SchedulingQueue):
+    """Likewise."""
+
+    def end_nomination(self, pod: Pod, placed_on: str = "") -> None:
+        self.nominator.remove(pod)
+
+
 class Replay:
     """A history under way: queue, cache and handlers as in the scheduler, with the default profile's plugins."""
 
@@ -43,7 +57,7 @@ class Replay:
             plugin: tuple(item for item in registrations if not item.beyond_upstream)
             for plugin, registrations in profile.registrations().items()
         }
-        self.queue = SchedulingQueue(
+        self.queue = UpstreamQueue(
             clock=self.rig.clock,
             sort=profile.queue_sort[0],
             profiles={profile.name: ProfileQueueing(profile.pre_enqueue, upstreams)},
@@ -51,7 +65,7 @@ class Replay:
             pods=self.rig.objects[Pod],
         )
         self.rig.nominator = self.queue.nominator
-        self.handlers = EventHandlers(
+        self.handlers = UpstreamHandlers(
             cache=self.rig.cache,
             objects=self.rig.objects,
             queue=self.queue,
