@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
+from moorage.client.list_watch import Change
 from moorage.client.mending import Mending
-from moorage.client.watch import Change
 from moorage.engine.loop import SchedulingLoop
 
 

@@ -11,9 +11,8 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.client.backoff import WATCH_DELAYS
-from moorage.client.objects import Decoding
+from moorage.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch, NextRequest
 from moorage.client.rest import ApiClient
-from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch, NextRequest
 from moorage.errors import ApiError, Gone, MoorageError, NotFound
 
 T = TypeVar("T", bound=KubeObject)

@@ -22,8 +22,8 @@ from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
 from moorage.client.cluster import ApiCluster
 from moorage.client.dispatcher import Dispatcher
 from moorage.client.informer import OnChanges
+from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, decoded
-from moorage.client.watch import Change
 from moorage.clock import VirtualClock
 from moorage.engine.binding.background import TaskBackground
 from moorage.engine.loop import SchedulingLoop

@@ -16,7 +16,7 @@ from moorage.api.storage import StorageClass
 from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.assembly.deliveries import Deliveries
 from moorage.assembly.parts import kinds_of
-from moorage.client.watch import Change
+from moorage.client.list_watch import Change
 from moorage.clock import VirtualClock
 from moorage.config import default_config
 from moorage.engine.loop import SchedulingLoop
