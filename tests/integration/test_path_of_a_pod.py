@@ -69,9 +69,8 @@ class Trace:
         file = Path(code.co_filename).relative_to(SOURCE)
         if file.parts[0] in NOT_COUNTED:
             return
-        given = {
-            name: frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        }
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given: dict[str, Any] = {name: frame.f_locals.get(name) for name in names}
         if not self.has_begun:
             self.has_begun = code.co_name == "chunk" and b'"ADDED"' in given["data"] and carries(given["data"])
         if self.has_begun and any(map(carries, given.values())):

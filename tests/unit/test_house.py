@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "moorage"
@@ -43,6 +44,7 @@ STILL_NAMED_TWICE = {
 """To be renamed; nothing is added here."""
 
 
+@cache
 def trees() -> dict[str, ast.Module]:
     return {str(path.relative_to(SOURCE)): ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
 
