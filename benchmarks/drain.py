@@ -15,10 +15,10 @@ from benchmarks.engine_workloads import Workload
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.assembly.loop import SchedulingLoop
 from moorage.clock import SystemClock
 from moorage.config import default_config
-from moorage.engine.binding.background import TaskBackground
-from moorage.engine.loop import SchedulingLoop
+from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.recording import EventNote

@@ -20,8 +20,8 @@ from benchmarks.live.tables import show_latencies
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.pod import Pod
 from moorage.client.informer import Informer
+from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient
-from moorage.client.watch import Change
 
 PATIENCE: Final = 120.0
 """How long the last pods may take."""

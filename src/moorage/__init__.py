@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod
-    from moorage.framework.columns import Categorical
     from moorage.framework.cycle import CycleState, StateKey
     from moorage.framework.events import ClusterEvent, EventRegistration, QueueingHint
     from moorage.framework.functions import filter_function, score_function
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from moorage.framework.nodetable import NodeTable
     from moorage.framework.plugin import (
         BindPlugin,
+        DependsOn,
         FilterPlugin,
         NodeNames,
         PermitPlugin,
@@ -47,9 +47,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BindPlugin",
-    "Categorical",
     "ClusterEvent",
     "CycleState",
+    "DependsOn",
     "EventRegistration",
     "FilterPlugin",
     "Handle",
@@ -79,7 +79,6 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "Categorical": "framework.columns",
     "ClusterEvent": "framework.events",
     "CycleState": "framework.cycle",
     "EventRegistration": "framework.events",

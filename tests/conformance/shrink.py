@@ -61,10 +61,13 @@ def _without_config(case: Case, tries: _Tries) -> Case:
 def _without_fields(case: Case, tries: _Tries) -> Case:
     for index in range(len(case.objects)):
 
+        def get(item: Case, at: int = index) -> Any:
+            return item.objects[at]
+
         def put(item: Case, part: Any, at: int = index) -> Case:
             return replace(item, objects=[*item.objects[:at], part, *item.objects[at + 1 :]])
 
-        case = _simplified(case, tries, get=lambda item, at=index: item.objects[at], put=put)
+        case = _simplified(case, tries, get=get, put=put)
     return case
 
 

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,7 +77,7 @@ def serving(problems: list[str]) -> Iterator[ApiServer]:
     """Serve in a thread; what is logged as an error, or reaches the loop as one, is a problem."""
     before = structlog.get_config()
 
-    def note(_logger: Any, method: str, event: dict[str, Any]) -> str:
+    def note(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
         if method in ("error", "exception", "critical"):
             problems.append(f"logged: {event['event']} {event.get('path', '')} {event.get('exception', '')[-1500:]}")
         raise structlog.DropEvent

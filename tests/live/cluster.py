@@ -14,8 +14,8 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Event
 from moorage.client.informer import Informer
+from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
-from moorage.client.watch import Change
 from moorage.errors import ApiError, NotFound
 from tests.live.witness import Witness
 

@@ -13,8 +13,8 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.client.informer import Informer
+from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.client.watch import Change
 from moorage.errors import Conflict, NotFound
 from tests.live.cluster import HOSTNAME, NAMESPACE, PATIENCE, LiveCluster
 

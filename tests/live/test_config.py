@@ -91,7 +91,7 @@ FLAGS: Final = {
 
 def kube_scheduler(*arguments: str) -> str:
     """Run the real one; return what it printed."""
-    command = [binaries() / "kube-scheduler", *arguments]
+    command = [str(binaries() / "kube-scheduler"), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 

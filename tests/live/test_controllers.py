@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from moorage.api.cluster import Namespace, PodDisruptionBudget
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
@@ -81,7 +83,8 @@ async def until(box: Box, condition: Callable[[], bool]) -> None:
 
 def status(box: Box, kind: type[Deployment | DaemonSet | Job | PodDisruptionBudget], name: str) -> Data:
     found = box.view[kind].get(f"default/{name}")
-    return {} if found is None else found.status
+    plain: Data = {} if found is None else msgspec.to_builtins(found.status)
+    return plain
 
 
 def of(box: Box, app: str) -> list[Pod]:

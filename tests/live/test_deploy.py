@@ -100,7 +100,8 @@ def essence(thing: Data) -> Data:
         spec.pop(key, None)
     if text := spec.get("data", {}).get("config.yaml"):
         spec["data"]["config.yaml"] = yaml.safe_load(text)
-    return without_instance(spec)
+    stripped: dict[str, Any] = without_instance(spec)
+    return stripped
 
 
 def without_instance(part: Any) -> Any:
@@ -198,7 +199,14 @@ CAN: Final = {
 def test_rights(plane: ControlPlane, way: str) -> None:
     installed(plane, way)
     account = f"--as=system:serviceaccount:kube-system:{NAME}"
-    command = [plane.programs / "kubectl", f"--kubeconfig={plane.kubeconfig()}", "auth", "can-i", "-n", "kube-system"]
+    command = [
+        str(plane.programs / "kubectl"),
+        f"--kubeconfig={plane.kubeconfig()}",
+        "auth",
+        "can-i",
+        "-n",
+        "kube-system",
+    ]
     for sentence, (verb, what, want) in CAN.items():
         # kubectl exits with 1 for a no.
         answer = subprocess.run([*command, account, verb, what], check=False, capture_output=True, text=True)

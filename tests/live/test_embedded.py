@@ -115,7 +115,8 @@ async def component(folder: Path, config: Path, name: str, *flags: str) -> Async
     kubeconfigs = [f"--{kind}kubeconfig={config}" for kind in ("", "authentication-", "authorization-")]
     with (folder / f"{name}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(binaries() / name, *kubeconfigs, f"--secure-port={port}", f"--cert-dir={folder / name}", *flags),
+            binaries() / name,
+            *(*kubeconfigs, f"--secure-port={port}", f"--cert-dir={folder / name}", *flags),
             stdout=log,
             stderr=log,
         )

@@ -23,7 +23,7 @@ Told = dict[str, Any]
 
 VERBS = {"filterVerb": "filter", "prioritizeVerb": "rate", "preemptVerb": "preempt", "bindVerb": "bind"}
 VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "lastProbeTime", "generation"}
-RICH_NODE = {
+RICH_NODE: dict[str, Any] = {
     "metadata": {"annotations": {"example.org/rack": "<7> & \u00fc"}},
     "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "providerID": "fake://node"},
     "status": {
@@ -188,7 +188,8 @@ def test_both_tell_the_same(plane: ControlPlane, live: Live, capable: bool) -> N
         await add_rich_node(cluster)
         told = []
         for run in (kube_scheduler, moorage):
-            async with Recorder(cluster).running() as recorder:
+            recorder = Recorder(cluster)
+            async with recorder.running():
                 verbs = {**VERBS, "nodeCacheCapable": capable}
                 config = configuration(plane.folder, plane.kubeconfig(), recorder.url, **verbs)
                 with run(plane, config):

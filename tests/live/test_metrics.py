@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moorage.app.metrics.printing import ABSENT
 from tests.live.cluster import LiveCluster, bound
 from tests.live.scheduler import scheduler
-from tests.live.test_daemon import page
+from tests.live.serving import page
 from tests.support.control_plane import ControlPlane, free_ports
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from moorage.box.apiserver.server import ApiServer
-from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, Data, essence
+from tests.support.api import Data
+from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, essence
 from tests.support.control_plane import ADMIN, control_plane
-from tests.unit.apiserver.test_refusals import ANSWERS
+from tests.unit.box.apiserver.test_refusals import ANSWERS
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.client.informer import Informer
+from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient
-from moorage.client.watch import Change
 
 
 class Witness:

@@ -145,7 +145,7 @@ def spreading() -> list[Object]:
         "matchLabelKeys": ["revision"],
         "nodeAffinityPolicy": "Ignore",
     }
-    held = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    held: Object = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
     new = pod(labels={"app": "web", "revision": "2"}, topologySpreadConstraints=[rule], **held)
     return [node("n1"), node("n2"), *old, new]
 

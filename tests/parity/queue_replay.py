@@ -16,7 +16,7 @@ from moorage.framework.events import Action, ClusterEvent
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.plugin_calls import ProfileQueueing
+from moorage.queue.hints import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.simulator.loading import cluster_from
 from moorage.testing.rig import Rig

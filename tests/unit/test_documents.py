@@ -1,4 +1,4 @@
-"""Links in documents lead somewhere, and the commands they show exist."""
+"""Links in documents lead somewhere, and the files and commands they name exist."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,8 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "conformance", "examples", "deploy")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+NAMED = re.compile(r"`([\w-]+/[\w./-]*?(?:\.py|/))`")
+BASES = (ROOT, ROOT / "src" / "moorage", ROOT / "src" / "moorage" / "engine")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z-]*)", re.MULTILINE)
 
@@ -17,6 +19,12 @@ MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z-]*)", re.MULTILINE)
 def test_links_lead_somewhere(document: Path) -> None:
     links = LINK.findall(document.read_text())
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_are_there(document: Path) -> None:
+    named = NAMED.findall(document.read_text())
+    assert [name for name in named if not any((base / name).exists() for base in BASES)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -11,7 +11,7 @@ from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
 from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.app.options import Options
 from moorage.app.version import USER_AGENT
-from moorage.assembly.deliveries import Deliveries
+from moorage.assembly.loop import Deliveries, SchedulingLoop
 from moorage.assembly.parts import Observers, Parts, Tuning, assemble
 from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender
@@ -20,8 +20,7 @@ from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
-from moorage.engine.binding.background import TaskBackground
-from moorage.engine.loop import SchedulingLoop
+from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.scheduler import Scheduler
 from moorage.http.pool import HttpPool, WriteGate
 

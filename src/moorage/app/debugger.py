@@ -8,8 +8,8 @@ import structlog
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.client.list_watch import UNFINISHED_PODS
 from moorage.client.rest import ApiClient
-from moorage.client.watch import UNFINISHED_PODS
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.queue.observing import Story

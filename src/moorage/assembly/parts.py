@@ -8,15 +8,14 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.assembly.deliveries import Apply, Deliveries
+from moorage.assembly.loop import Apply, Deliveries, SchedulingLoop
 from moorage.assembly.policy import Policy
 from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import OnChanges
 from moorage.client.mending import Mending
 from moorage.clock import Clock
 from moorage.config.types import Extender as ExtenderConfig
-from moorage.engine.binding.background import TaskBackground
-from moorage.engine.loop import SchedulingLoop
+from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.handle import Cluster

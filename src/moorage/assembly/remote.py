@@ -5,8 +5,7 @@ import socket
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.assembly.parts import Keeps, kinds_of
-from moorage.client.cluster import ApiCluster
-from moorage.client.dispatcher import Dispatcher, limit_of
+from moorage.client.cluster import ApiCluster, Dispatcher, limit_of
 from moorage.client.informer import InformerObserver, Informers, OnChanges
 from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient

@@ -17,8 +17,8 @@ from moorage.box.transport import InProcess
 from moorage.client.answers import api_error
 from moorage.client.informer import OnChanges
 from moorage.client.kubeconfig import Connection
+from moorage.client.list_watch import Change
 from moorage.client.rest import JSON, ApiClient
-from moorage.client.watch import Change
 from moorage.clock import Clock
 
 Before = Callable[[ApiRequest], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""Informers: list and watch resources for as long as they are told to, whatever the server does meanwhile."""
+"""Informers: list and watch resources until they are cancelled, whatever the server does meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,21 +11,20 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.client.backoff import WATCH_DELAYS
-from moorage.client.objects import Decoding
+from moorage.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch, NextRequest
 from moorage.client.rest import ApiClient
-from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch, NextRequest
 from moorage.errors import ApiError, Gone, MoorageError, NotFound
 
 T = TypeVar("T", bound=KubeObject)
 
 OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
-"""Is told of changes in the order in which they happened; must not wait."""
+"""A callback that gets changes in the order in which they happened; must not wait."""
 
 REPEAT_SECONDS: Final = 300.0
-"""The same problem is told again after so long."""
+"""The same problem is logged again after so long."""
 
-SHORTEST_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner and told nothing counts as a failure, lest we ask again and again."""
+MIN_USEFUL_WATCH: Final = 1.0
+"""A watch that ends sooner and brought nothing counts as a failure, lest we ask again and again."""
 
 log = structlog.get_logger(__name__)
 
@@ -91,14 +90,14 @@ class Informer(Generic[T]):
             try:
                 await self._interruptible_step()
             except Gone as error:
-                log.info("version is gone, listing again", resource=self.kind.plural, told=str(error))
+                log.info("version is gone, listing again", resource=self.kind.plural, error=str(error))
                 self._machine.failed(error)
                 await self._pause(error)
             except MoorageError as error:
                 await self._recover(error)
 
     def relist(self, key: str) -> None:
-        """List again soon, and tell of one object as if it were new."""
+        """List again soon, and report one object as if it were new."""
         self._machine.forget(key)
         self._is_relisting = True
         if self._stepping is not None:
@@ -133,7 +132,7 @@ class Informer(Generic[T]):
                 if following is not None:
                     coming = self._ask(following)
                     await asyncio.sleep(0)
-                self._tell(self._machine.page(body))
+                self._notify(self._machine.page(body))
                 if self._machine.version:
                     return
                 if following is None:
@@ -147,17 +146,17 @@ class Informer(Generic[T]):
 
     async def _watch(self, request: NextRequest) -> None:
         loop = asyncio.get_running_loop()
-        started, told = loop.time(), False
+        started, has_data = loop.time(), False
         async with self._client.stream(request.path) as chunks:
             async for data in chunks:
-                self._tell(self._machine.chunk(data))
-                if not told:
-                    told = True
+                self._notify(self._machine.chunk(data))
+                if not has_data:
+                    has_data = True
                     self._settle()
-        if not told and loop.time() - started < SHORTEST_USEFUL_WATCH:
+        if not has_data and loop.time() - started < MIN_USEFUL_WATCH:
             raise ApiError(f"the watch on {self.kind.plural} ended at once")
 
-    def _tell(self, changes: Sequence[Change[T]]) -> None:
+    def _notify(self, changes: Sequence[Change[T]]) -> None:
         if changes:
             self._on_changes(self.kind, changes)
 
@@ -182,8 +181,8 @@ class Informer(Generic[T]):
     def _complain(self, problem: str) -> None:
         """Log what goes wrong; the same problem only every few minutes, since a missing permission stays missing."""
         now = asyncio.get_running_loop().time()
-        last, told_at = self._complaint
-        if problem != last or now >= told_at + REPEAT_SECONDS:
+        last, logged_at = self._complaint
+        if problem != last or now >= logged_at + REPEAT_SECONDS:
             self._complaint = problem, now
             log.warning("list or watch failed", resource=self.kind.plural, error=problem)
         else:
@@ -198,7 +197,7 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """One informer for each kind that somebody asked for, and only those; ``keeps`` tells which texts are kept."""
+    """One informer for each kind that somebody asked for, and only those; ``keeps`` says which texts are kept."""
 
     def __init__(
         self,
@@ -237,7 +236,7 @@ class Informers:
             await informer.synced()
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again soon, and tell of one object as if it were new."""
+        """List a kind again soon, and report one object as if it were new."""
         for informer in self.all:
             if informer.kind == kind:
                 informer.relist(key)

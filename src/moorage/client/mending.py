@@ -8,7 +8,7 @@ import structlog
 
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
-from moorage.client.watch import Change
+from moorage.client.list_watch import Change
 
 Apply = Callable[[Change[Any]], None]
 

@@ -18,7 +18,7 @@ from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_micro_time, format_time
 from moorage.api.records import Event, EventSeries
 from moorage.client.backoff import EVENT_DELAYS
-from moorage.client.dispatcher import TokenBucket
+from moorage.client.cluster import TokenBucket
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable

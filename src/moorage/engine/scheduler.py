@@ -29,9 +29,9 @@ from moorage.framework.registry import Registry
 from moorage.framework.status import Status
 from moorage.queue.backoff import Backoff
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import QueueObserver
-from moorage.queue.plugin_calls import EXTENDER, ProfileQueueing
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects

@@ -1,7 +1,7 @@
 """Where a node table's columns are stored: what each column says of a node, and how a row is written.
 
 This much makes a table of single nodes (:meth:`moorage.framework.nodetable.NodeTable.of`). The cluster's own table, in
-``moorage.state.node_columns``, adds what it takes to follow nodes and pods that come and go.
+``moorage.state.cache``, adds what it takes to follow nodes and pods that come and go.
 """
 
 from collections.abc import Callable, Hashable

@@ -6,8 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.queue.entries import KeyedHeap, QueuedPodInfo
-from moorage.queue.plugin_calls import SortGuard
+from moorage.queue.entries import KeyedHeap, QueuedPodInfo, SortGuard
 
 WINDOW: Final = 1.0
 """Pods whose penalty ends within the same second are released together, in the order of the queue-sort plugin."""

@@ -26,7 +26,8 @@ from moorage.framework.handle import Lister
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
 from moorage.queue.changes import pod_changes
-from moorage.queue.entries import KeyedHeap, QueuedPodInfo
+from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
+from moorage.queue.hints import Hints, Interest, ProfileQueueing, Strategy
 from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
@@ -39,7 +40,6 @@ from moorage.queue.observing import (
     QueueObserver,
 )
 from moorage.queue.parked import ParkedPods
-from moorage.queue.plugin_calls import Gates, Hints, Interest, ProfileQueueing, SortGuard, Strategy
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
@@ -86,7 +86,7 @@ class SchedulingQueue:
         self._pop_from_backoff = pop_from_backoff
         self._observer = observer
         self._hints = Hints(profiles, observer)
-        self._gates = Gates(profiles, observer)
+        self._gates = Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer)
         guard = SortGuard(sort, observer)
         self._sort_key = guard.key
         self._active = KeyedHeap(guard.guarded)

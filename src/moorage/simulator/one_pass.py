@@ -18,8 +18,7 @@ from moorage.assembly.policy import Policy
 from moorage.client.informer import OnChanges
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.binding.background import TaskBackground
-from moorage.engine.binding.binder import Binder, Binding
+from moorage.engine.binding.binder import Binder, Binding, TaskBackground
 from moorage.engine.failures import FailureHandler
 from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.scheduler import Scheduler

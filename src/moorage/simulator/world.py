@@ -11,6 +11,7 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.assembly.loop import SchedulingLoop
 from moorage.assembly.parts import Keeps, kinds_of
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests.request import ApiRequest, target_of
@@ -19,14 +20,12 @@ from moorage.box.apiserver.storage.store import storage_of
 from moorage.box.controllers import kubelet
 from moorage.box.controllers.driver import Driver
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
-from moorage.client.cluster import ApiCluster
-from moorage.client.dispatcher import Dispatcher
+from moorage.client.cluster import ApiCluster, Dispatcher
 from moorage.client.informer import OnChanges
+from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, decoded
-from moorage.client.watch import Change
 from moorage.clock import VirtualClock
-from moorage.engine.binding.background import TaskBackground
-from moorage.engine.loop import SchedulingLoop
+from moorage.engine.binding.binder import TaskBackground
 from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
 from moorage.state.objects import Objects

@@ -10,15 +10,16 @@ from typing import Final
 
 import numpy as np
 
+from moorage.api.affinity_terms import PodTerms, affinity_terms
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
 from moorage.framework.columns import Growing
 from moorage.framework.status import IntArray
 from moorage.lru import LRU
-from moorage.state.affinity_terms import PodTerms, TermIndex, affinity_terms
 from moorage.state.change_log import ChangeLog
 from moorage.state.domains import LOG_LENGTH
 from moorage.state.selector_index import Namespaces, SelectorIndex
+from moorage.state.term_index import TermIndex
 
 MAX_BYTES: Final = 64 << 20
 MIN_COUNTS: Final = 16

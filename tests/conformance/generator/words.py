@@ -1,5 +1,6 @@
 """The few words that generated clusters are made of: few, so that things collide."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.conformance.generator.dice import Dice
@@ -32,12 +33,12 @@ SCHEDULERS: Final = ("default-scheduler", "second-scheduler")
 Object = dict[str, Any]
 
 
-def some_labels(dice: Dice, words: dict[str, tuple[str, ...]], share: float = 0.7) -> dict[str, str]:
+def some_labels(dice: Dice, words: Mapping[str, tuple[str, ...]], share: float = 0.7) -> dict[str, str]:
     """Label something with some of the words."""
     return {key: dice.pick(values) for key, values in words.items() if dice.chance(share)}
 
 
-def label_selector(dice: Dice, words: dict[str, tuple[str, ...]] = LABELS) -> Object:
+def label_selector(dice: Dice, words: Mapping[str, tuple[str, ...]] = LABELS) -> Object:
     """Select by some of the words: plain labels, expressions, both, or everything."""
     if dice.chance(0.08):
         return {}
@@ -49,7 +50,7 @@ def label_selector(dice: Dice, words: dict[str, tuple[str, ...]] = LABELS) -> Ob
     return selector
 
 
-def label_requirement(dice: Dice, words: dict[str, tuple[str, ...]]) -> Object:
+def label_requirement(dice: Dice, words: Mapping[str, tuple[str, ...]]) -> Object:
     """Make one expression with any operator of a label selector."""
     key = dice.pick((*words, "absent"))
     operator = dice.pick(("In", "NotIn", "Exists", "DoesNotExist"))

@@ -11,7 +11,7 @@ from moorage.api.pod import Pod
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests.request import ApiRequest
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
-from moorage.client.watch import Change
+from moorage.client.list_watch import Change
 from moorage.clock import VirtualClock
 from moorage.errors import AlreadyExists, ApiError, NotFound
 from moorage.simulator.loop import run_virtual

@@ -13,8 +13,7 @@ from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolume
-from moorage.client.cluster import ApiCluster
-from moorage.client.dispatcher import Dispatcher
+from moorage.client.cluster import ApiCluster, Dispatcher
 from moorage.client.recorder import EventRecorder
 from moorage.clock import VirtualClock
 from moorage.errors import ApiError, Conflict, NotFound, Unreachable

@@ -18,7 +18,7 @@ from moorage.api.node import Node
 from moorage.api.originals import whole
 from moorage.api.pod import Pod, PodSpec
 from moorage.client.extender import HttpExtender, kept_whole
-from moorage.client.objects import Decoding
+from moorage.client.list_watch import Decoding
 from moorage.config.durations import Duration
 from moorage.config.types import Extender as ExtenderConfig
 from moorage.config.types import ExtenderTLS, ManagedResource

@@ -15,8 +15,8 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.client.informer import Informer, Informers
 from moorage.client.kubeconfig import Connection
+from moorage.client.list_watch import PAGE_SIZE, Change
 from moorage.client.rest import ApiClient
-from moorage.client.watch import PAGE_SIZE, Change
 from moorage.clock import VirtualClock
 from moorage.errors import Forbidden, MoorageError
 from moorage.simulator.loop import run_virtual

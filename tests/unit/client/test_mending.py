@@ -9,8 +9,8 @@ from tests.support.fault_server import FaultServer
 from moorage.api.kinds import Kind
 from moorage.api.pod import Pod
 from moorage.client.informer import Informers
+from moorage.client.list_watch import Change
 from moorage.client.mending import Mending
-from moorage.client.watch import Change
 from moorage.clock import VirtualClock
 from moorage.simulator.loop import run_virtual
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from moorage.engine.binding.background import TaskBackground
+from moorage.engine.binding.binder import TaskBackground
 
 
 async def noting(done: list[str], name: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from moorage.api.pod import Pod, PodStatus
 from moorage.clock import VirtualClock
 from moorage.config import default_config
-from moorage.engine.binding.background import TaskBackground
+from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.cycle.found import ExtendedNodes
 from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.engine.reference import score_all

@@ -20,7 +20,7 @@ from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.framework.queued import QueuedPod
-from moorage.queue.plugin_calls import ProfileQueueing
+from moorage.queue.hints import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects

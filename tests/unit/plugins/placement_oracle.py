@@ -1,6 +1,6 @@
 """What affinity and spread must answer: a count of every pod on every node, from the definitions and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import floor, log
 
 from moorage.api.affinity import (
@@ -23,7 +23,7 @@ from moorage.plugins.pod_topology_spread.filter import LABEL_MISSING, TOO_UNEVEN
 from moorage.testing.rig import Rig
 
 
-def selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     for key, value in selector.match_labels.items():
@@ -48,7 +48,7 @@ class World:
         self.namespaces = {item.name: item.labels for item in rig.lister(Namespace).list()}
         self.nodes = [(info.labels, list(info.pods.values()), info) for info in rig.nodes]
 
-    def pods(self) -> Iterator[tuple[dict[str, str], Pod]]:
+    def pods(self) -> Iterator[tuple[Mapping[str, str], Pod]]:
         return ((labels, pod) for labels, pods, _ in self.nodes for pod in pods)
 
     def means(self, term: PodAffinityTerm, owner: Pod, other: Pod, *, owner_is_incoming: bool) -> bool:
@@ -87,7 +87,7 @@ def expected_affinity(world: World, pod: Pod) -> list[Status | None]:
                 resented.add((term.topology_key, labels[term.topology_key]))
     bootstrap = not good and all(world.means(term, pod, pod, owner_is_incoming=True) for term in wanted)
 
-    def verdict(labels: dict[str, str]) -> Status | None:
+    def verdict(labels: Mapping[str, str]) -> Status | None:
         pairs = set(labels.items())
         has_keys = all(term.topology_key in labels for term in wanted)
         near = all((term.topology_key, labels.get(term.topology_key)) in good for term in wanted)
@@ -103,7 +103,7 @@ def expected_affinity(world: World, pod: Pod) -> list[Status | None]:
 def expected_affinity_scores(world: World, pod: Pod) -> list[int] | None:
     table: dict[tuple[str, str], int] = {}
 
-    def say(term: PodAffinityTerm, labels: dict[str, str], weight: int) -> None:
+    def say(term: PodAffinityTerm, labels: Mapping[str, str], weight: int) -> None:
         if term.topology_key in labels:
             pair = (term.topology_key, labels[term.topology_key])
             table[pair] = table.get(pair, 0) + weight
@@ -127,7 +127,7 @@ def expected_affinity_scores(world: World, pod: Pod) -> list[int] | None:
 
 
 def spread_selector(item: TopologySpreadConstraint, pod: Pod):  # type: ignore[no-untyped-def]
-    def matches(labels: dict[str, str]) -> bool:
+    def matches(labels: Mapping[str, str]) -> bool:
         extra = {key: pod.labels[key] for key in item.match_label_keys if key in pod.labels}
         return selects(item.label_selector, labels) and all(labels.get(key) == value for key, value in extra.items())
 
@@ -150,7 +150,7 @@ def count_here(item: TopologySpreadConstraint, pod: Pod, here: list[Pod]) -> int
 def includes(item: TopologySpreadConstraint, pod: Pod, info: NodeInfo) -> bool:
     labels = info.labels
     if item.node_affinity_policy != "Ignore":
-        if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+        if any(labels.get(key) != value for key, value in (pod.spec.node_selector or {}).items()):
             return False
         if pod.spec.affinity is not None and labels.get("zone") not in ("a", "b"):
             return False
@@ -167,7 +167,7 @@ def expected_spread(world: World, pod: Pod) -> list[Status | None]:
                     value = labels[item.topology_key]
                     counts[value] = counts.get(value, 0) + count_here(item, pod, here)
 
-    def verdict(labels: dict[str, str]) -> Status | None:
+    def verdict(labels: Mapping[str, str]) -> Status | None:
         for item, counts in zip(items, domains, strict=True):
             if item.topology_key not in labels:
                 return LABEL_MISSING

@@ -3,13 +3,13 @@
 import pytest
 
 from moorage.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
+from moorage.api.affinity_terms import affinity_terms
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
 from moorage.config import default_config
 from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
-from moorage.state.affinity_terms import affinity_terms
 from moorage.testing import make_pod
 from moorage.testing.rig import Rig
 

@@ -11,8 +11,8 @@ from moorage.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.framework.queued import QueuedPod
 from moorage.framework.status import Status
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.hints import ProfileQueueing
 from moorage.queue.observing import QueueObserver
-from moorage.queue.plugin_calls import ProfileQueueing
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.testing import make_pod
 

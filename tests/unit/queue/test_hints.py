@@ -24,7 +24,7 @@ from moorage.framework.events import (
 )
 from moorage.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.plugin_calls import EXTENDER, Hints, ProfileQueueing, Strategy
+from moorage.queue.hints import EXTENDER, Hints, ProfileQueueing, Strategy
 from moorage.testing import make_node, make_pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
+from moorage.api.affinity_terms import affinity_terms
 from moorage.api.pod import Pod
 from moorage.api.selectors import (
     EVERYTHING,
@@ -19,10 +20,10 @@ from moorage.api.selectors import (
 )
 from moorage.framework.status import IntArray
 from moorage.state import pod_index
-from moorage.state.affinity_terms import TermGroup, affinity_terms
 from moorage.state.cache import Cache
 from moorage.state.pod_index import PodIndex
 from moorage.state.selector_index import Namespaces
+from moorage.state.term_index import TermGroup
 from moorage.testing import make_node, make_pod
 
 DEFAULT = frozenset({"default"})

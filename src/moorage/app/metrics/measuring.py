@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from moorage.app.metrics.cells import CellRegistry
 from moorage.client.rest import Exchange
-from moorage.engine.binding.background import TaskBackground
+from moorage.engine.binding.binder import TaskBackground
 
 EVICTION: Final = "preemption for "
 NO_ANSWER: Final = "<error>"

@@ -8,7 +8,7 @@ from moorage.api.requests import CPU, limits_total, spec_requests
 from moorage.app.metrics.cells import CellRegistry, Labels
 from moorage.app.metrics.instruments import informer_labels
 from moorage.app.version import KUBERNETES, version_info
-from moorage.assembly.deliveries import Deliveries
+from moorage.assembly.loop import Deliveries
 from moorage.client.informer import Informers
 from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile

@@ -8,7 +8,7 @@ from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.assembly.deliveries import Apply
+from moorage.assembly.loop import Apply
 from moorage.engine.event_handlers import RESOURCES
 from moorage.framework.events import Action, ClusterEvent, Resource
 

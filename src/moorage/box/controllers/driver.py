@@ -28,8 +28,8 @@ from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep
 from moorage.box.controllers.namespaces import sweep
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer, OnChanges
+from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient, decoded
-from moorage.client.watch import Change
 from moorage.errors import ApiError, MoorageError, NotFound
 
 MAX_REQUESTS: Final = 32

@@ -38,8 +38,8 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 from moorage.lru import LRU
+from moorage.state.cache import NodeColumns
 from moorage.state.change_log import ChangeLog
-from moorage.state.node_columns import NodeColumns
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""

@@ -1,8 +1,12 @@
-"""The binding cycle: wait on permit, pre-bind, bind, post-bind. One task per pod; one undo stack if any of it fails."""
+"""The binding cycle: wait on permit, pre-bind, bind, post-bind. One task per pod; one undo stack if any of it fails.
+
+:class:`TaskBackground` runs these tasks, and evictions and status patches besides.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -292,3 +296,92 @@ def parallel_groups(plugins: list[PreBindPlugin | None]) -> Iterator[list[PreBin
             yield [plugin]
     if group:
         yield group
+
+
+class Work(Struct):
+    """Something to be done, and what to call it."""
+
+    steps: Coroutine[Any, Any, None]
+    name: str
+    has_begun: bool = False
+
+
+class TaskBackground:
+    """Runs work as tasks of the running loop, and tells when all of it is done.
+
+    A task that is done waits for more work: making a new one takes longer than most steps of placing a pod.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: list[asyncio.Future[Work]] = []
+        self._under_way = 0
+        self._drained: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return self._under_way
+
+    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run something; what it raises is logged."""
+        self._under_way += 1
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._idle = loop, []
+        while self._idle:
+            vacancy = self._idle.pop()
+            if not vacancy.cancelled():
+                vacancy.set_result(Work(work, name))
+                return
+        first = Work(work, name)
+        task = loop.create_task(self._run(loop, first))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._gone, first))
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles."""
+        asyncio.get_running_loop().call_later(seconds, action)
+
+    async def drain(self) -> None:
+        """Wait until nothing is left to do."""
+        while self._under_way:
+            self._drained = self._drained or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+        task = asyncio.current_task(loop)
+        assert task is not None
+        while True:
+            # Whoever lists the tasks of the process reads what each is at.
+            task.set_name(work.name)
+            work.has_begun = True
+            try:
+                await work.steps
+            except Exception:
+                log.exception("background work failed", work=work.name)
+            finally:
+                self._ended()
+            vacancy: asyncio.Future[Work] = loop.create_future()
+            self._idle.append(vacancy)
+            try:
+                work = await vacancy
+            except asyncio.CancelledError:
+                if not vacancy.cancelled():
+                    self._drop(vacancy.result())
+                raise
+
+    def _gone(self, first: Work, task: asyncio.Task[None]) -> None:
+        """Forget a task, which was cancelled; perhaps before it could begin."""
+        self._tasks.discard(task)
+        if not first.has_begun:
+            self._drop(first)
+
+    def _drop(self, work: Work) -> None:
+        work.steps.close()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._under_way -= 1
+        if not self._under_way and self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None

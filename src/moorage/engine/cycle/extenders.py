@@ -17,7 +17,7 @@ from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, Status
-from moorage.queue.plugin_calls import EXTENDER
+from moorage.queue.hints import EXTENDER
 from moorage.state.cache import Cache
 
 MAX_EXTENDER_SCORE: Final = 10

@@ -5,13 +5,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from moorage.api.affinity_terms import affinity_terms
 from moorage.api.pod import Pod
 from moorage.framework.masks import any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status, Verdict
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
-from moorage.state.affinity_terms import affinity_terms
 from moorage.state.domains import DomainCounts, DomainTally, LabelDomains, is_any_counted, nodes_lacking
 
 AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from moorage.api.affinity_terms import NO_LABELS, AffinityTerm, affinity_terms
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.state.affinity_terms import NO_LABELS, AffinityTerm, affinity_terms
 
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:

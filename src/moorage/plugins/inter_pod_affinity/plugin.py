@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from moorage.api.affinity_terms import PodTerms, affinity_terms
 from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
 from moorage.config.args import InterPodAffinityArgs
@@ -25,7 +26,6 @@ from moorage.plugins.inter_pod_affinity.score import DomainScores, normalize
 from moorage.plugins.inter_pod_affinity.standing import StandingRules
 from moorage.plugins.inter_pod_affinity.terms import NamespaceExpansion
 from moorage.plugins.inter_pod_affinity.wider_hints import WiderHints
-from moorage.state.affinity_terms import PodTerms, affinity_terms
 from moorage.state.handle import ClusterHandle
 
 FILTER_STATE: Final = StateKey[AffinityState](

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from moorage.api.affinity_terms import PodTerms
 from moorage.api.pod import Pod
 from moorage.lru import LRU, MAX_KEY_LABELS
 from moorage.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
 from moorage.plugins.inter_pod_affinity.score import DomainScores
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
-from moorage.state.affinity_terms import PodTerms
 from moorage.state.domains import DomainTally, LabelDomains, RowCounts, Sources
 from moorage.state.pod_index import PodIndex, SelectorCount
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from moorage.api.affinity_terms import NO_LABELS, AffinityTerm
 from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher
 from moorage.framework.handle import Lister
 from moorage.lru import LRU
-from moorage.state.affinity_terms import NO_LABELS, AffinityTerm
 from moorage.state.selector_index import Namespaces
 
 

@@ -6,12 +6,12 @@ that depends on the labels of namespaces.
 
 from collections.abc import Sequence
 
+from moorage.api.affinity_terms import NO_LABELS, affinity_terms
 from moorage.api.cluster import Namespace
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
-from moorage.state.affinity_terms import NO_LABELS, affinity_terms
 from moorage.state.pod_index import PodIndex
 
 

@@ -123,7 +123,7 @@ def exactly(
     name: str = "r", *expressions: str, capacity: Mapping[str, str] | None = None, **fields: Any
 ) -> DeviceRequest:
     """Ask for devices of one class, one of class ``gpu`` unless told otherwise."""
-    chosen = {"device_class_name": "gpu", "allocation_mode": "ExactCount", "count": 1} | fields
+    chosen: dict[str, Any] = {"device_class_name": "gpu", "allocation_mode": "ExactCount", "count": 1} | fields
     needs = CapacityRequirements(dict(capacity)) if capacity else None
     return DeviceRequest(name, ExactDeviceRequest(selectors=selectors(*expressions), capacity=needs, **chosen))
 

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api import node as nodes
 from moorage.api.node import Node
-from moorage.client.objects import Decoding
+from moorage.client.list_watch import Decoding
 from moorage.lru import LRU
 
 

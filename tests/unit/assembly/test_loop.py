@@ -14,12 +14,11 @@ from moorage.api.node import Node, NodeStatus
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.storage import StorageClass
 from moorage.app.metrics.timed_changes import TimedChanges
-from moorage.assembly.deliveries import Deliveries
+from moorage.assembly.loop import Deliveries, SchedulingLoop
 from moorage.assembly.parts import kinds_of
-from moorage.client.watch import Change
+from moorage.client.list_watch import Change
 from moorage.clock import VirtualClock
 from moorage.config import default_config
-from moorage.engine.loop import SchedulingLoop
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
 from moorage.framework.registry import Registry

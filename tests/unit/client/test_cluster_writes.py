@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from moorage.client.dispatcher import Dispatcher, TokenBucket, limit_of
+from moorage.client.cluster import Dispatcher, TokenBucket, limit_of
 from moorage.clock import VirtualClock
 from moorage.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.simulator.loop import run_virtual

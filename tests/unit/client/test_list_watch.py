@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from moorage.api.custom import custom_kind
 from moorage.api.kinds import BY_NAME
 from moorage.api.pod import Pod
-from moorage.client.objects import Decoding
-from moorage.client.watch import UNFINISHED_PODS, Change, ListWatch
+from moorage.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch
 from moorage.errors import ApiError, Gone
 
 PODS = BY_NAME["Pod"]

@@ -1,0 +1,361 @@
+"""Listing and watching one resource, without any I/O, and decoding what comes straight into structs.
+
+::
+
+            ┌────────────── page with "continue" ─────────────┐
+            ▼                                                 │
+        LISTING ── last page: the missing are gone ──> WATCHING ── the watch ends: resume ──┐
+            ▲                                             │  ▲                              │
+            └──── 410 Gone, or a bookmark we missed ──────┘  └──────────────────────────────┘
+
+Whoever drives it asks :meth:`ListWatch.next_request` what to send, feeds back what arrives, and passes on the changes
+that come out. What is known is never dropped: a new list is compared with it, and only the differences are reported.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from random import Random
+from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from moorage.api.codec import UNREADABLE, decode
+from moorage.api.custom import CustomObject, decode_custom
+from moorage.api.kinds import Kind
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node, share_images
+from moorage.api.originals import keep_original
+from moorage.api.pod import Pod
+from moorage.client.answers import StatusAnswer, api_error
+from moorage.errors import ApiError, Gone, QuantityError
+
+T = TypeVar("T", bound=KubeObject)
+
+PAGE_SIZE: Final = 500
+MAX_HEAD: Final = 4096
+_CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
+MIN_WATCH: Final = 300
+MAX_WATCH: Final = 600
+UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended hold nothing: the server is asked to leave them out, and reports their end as a deletion."""
+
+log = structlog.get_logger(__name__)
+
+
+class Change(Struct, Generic[T], frozen=True):
+    """A difference: ``before`` is ``None`` for an object that is new, ``after`` for one that is gone.
+
+    ``is_final`` is False if an object was found missing in a list, so that ``before`` may not be how it was last.
+    """
+
+    before: T | None
+    after: T | None
+    is_final: bool = True
+
+
+class NextRequest(Struct, frozen=True):
+    """What to ask the server next."""
+
+    path: str
+    is_watch: bool
+
+
+class ListWatch(Generic[T]):
+    """All objects of one resource, kept up with the server; see the module for its states."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        decoding: "Decoding[T]",
+        *,
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        chance: Random | None = None,
+    ) -> None:
+        self.kind = kind
+        self.is_synced = False
+        self._decoding = decoding
+        self._path = kind.path()
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._page_size = page_size
+        self._chance = chance or Random()
+        self._known: dict[str, T] = {}
+        self._listed: set[str] = set()
+        self._continue = ""
+        self._version = ""
+        self._rest = b""
+
+    @property
+    def known(self) -> Mapping[str, T]:
+        """Every object as last reported, by key."""
+        return self._known
+
+    @property
+    def version(self) -> str:
+        """The version from which the watch goes on; empty while a list is due."""
+        return self._version
+
+    def next_request(self) -> NextRequest:
+        """Return what to send: the next page, or a watch from where we are."""
+        if self._version:
+            self._rest = b""
+            query = {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": self._version,
+                # Spread out, so that not all watches of all clients end at once.
+                "timeoutSeconds": str(self._chance.randint(MIN_WATCH, MAX_WATCH)),
+            }
+            return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", True)
+        return self._page_request(self._continue)
+
+    def following(self, body: bytes) -> NextRequest | None:
+        """Find in a page that was not taken in yet what to ask for next; ``None`` if it is not seen at a glance.
+
+        With this the server makes the next page while we take in the last. It writes what stands here before the items.
+        """
+        head = body[: max(0, body.find(b'"items":', 0, MAX_HEAD))]
+        found = _CONTINUE.search(head)
+        return None if found is None else self._page_request(found[1].decode())
+
+    def _page_request(self, token: str) -> NextRequest:
+        query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
+        return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", False)
+
+    def page(self, body: bytes) -> list[Change[T]]:
+        """Take in a page of a list and return what is different from what is known."""
+        meta, things, malformed = self._decoding.page(body)
+        # What we knew of an object before it became malformed is better than nothing.
+        self._listed.update(malformed)
+        changes: list[Change[T]] = []
+        for thing in things:
+            self._listed.add(thing.key)
+            changes += self._differences(thing)
+        self._continue = meta.continue_
+        if not meta.continue_:
+            if not meta.resource_version:
+                raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
+            changes += self._missing()
+            self._listed = set()
+            self._version = meta.resource_version
+            self.is_synced = True
+        return changes
+
+    def chunk(self, data: bytes) -> list[Change[T]]:
+        """Take in a piece of a watch and return the changes it completes; :class:`Gone` means: list again."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        changes: list[Change[T]] = []
+        for line in lines:
+            if line:
+                changes += self._watched(*self._decoding.event(line))
+        return changes
+
+    def _watched(self, event: str, thing: T | str) -> Iterable[Change[T]]:
+        if isinstance(thing, str):
+            # As long as it exists, what we knew of an object before it became malformed is better than nothing.
+            before = self._known.pop(thing, None) if event == "DELETED" else None
+            return () if before is None else (Change(before, None, is_final=False),)
+        self._version = thing.metadata.resource_version or self._version
+        if event == "BOOKMARK":
+            return ()
+        if event == "DELETED":
+            return (Change(thing, None),) if self._known.pop(thing.key, None) is not None else ()
+        return self._differences(thing)
+
+    def _differences(self, thing: T) -> Iterable[Change[T]]:
+        key, meta = thing.key, thing.metadata
+        before = self._known.get(key)
+        if before is None:
+            self._known[key] = thing
+            return (Change(None, thing),)
+        if before.metadata.resource_version == meta.resource_version:
+            return ()
+        self._known[key] = thing
+        if before.metadata.uid != meta.uid:
+            # Another object of the same name: we missed the end of the first.
+            return Change(before, None, is_final=False), Change(None, thing)
+        return (Change(before, thing),)
+
+    def _missing(self) -> Iterator[Change[T]]:
+        for key in [key for key in self._known if key not in self._listed]:
+            yield Change(self._known.pop(key), None, is_final=False)
+
+    def failed(self, error: ApiError) -> None:
+        """Note that a request failed: a version or page that the server forgot means listing from the start."""
+        if isinstance(error, Gone):
+            self._version = self._continue = ""
+            self._listed = set()
+
+    def forget(self, key: str) -> None:
+        """Know nothing of an object, and list from the start: if it is there, it is reported as new."""
+        self._known.pop(key, None)
+        self._version = self._continue = ""
+        self._listed = set()
+
+    def absent(self) -> None:
+        """Note that the server has no such resource: as long as it has not, there is nothing of it."""
+        self.is_synced = True
+
+
+class ListMeta(Struct, frozen=True, rename="camel", gc=False):
+    """Where a list stands: its version, and where the next page begins."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """One page of a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class RawPage(Struct, frozen=True):
+    """The same page, its items still undecoded."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(Struct, Generic[T], frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: T
+
+
+class RawEvent(Struct, frozen=True):
+    """The same line, its object still undecoded."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Identity(Struct, frozen=True):
+    """As much of an object as it takes to name it in a message."""
+
+    metadata: dict[str, Any] = {}
+
+
+MALFORMED: Final = (*UNREADABLE, QuantityError)
+
+
+def _verify_node(node: Node) -> None:
+    share_images(node)
+    _ = node.allocatable
+
+
+_VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
+    Pod: attrgetter("shape"),
+    Node: _verify_node,
+}
+"""Facts that are needed anyway and cannot be worked out for an object with a quantity that is none."""
+
+
+def _takes_as_is(_thing: KubeObject) -> None:
+    """Find nothing wrong with an object that could be decoded."""
+
+
+class Decoding(Generic[T]):
+    """Decodes pages and watch lines of one kind.
+
+    The fast path decodes a whole page in one go. Only if that fails is each object looked at by itself, so one that is
+    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``. Objects of which
+    ``keeps`` is true keep their text as well, which is found by the slow path only.
+    """
+
+    def __init__(
+        self,
+        kind: type[T],
+        on_malformed: Callable[[str], None] = lambda _resource: None,
+        keeps: Callable[[T], bool] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._on_malformed = on_malformed
+        self._keeps = keeps
+        self._verify = _VERIFIERS.get(kind, _takes_as_is)
+        self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
+        self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
+        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
+
+    def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
+        """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
+        if not self._one_by_one:
+            try:
+                page = self._page.decode(body)
+                for item in page.items or ():
+                    self._verify(item)
+            except MALFORMED:
+                pass
+            else:
+                return page.metadata, page.items or [], []
+        try:
+            raw = msgspec.json.decode(body, type=RawPage)
+        except UNREADABLE as error:
+            raise ApiError(f"what was listed as {self.kind.__name__} is not a list: {error}") from error
+        things: list[T] = []
+        malformed: list[str] = []
+        for item in raw.items or ():
+            thing = self._object(item)
+            if thing is None:
+                malformed.append(_named(item))
+            else:
+                things.append(thing)
+        return raw.metadata, things, malformed
+
+    def event(self, line: bytes) -> tuple[str, T | str]:
+        """Decode a line of a watch: its type and object, or the key of one that is malformed.
+
+        An error that the server reports is raised.
+        """
+        if not self._one_by_one:
+            try:
+                event = self._event.decode(line)
+                self._verify(event.object)
+            except MALFORMED:
+                pass
+            else:
+                if event.type != "ERROR":
+                    return event.type, event.object
+        try:
+            raw = msgspec.json.decode(line, type=RawEvent)
+        except UNREADABLE as error:
+            raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
+        if raw.type == "ERROR":
+            raise _server_error(bytes(raw.object))
+        return raw.type, self._object(raw.object) or _named(raw.object)
+
+    def _object(self, body: msgspec.Raw) -> T | None:
+        try:
+            if issubclass(self.kind, CustomObject):
+                return cast("T", decode_custom(self.kind, body))
+            thing = decode(self.kind, bytes(body))
+            self._verify(thing)
+            if self._keeps is not None and self._keeps(thing):
+                keep_original(thing, body)
+        except MALFORMED as error:
+            log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
+            self._on_malformed(self.kind.__name__)
+            return None
+        return thing
+
+
+def _server_error(body: bytes) -> ApiError:
+    try:
+        code = msgspec.json.decode(body, type=StatusAnswer).code
+    except UNREADABLE:
+        code = 500
+    return api_error(code or 500, body)
+
+
+def _named(body: msgspec.Raw) -> str:
+    try:
+        meta = msgspec.json.decode(body, type=Identity).metadata
+    except UNREADABLE:
+        return "without a name"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}".lstrip("/")

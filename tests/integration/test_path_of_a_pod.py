@@ -1,0 +1,122 @@
+"""A pod is followed from the watch to the binding: through few files, and those that the documentation names.
+
+Counted is every file with a function that is handed the pod: the object, something that carries it, its key or its
+bytes. ``api/`` and plugins are not counted, nor is the other side (API server, controllers, kubelets).
+"""
+
+import asyncio
+import re
+import sys
+from functools import partial
+from inspect import iscoroutine, isfunction
+from pathlib import Path
+from types import CellType, FrameType
+from typing import Any, Final
+
+import moorage
+from moorage.api.pod import Pod
+from moorage.testing import Cluster, in_virtual_time
+
+SOURCE: Final = Path(moorage.__file__).parent
+PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "how-a-pod-is-scheduled.md"
+MAX_FILES: Final = 20
+NAME: Final = "traced"
+NOT_COUNTED: Final = ("api", "plugins", "box", "simulator", "testing")
+CARRIED_AS: Final = ("pod", "before", "after", "queued", "steps")
+"""The fields in which our classes carry one pod: Change, QueuedPodInfo, PreFiltered, Binding, Work."""
+
+STEP: Final = re.compile(r"^### \d+\. \[`([^`]+)`\]\(([^)]+)\)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+CODE: Final = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def carries(value: Any, depth: int = 3) -> bool:
+    """Tell whether something is the pod, or leads to it."""
+    if isinstance(value, Pod):
+        return value.name == NAME
+    if isinstance(value, str):
+        return value == f"default/{NAME}"
+    if isinstance(value, bytes):
+        return f'"{NAME}"'.encode() in value
+    return depth > 0 and any(carries(part, depth - 1) for part in parts_of(value))
+
+
+def parts_of(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, partial):
+        return [*value.args, *value.keywords.values()]
+    if iscoroutine(value):
+        return list(value.cr_frame.f_locals.values()) if value.cr_frame is not None else []
+    if isfunction(value):
+        empty = CellType()
+        return [cell.cell_contents for cell in value.__closure__ or () if cell != empty]
+    if type(value).__module__.startswith("moorage."):
+        return [getattr(value, name, None) for name in CARRIED_AS]
+    return []
+
+
+class Trace:
+    """Which files are handed the pod, in order, from when its watch line comes to when its binding is sent."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, None] = {}
+        self.has_begun = self.is_over = False
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if self.is_over or event != "call" or not code.co_filename.startswith(f"{SOURCE}/"):
+            return
+        file = Path(code.co_filename).relative_to(SOURCE)
+        if file.parts[0] in NOT_COUNTED:
+            return
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given: dict[str, Any] = {name: frame.f_locals.get(name) for name in names}
+        if not self.has_begun:
+            self.has_begun = code.co_name == "chunk" and b'"ADDED"' in given["data"] and carries(given["data"])
+        if self.has_begun and any(map(carries, given.values())):
+            self.files[str(file)] = None
+            self.is_over = code.co_name == "request" and given["path"].endswith(f"/pods/{NAME}/binding")
+
+
+def trace_pod() -> Trace:
+    trace = Trace()
+
+    @in_virtual_time
+    async def run() -> None:
+        async with Cluster(nodes=5) as cluster:
+            await cluster.apply(manifest("first"))
+            await cluster.wait_for(lambda: len(cluster.running()) == 1)
+            await asyncio.sleep(5)
+            sys.setprofile(trace)
+            try:
+                await cluster.apply(manifest(NAME))
+                await cluster.wait_for(lambda: len(cluster.running()) == 2)
+            finally:
+                sys.setprofile(None)
+
+    run()
+    return trace
+
+
+def manifest(name: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_a_pod_passes_through_few_files_and_the_documentation_names_them_in_order() -> None:
+    trace = trace_pod()
+    assert trace.is_over, "the binding was not seen"
+    assert [name for name, _, _ in STEP.findall(PAGE.read_text())] == list(trace.files)
+    assert len(trace.files) <= MAX_FILES
+
+
+def test_the_documentation_quotes_lines_that_are_there() -> None:
+    steps = STEP.findall(PAGE.read_text())
+    assert steps
+    for name, link, text in steps:
+        assert (PAGE.parent / link).resolve() == (SOURCE / name).resolve()
+        quoted = [line.strip() for block in CODE.findall(text) for line in block.splitlines() if line.strip()]
+        lines = {line.strip() for line in (SOURCE / name).read_text().splitlines()}
+        assert quoted, f"{name}: no line is quoted"
+        assert [line for line in quoted if line not in lines] == [], name
