@@ -17,7 +17,7 @@ from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
 from moorage.app.debugger import Debugger
 from moorage.app.garbage import keep_everything
-from moorage.app.keeper.kept import Kept
+from moorage.app.keeper.kept import KeeperClient
 from moorage.app.keeper.link import Setup
 from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
@@ -38,7 +38,7 @@ CYCLE_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 15.0
+MAX_PAUSE: Final = 15.0
 FOLD_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class Daemon:
         self.options = options
         self._registry = CellRegistry(options.metrics)
         self._setup = setup_of(options)
-        self._keeper = Kept(ends, self._setup, self._registry)
+        self._keeper = KeeperClient(ends, self._setup, self._registry)
         self._stopping = self._keeper.stopping
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
@@ -135,7 +135,7 @@ class Daemon:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
                         await self._stopping.wait()
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_PAUSE)
             else:
                 return True
         return False

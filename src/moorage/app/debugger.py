@@ -14,7 +14,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.queue.observing import Story
 
-LONGEST_STORY: Final = 10
+MAX_STORY: Final = 10
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ class Debugger:
     def _queue_lines(self) -> Iterator[str]:
         queue = self._scheduler.queue
         for queued in queue:
-            steps = self._story.of(queued.pod)[-LONGEST_STORY:]
+            steps = self._story.of(queued.pod)[-MAX_STORY:]
             told = " > ".join(f"{step.queue} ({step.event})" for step in steps)
             where, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
             yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {told}"

@@ -41,7 +41,7 @@ class Recorder(Protocol):
 
 
 class ApiCluster:
-    """Carries out what the scheduler decides; a :class:`moorage.framework.handle.Cluster`.
+    """Carries out what the scheduler decides; a :class:`moorage.framework.handle.ClusterApi`.
 
     ``known`` saves reading an object again before it is changed.
     """

@@ -12,9 +12,9 @@ from moorage.errors import ApiError, Conflict, ServerError, TooManyRequests, Unr
 
 T = TypeVar("T")
 
-MOST_WRITES: Final = 32
-MOST_ATTEMPTS: Final = 4
-MOST_PATIENCE: Final = 10
+MAX_WRITES: Final = 32
+MAX_ATTEMPTS: Final = 4
+MAX_REQUESTED_WAITS: Final = 10
 """How often we wait because the server asked us to, before the write fails after all."""
 
 RETRIED_STATUSES: Final = (500, 503)
@@ -54,7 +54,7 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        most: int = MOST_WRITES,
+        most: int = MAX_WRITES,
         limit: TokenBucket | None = None,
         chance: Random | None = None,
     ) -> None:
@@ -89,12 +89,12 @@ class Dispatcher:
         while True:
             if error.retry_after is not None and isinstance(error, TooManyRequests | ServerError):
                 waits += 1
-                if waits > MOST_PATIENCE:
+                if waits > MAX_REQUESTED_WAITS:
                     raise error
                 await asyncio.sleep(error.retry_after)
             else:
                 failures += 1
-                if failures >= MOST_ATTEMPTS or not is_passing(error, retries_conflicts):
+                if failures >= MAX_ATTEMPTS or not is_passing(error, retries_conflicts):
                     raise error
                 await asyncio.sleep(WRITE_DELAYS.after(failures, self._chance))
             if self._limit is not None:

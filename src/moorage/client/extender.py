@@ -13,8 +13,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
-from moorage.config.types import Extender as ExtenderConfig
-from moorage.config.types import ExtenderTLS
+from moorage.config.types import ExtenderConfig, ExtenderTLS
 from moorage.errors import ExtenderError, InputError, Unreachable
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo

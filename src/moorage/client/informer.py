@@ -24,7 +24,7 @@ OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
 REPEAT_SECONDS: Final = 300.0
 """The same problem is told again after so long."""
 
-SHORTEST_USEFUL_WATCH: Final = 1.0
+MIN_USEFUL_WATCH: Final = 1.0
 """A watch that ends sooner and told nothing counts as a failure, lest we ask again and again."""
 
 log = structlog.get_logger(__name__)
@@ -154,7 +154,7 @@ class Informer(Generic[T]):
                 if not told:
                     told = True
                     self._settle()
-        if not told and loop.time() - started < SHORTEST_USEFUL_WATCH:
+        if not told and loop.time() - started < MIN_USEFUL_WATCH:
             raise ApiError(f"the watch on {self.kind.plural} ended at once")
 
     def _tell(self, changes: Sequence[Change[T]]) -> None:

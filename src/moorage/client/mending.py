@@ -10,7 +10,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.client.watch import Change
 
-Apply = Callable[[Change[Any]], None]
+ApplyChange = Callable[[Change[Any]], None]
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ class Mending:
         """Take in that an object is applied after all."""
         self.aside.pop((kind, _thing(change).key), None)
 
-    def failed(self, kind: Kind, change: Change[Any], apply: Apply) -> None:
+    def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
         """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
         thing = _thing(change)
         key, version = (kind, thing.key), thing.metadata.resource_version

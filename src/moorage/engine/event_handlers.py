@@ -56,7 +56,7 @@ Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_
 log = structlog.get_logger(__name__)
 
 
-class WaitingPods(Protocol):
+class RejectsWaitingPods(Protocol):
     """Who waits on permit."""
 
     def reject_waiting(self, uid: str, message: str) -> bool:
@@ -77,7 +77,7 @@ class EventHandlers:
         objects: Objects,
         queue: SchedulingQueue,
         profiles: Collection[str],
-        waiting: WaitingPods,
+        waiting: RejectsWaitingPods,
         features: FeatureGates | None = None,
     ) -> None:
         self._cache = cache

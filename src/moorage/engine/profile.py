@@ -5,8 +5,7 @@ from typing import Any
 
 from moorage.config.catalogue import IN_TREE
 from moorage.config.expansion import expand_plugins
-from moorage.config.types import ExtensionPoint
-from moorage.config.types import Profile as ProfileConfig
+from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
 from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle

@@ -46,7 +46,7 @@ class Lister(Protocol[Object_co]):
         ...
 
 
-class Cluster(Protocol):
+class ClusterApi(Protocol):
     """The API as the scheduler writes to it: a real server, the embedded one, or the simulator's world."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -158,7 +158,7 @@ class Handle(Protocol):
         ...
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where to write to."""
         ...
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
 
 MAX_NODE_SCORE: Final = 100
 MIN_NODE_SCORE: Final = 0

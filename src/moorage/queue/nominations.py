@@ -8,7 +8,7 @@ from moorage.api.pod import Pod, PodSpec
 from moorage.framework.handle import Lister
 
 
-class Nomination(NamedTuple):
+class NominatedPod(NamedTuple):
     """A pod that was promised a node: the name it is found by, and what stands for it while it cannot be found."""
 
     key: str
@@ -25,7 +25,7 @@ class Nominations:
     def __init__(self, queued: Callable[[str], Pod | None], informed: Lister[Pod] | None = None) -> None:
         self._queued = queued
         self._informed = informed
-        self._by_node: dict[str, dict[str, Nomination]] = {}
+        self._by_node: dict[str, dict[str, NominatedPod]] = {}
         self._node_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
@@ -65,7 +65,7 @@ class Nominations:
             spec=PodSpec(scheduling_group=pod.spec.scheduling_group),
         )
         self._node_of[meta.uid] = node
-        self._by_node.setdefault(node, {})[meta.uid] = Nomination(pod.key, stub)
+        self._by_node.setdefault(node, {})[meta.uid] = NominatedPod(pod.key, stub)
 
     def update(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod; a promise made here that its status never knew of is kept."""

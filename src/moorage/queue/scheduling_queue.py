@@ -39,7 +39,7 @@ from moorage.queue.observing import (
     QueueObserver,
 )
 from moorage.queue.parked import ParkedPods
-from moorage.queue.plugin_calls import Gates, Hints, Interest, ProfileQueueing, SortGuard, Strategy
+from moorage.queue.plugin_calls import Gates, Hints, Interest, ProfileQueueing, RequeueStrategy, SortGuard
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
@@ -344,7 +344,7 @@ class SchedulingQueue:
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
             # Upstream goes on here without SchedulerPopFromBackoffQ and may file the pod in two places; we do not.
-            if strategy is not Strategy.SKIP and self._requeue(info, strategy, event.label, now):
+            if strategy is not RequeueStrategy.SKIP and self._requeue(info, strategy, event.label, now):
                 return
 
     def _move(self, infos: list[QueuedPodInfo], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
@@ -354,7 +354,7 @@ class SchedulingQueue:
             if info.is_gated and not interest.is_wildcard and info.gating_plugin not in interest.plugins:
                 continue
             strategy = self._hints.strategy_for(info, event, old, new)
-            if strategy is not Strategy.SKIP:
+            if strategy is not RequeueStrategy.SKIP:
                 self._parked.remove(info.key)
                 self._requeue(info, strategy, interest.label, now)
         if self._in_flight:
@@ -368,12 +368,12 @@ class SchedulingQueue:
         if overdue:
             self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
 
-    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str, now: float) -> bool:
+    def _requeue(self, info: QueuedPodInfo, strategy: RequeueStrategy, label: str, now: float) -> bool:
         """Put a pod where a strategy says; return whether it can be popped from there."""
-        if strategy is Strategy.SKIP:
+        if strategy is RequeueStrategy.SKIP:
             self._park(info, label)
             return False
-        if strategy is Strategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
+        if strategy is RequeueStrategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
             return self._back_off(info, label)
         return self._activate(info, label, now)
 

@@ -11,7 +11,7 @@ from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -62,7 +62,7 @@ class Rig:
         self.clock = VirtualClock()
         self._shared: dict[StateKey[Any], Any] = {}
         self.nominator: Nominator = nominations_of()
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterApi | None = None
         self.filters: list[FilterPlugin] = []
         self.extenders: list[PreemptionExtender] = []
         self.waiting: dict[str, WaitingPod] = {}
@@ -107,14 +107,14 @@ class Rig:
         return [plugin for plugin in self.filters if isinstance(plugin, PreFilterExtensions)]
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where to write to, if the test gave the rig such a thing."""
         if self._cluster is None:
             raise RuntimeError("this rig has no API to write to: set rig.cluster to one")
         return self._cluster
 
     @cluster.setter
-    def cluster(self, cluster: Cluster) -> None:
+    def cluster(self, cluster: ClusterApi) -> None:
         self._cluster = cluster
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:

@@ -27,17 +27,17 @@ from moorage.http.messages import HttpRequest
 
 log = structlog.get_logger(__name__)
 
-Record = Callable[[EventNote], None]
+RecordEvent = Callable[[EventNote], None]
 
 
-class Kept:
+class KeeperClient:
     """What a scheduler has of its keeper. ``stopping`` is set when it is to end, whoever said so."""
 
     def __init__(self, ends: Ends, setup: Setup, meter: Meter) -> None:
         self.page = ends.page
         self.stopping = asyncio.Event()
         self.router = Router()
-        self.record: Record = lambda _note: None
+        self.record: RecordEvent = lambda _note: None
         self.is_synced: Callable[[], bool] = lambda: False
         self._ends = ends
         self._setup = setup

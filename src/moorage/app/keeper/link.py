@@ -50,7 +50,7 @@ class Answered(Struct, frozen=True, tag=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Failed(Struct, frozen=True, tag=True):
+class SchedulerFailed(Struct, frozen=True, tag=True):
     """The scheduler ends because of something that a user can mend."""
 
     message: str
@@ -91,7 +91,9 @@ class Measured(Struct, frozen=True, tag=True):
     value: float | None = None
 
 
-Message: TypeAlias = Setup | Located | Campaign | Answered | Failed | Lead | Announcement | Stop | Asked | Measured
+Message: TypeAlias = (
+    Setup | Located | Campaign | Answered | SchedulerFailed | Lead | Announcement | Stop | Asked | Measured
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Message)

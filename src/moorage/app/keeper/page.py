@@ -21,7 +21,7 @@ HELD_UNTIL: Final = 4
 _CELLS: Final = 5
 
 
-class Page:
+class SharedPage:
     """The shared numbers; made before the fork."""
 
     def __init__(self) -> None:

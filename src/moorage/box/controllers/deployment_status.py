@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from moorage.api.meta import format_time, parse_time
 from moorage.api.struct import Data
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.box.controllers.actions import Action, After, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, status_actions
 from moorage.box.controllers.ownership import with_condition
 
 PROGRESSING = "Progressing"
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ReplicaCounts:
     """The pods of a deployment, and how many must be available at ``least``."""
 
     total: int
@@ -31,7 +31,7 @@ def count_of(replica_set: ReplicaSet, field: str) -> int:
     return int(replica_set.status.get(field) or 0)
 
 
-def status_of(deployment: Deployment, counts: Counts, newest: str, now: float) -> Iterator[Action]:
+def status_of(deployment: Deployment, counts: ReplicaCounts, newest: str, now: float) -> Iterator[ControllerAction]:
     """Bring a deployment's status up to date, and look again when its time to make progress is over.
 
     ``newest`` is the name of the replica set that is rolled out.

@@ -24,7 +24,7 @@ import structlog
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Write, request_of
 from moorage.box.controllers.namespaces import sweep
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer, OnChanges
@@ -66,12 +66,12 @@ class Controller(Protocol):
         """Tell which keys to look at again when an object has come, changed or gone."""
         ...
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Decide what is to be done about a key; nothing, when all is as it should be."""
         ...
 
 
-class Source(Protocol):
+class ChangeSource(Protocol):
     """What brings the changes of one kind: an informer, or what stands for one in the same process."""
 
     @property
@@ -88,7 +88,7 @@ class Source(Protocol):
         ...
 
 
-MakeInformer = Callable[[Kind, OnChanges], Source]
+MakeInformer = Callable[[Kind, OnChanges], ChangeSource]
 
 
 @dataclass(frozen=True, slots=True)

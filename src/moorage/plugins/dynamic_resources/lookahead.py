@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from moorage.plugins.dynamic_resources.constraints import Constraint, SameValue, Value, attribute_of
 from moorage.plugins.dynamic_resources.pools import PooledDevice
-from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault, Request
+from moorage.plugins.dynamic_resources.requests import Alternative, Ask, ClaimFault, Request
 
 Mask = int
 """A set of candidates: bit n stands for the nth device in the order of the search."""
@@ -78,7 +78,7 @@ class Lookahead:
                     self._eligible[alternative] = sum(
                         1 << place for place in range(self._count) if passes(claim, alternative, place)
                     )
-            except Fault:
+            except ClaimFault:
                 return False
         self._sum_up()
         return True

@@ -26,7 +26,7 @@ ALL: Final = "All"
 ClassOf = Callable[[str], DeviceClass | None]
 
 
-class Fault(MoorageError):
+class ClaimFault(MoorageError):
     """Something is wrong with a claim, a class or a device: allocation fails as an error, on all nodes.
 
     The claim is named by its place, since claims that ask the same share the answer; :meth:`about` names it.
@@ -92,10 +92,10 @@ def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str,
             if not compiled(selector.cel.expression).matches(device.facts):
                 return False
         except CelCompileError as error:
-            raise Fault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
+            raise ClaimFault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
         except CelRuntimeError as error:
             text = f"{owner}: selector #{number} on device {device.id}: CEL runtime error: {error}"
-            raise Fault(text, claim=claim) from error
+            raise ClaimFault(text, claim=claim) from error
     return True
 
 

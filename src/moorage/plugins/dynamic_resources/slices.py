@@ -16,7 +16,7 @@ from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError
 from moorage.state.change_log import ChangeLog
 
 UNKNOWN: Final = -1
-FEWEST_SITUATIONS: Final = 1024
+MIN_SITUATIONS: Final = 1024
 NumberArray = NDArray[np.int64]
 
 
@@ -130,7 +130,7 @@ class Situations:
         nodes = self._handle.nodes
         concerned = self._index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
-        if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + FEWEST_SITUATIONS:
+        if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_SITUATIONS:
             self._restart(nodes)
             rows = range(len(nodes))
         else:

@@ -29,7 +29,7 @@ from moorage.plugins.node_resources_fit.hints import FitHints
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES, RatingColumn, strategy_of
 
 
-class Share(NamedTuple):
+class WeightedRequest(NamedTuple):
     """What a pod counts for in the score of one resource, and what that resource weighs."""
 
     resource: str
@@ -40,7 +40,7 @@ class Share(NamedTuple):
 DEMANDS: Final = StateKey[tuple[Demand, ...]](
     "PreFilterNodeResourcesFit", missing='error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 )
-SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit: what the pod counts for in scores")
+SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin):
@@ -107,7 +107,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         cycle[SHARES] = self._read_shares(pod)
         return None
 
-    def _read_shares(self, pod: Pod) -> tuple[Share, ...]:
+    def _read_shares(self, pod: Pod) -> tuple[WeightedRequest, ...]:
         """Read what the pod counts for; a profile without the pre-score does so when it scores."""
         asked = pod.scoring_requests
         if self._stock is not None:
@@ -116,7 +116,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         for resource, weight in self._weights:
             amount = asked.get(resource, 0)
             if amount or not is_scalar(resource):
-                shares.append(Share(resource, amount, weight))
+                shares.append(WeightedRequest(resource, amount, weight))
         return tuple(shares)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:

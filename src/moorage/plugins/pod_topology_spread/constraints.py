@@ -28,7 +28,7 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
 
-Labels = tuple[tuple[str, str], ...]
+LabelPairs = tuple[tuple[str, str], ...]
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -85,7 +85,7 @@ class ConstraintSource:
         self._known: LRU[LabelMatcher, _Defaults] = LRU(MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
         self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU(MAX_KNOWN)
-        self._by_text: LRU[tuple[bytes, str, Labels], Constraints] = LRU(MAX_KNOWN)
+        self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU(MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the constraints that keep the pod off nodes."""

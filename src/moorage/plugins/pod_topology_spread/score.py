@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.api.node import HOSTNAME_LABEL
@@ -14,7 +13,7 @@ from moorage.api.pod import Pod
 from moorage.framework.masks import all_of, any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import SpreadTally
@@ -23,8 +22,6 @@ from moorage.state.pod_index import PodIndex
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to rate them one by one."""
-
-FloatArray = NDArray[np.float64]
 
 
 class SpreadPreference(Struct, frozen=True):

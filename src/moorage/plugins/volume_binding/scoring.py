@@ -11,7 +11,7 @@ from moorage.framework.status import MAX_NODE_SCORE
 from moorage.plugins.volume_binding.wanted import Offer
 
 FULL: Final = 100
-Shape = Sequence[tuple[int, int]]
+ScorePoints = Sequence[tuple[int, int]]
 
 
 def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
@@ -28,7 +28,7 @@ def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
     return score
 
 
-def broken_linear(shape: Shape, at: int) -> int:
+def broken_linear(shape: ScorePoints, at: int) -> int:
     """Follow straight lines through the points of a shape, level before the first and after the last."""
     for (left, low), (right, high) in zip([shape[0], *shape], shape, strict=False):
         if at <= right:

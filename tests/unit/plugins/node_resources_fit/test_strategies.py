@@ -8,7 +8,7 @@ from moorage.config.args import (
     MOST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
     NodeResourcesFitArgs,
-    RequestedToCapacityRatio,
+    RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
@@ -21,7 +21,7 @@ from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
 
 GPU = "example.com/gpu"
 BOTH = (ResourceSpec("cpu"), ResourceSpec("memory"))
-RISING = RequestedToCapacityRatio((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10)))
+RISING = RequestedToCapacityRatioParam((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10)))
 
 LEAST = ScoringStrategy(LEAST_ALLOCATED, BOTH)
 MOST = ScoringStrategy(MOST_ALLOCATED, BOTH)

@@ -1,9 +1,10 @@
 """Questions about who somebody is and what they may do: whoever has the token is the administrator."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-Data = dict[str, Any]
+from moorage.api.struct import Data
+
 USER: Final[Data] = {"username": "moorage-admin", "groups": ["system:masters", "system:authenticated"]}
 
 

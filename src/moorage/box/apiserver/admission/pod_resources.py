@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import nano_value
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import forbidden
 from moorage.box.apiserver.storage.store import Store
 
-Data = dict[str, Any]
 RUNTIMES: Final = "runtimeclasses.node.k8s.io"
 LIMITS: Final = "limitranges"
 _COUNTED: Final = ("cpu", "memory")

@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid, invalid_value, required
-from moorage.box.apiserver.storage.store import Change, Store
+from moorage.box.apiserver.storage.store import Store, StoredChange
 
-Data = dict[str, Any]
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -79,7 +79,7 @@ class CustomResources:
         """Return the columns a definition wants printed."""
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
-    def _changed(self, resource: str, change: Change) -> None:
+    def _changed(self, resource: str, change: StoredChange) -> None:
         if resource != DEFINITIONS:
             return
         if change.after is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moorage.box.apiserver.reading.watching import Watch
-from moorage.box.apiserver.storage.store import Change, Store
+from moorage.box.apiserver.storage.store import Store, StoredChange
 from moorage.http.messages import Sink, chunk
 
 MAX_WATCH_SECONDS: Final = 1800.0
@@ -49,7 +49,7 @@ class Watchers:
             self._shared = (text, piece)
         return piece
 
-    def _note(self, resource: str, _change: Change) -> None:
+    def _note(self, resource: str, _change: StoredChange) -> None:
         if self._streams.get(resource):
             if not self._changed:
                 asyncio.get_running_loop().call_soon(self._tell)

@@ -10,7 +10,7 @@ from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.reading.representations import Representation
 from moorage.box.apiserver.reading.selection import Selection
 from moorage.box.apiserver.requests.refusals import expired, status_of
-from moorage.box.apiserver.storage.store import Change, Entry, Store
+from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.errors import ApiError, Gone
 
 CHUNK: Final = 1 << 18
@@ -97,7 +97,7 @@ class Watch:
             return False
         return not self._selects or self.terms.selection.matches(self.resource, entry)
 
-    def _line(self, change: Change) -> bytes:
+    def _line(self, change: StoredChange) -> bytes:
         was_shown = change.before is not None and self._shows(change.before)
         is_shown = change.after is not None and self._shows(change.after)
         if not was_shown and not is_shown:

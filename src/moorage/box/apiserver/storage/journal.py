@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from moorage.box.apiserver.storage.store import Change, Entry, Store
+from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.errors import InputError, ServerError
 
 FILE: Final = "moorage.db"
@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._pending: list[tuple[str, Change]] = []
+        self._pending: list[tuple[str, StoredChange]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._committed = 0
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class Journal:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown()
 
-    def _changed(self, resource: str, change: Change) -> None:
+    def _changed(self, resource: str, change: StoredChange) -> None:
         if self._is_undoing:
             return
         self._pending.append((resource, change))
@@ -134,7 +134,7 @@ class Journal:
         finally:
             self._task = None
 
-    def _commit(self, batch: list[tuple[str, Change]]) -> None:
+    def _commit(self, batch: list[tuple[str, StoredChange]]) -> None:
         database = self._database
         database.execute("BEGIN")
         try:
@@ -152,7 +152,7 @@ class Journal:
                 database.execute("ROLLBACK")
             raise
 
-    def _undo(self, changes: list[tuple[str, Change]], failure: ServerError) -> None:
+    def _undo(self, changes: list[tuple[str, StoredChange]], failure: ServerError) -> None:
         """Bring the store back to what is on disk, and say so to those who wait."""
         self._pending = []
         self._undone = (range(changes[0][1].version, self.store.version + 1), failure)

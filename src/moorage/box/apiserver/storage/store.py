@@ -78,7 +78,7 @@ class Entry:
         return cast("T", self._typed)
 
 
-class Change:
+class StoredChange:
     """One change: ``before`` is ``None`` for a creation, ``after`` for a deletion."""
 
     __slots__ = ("after", "before", "version")
@@ -108,7 +108,7 @@ class Change:
         return _encode_json(data)
 
 
-def _held(change: Change) -> int:
+def _held(change: StoredChange) -> int:
     """Return how many bytes a change keeps alive; what was before it belongs to the change before."""
     entry = change.after or change.before
     return entry.size if entry is not None else 0
@@ -119,7 +119,7 @@ class Log:
 
     def __init__(self, history: int) -> None:
         self._history = history
-        self._changes: list[Change] = []
+        self._changes: list[StoredChange] = []
         self._bytes = 0
         self._forgotten = 0
         self._told = (0, 0, b"")
@@ -130,7 +130,7 @@ class Log:
         """The position after the last change."""
         return self._forgotten + len(self._changes)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoredChange) -> None:
         """Add a change; when there are twice as many as are to be kept, or bytes, the older half is forgotten."""
         self._changes.append(change)
         self._bytes += _held(change)
@@ -158,7 +158,7 @@ class Log:
             raise Gone(f"too old resource version: {version} ({self.forgotten_version})", status=410, reason="Expired")
         return self._forgotten + bisect_right(self._changes, version, key=lambda change: change.version)
 
-    def since(self, position: int) -> list[Change]:
+    def since(self, position: int) -> list[StoredChange]:
         """Return the changes from a position on; :class:`Gone` if the reader was too slow for them."""
         if position < self._forgotten:
             raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
@@ -182,9 +182,9 @@ class Store:
         self._objects: dict[str, dict[str, Entry]] = {}
         self._logs: dict[str, Log] = {}
         self._sorted: dict[str, list[str]] = {}
-        self._subscribers: list[Callable[[str, Change], None]] = []
+        self._subscribers: list[Callable[[str, StoredChange], None]] = []
 
-    def subscribe(self, tell: Callable[[str, Change], None]) -> None:
+    def subscribe(self, tell: Callable[[str, StoredChange], None]) -> None:
         """Tell somebody the resource and the change, for every change from now on."""
         self._subscribers.append(tell)
 
@@ -249,12 +249,12 @@ class Store:
         for resource in self._objects:
             self.log(resource).forgotten_version = self.version
 
-    def remove(self, resource: str, key: str) -> Change:
+    def remove(self, resource: str, key: str) -> StoredChange:
         """Take an object out for good."""
         before = self._objects[resource].pop(key)
         self._sorted.pop(resource, None)
         self.version += 1
-        return self._tell(resource, Change(self.version, before, None))
+        return self._tell(resource, StoredChange(self.version, before, None))
 
     def _keep(self, resource: str, entry: Entry) -> Entry:
         objects = self._objects.setdefault(resource, {})
@@ -262,10 +262,10 @@ class Store:
         objects[entry.key] = entry
         if before is None:
             self._sorted.pop(resource, None)
-        self._tell(resource, Change(entry.version, before, entry))
+        self._tell(resource, StoredChange(entry.version, before, entry))
         return entry
 
-    def _tell(self, resource: str, change: Change) -> Change:
+    def _tell(self, resource: str, change: StoredChange) -> StoredChange:
         self.log(resource).append(change)
         for tell in self._subscribers:
             tell(resource, change)

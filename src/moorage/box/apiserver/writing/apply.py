@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.box.apiserver.requests.refusals import bad_options, required
 from moorage.box.apiserver.writing.managed_fields import (
-    Data,
     Tree,
     changed_fields,
     fields_of,

@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.clock import Clock
 
-Data = dict[str, Any]
 Tree = dict[str, Any]
 UNOWNED: Final = frozenset(("apiVersion", "kind"))
 UNOWNED_METADATA: Final = frozenset(

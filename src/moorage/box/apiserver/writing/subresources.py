@@ -1,12 +1,13 @@
 """Parts of objects with verbs of their own: a pod's binding and eviction, a workload's scale."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time
 from moorage.api.selectors import label_matcher
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import NOT_NEGATIVE
 from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
@@ -24,7 +25,6 @@ from moorage.box.apiserver.storage.store import Entry
 from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer
 from moorage.errors import ApiError, TooManyRequests
 
-Data = dict[str, Any]
 BUDGETS: Final = "poddisruptionbudgets.policy"
 _SCALES: Final = ServedResource("Scale", "autoscaling", "v1", "scales")
 _BUDGETS: Final = served(BY_NAME["PodDisruptionBudget"])

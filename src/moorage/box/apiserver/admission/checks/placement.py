@@ -1,13 +1,13 @@
 """Where a pod wants to be: affinity, spread constraints and tolerations; and the taints of nodes."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import POSITIVE, label_value, qualified_name
 from moorage.box.apiserver.admission.checks.selectors import label_selector, node_selector, node_term
 from moorage.box.apiserver.requests.refusals import Cause, duplicate, each, invalid_value, not_supported, required
 
-Data = dict[str, Any]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")

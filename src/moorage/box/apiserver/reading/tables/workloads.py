@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.api.meta import parse_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.reading.tables.cells import (
     Cells,
     Column,
-    Data,
     age,
     columns,
     created,
