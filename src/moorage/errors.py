@@ -45,7 +45,7 @@ class ConfigError(InputError):
 
 
 class ConfigErrors(ConfigError):
-    """Every problem of a configuration at once, so that one edit mends them all."""
+    """Every problem of a configuration at once, so that one edit fixes them all."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         MoorageError.__init__(self, "\n".join(str(error) for error in errors))
@@ -92,7 +92,7 @@ class NotStored(MoorageError, LookupError):
 
 
 class CacheError(MoorageError):
-    """The cache was told something that cannot be."""
+    """The cache was given a change that contradicts what it holds."""
 
 
 class ApiError(MoorageError):

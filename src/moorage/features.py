@@ -66,7 +66,7 @@ class FeatureGates:
         return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
-        """Tell whether a gate is on; a name that is no gate at all is a mistake in the program."""
+        """Return whether a gate is on; a name that is no gate at all is a mistake in the program."""
         if name not in GATES:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on

@@ -60,7 +60,7 @@ def run_daemon(options: Options, ends: Ends) -> int:
         try:
             runner.run(Daemon(options, ends).run())
         except ApiError as error:
-            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to mend
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
             return EXIT_FAILURE
     return 0
 
@@ -122,7 +122,7 @@ class Daemon:
     async def _is_reachable(self, client: ApiClient) -> bool:
         """Wait for the API server to answer; False if we are told to stop first.
 
-        What would never mend itself is raised: a certificate that nobody trusts, credentials that nobody takes.
+        What would never go away by itself is raised: a certificate that nobody trusts, credentials that nobody takes.
         """
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
@@ -253,4 +253,4 @@ def _tell_forms(parts: DaemonParts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
     for name, placement in parts.scheduler.cycles.items():
         if slow := placement.profile.per_node_plugins():
-            log.info("plugins that judge node by node", profile=name, plugins=", ".join(slow))
+            log.info("plugins that filter or score node by node", profile=name, plugins=", ".join(slow))

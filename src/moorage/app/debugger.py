@@ -50,7 +50,7 @@ class Debugger:
         log.info("Dump of scheduling queue", pods="\n".join(self._queue_lines()))
 
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
-        """Tell what the API has and we have not, and the other way round."""
+        """Log what the API has and we have not, and the other way round."""
         self._report("nodes", {node.name for node in nodes}, self._known_nodes())
         ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.cycles}
         known = self._known_pods()
@@ -90,6 +90,6 @@ class Debugger:
         queue = self._scheduler.queue
         for queued in queue:
             steps = self._story.of(queued.pod)[-MAX_STORY:]
-            told = " > ".join(f"{step.queue} ({step.event})" for step in steps)
+            moves = " > ".join(f"{step.queue} ({step.event})" for step in steps)
             where, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
-            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {told}"
+            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {moves}"

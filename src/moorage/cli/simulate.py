@@ -73,7 +73,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     policy = load_policy(collect_plugins(paths=plugin or ()), config, features=gates)
     cluster = load_cluster(file, features=gates)
     if not quiet:
-        _note_unheard(cluster)
+        _note_ignored(cluster)
     in_detail = output is not DecisionFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MAX_DETAILS
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
@@ -85,9 +85,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     _print(decisions, output)
 
 
-def _note_unheard(cluster: "ClusterInput") -> None:
-    if cluster.unheard:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.unheard.items()))
+def _note_ignored(cluster: "ClusterInput") -> None:
+    if cluster.ignored:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
 
 

@@ -24,7 +24,7 @@ from moorage.framework.recording import EventNote
 
 T = TypeVar("T", bound=KubeObject)
 Lookup = Callable[[KubeObject], KubeObject | None]
-"""Finds the version of an object that the informers last told of."""
+"""Finds the version of an object that the informers last delivered."""
 
 _encoder = msgspec.json.Encoder()
 _PODS = BY_TYPE[Pod]
@@ -74,7 +74,7 @@ class ApiCluster:
         write = partial(self._client.request, "POST", _PODS.path(meta.name, meta.namespace, "binding"), body)
         try:
             if meta.uid in self._turns:
-                # A word on an earlier attempt that came after the binding would call a bound pod unscheduled.
+                # A condition about an earlier attempt that came after the binding would call a bound pod unscheduled.
                 async with self._turns.of(meta.uid):
                     await self._dispatcher.run(write, priority=pod.priority)
             else:
@@ -140,7 +140,7 @@ class ApiCluster:
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into an object's status; conditions are merged by type.
 
-        What is told of one object is written in the order in which it is told, a binding included.
+        Events about one object are written in the order in which they are recorded, a binding included.
         """
         body = _encoder.encode({"status": self._with_times(thing, patch)})
         path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, "status")
@@ -171,7 +171,7 @@ class ApiCluster:
         await self._dispatcher.run(lambda: self._client.delete(thing))
 
     def record(self, event: EventNote) -> None:
-        """Tell the user something; never waits and never fails."""
+        """Record an event for the user; never waits and never fails."""
         self._recorder.record(event)
 
 

@@ -126,7 +126,7 @@ class Dispatcher:
 
 
 def is_passing(error: ApiError, conflicts_pass: bool) -> bool:
-    """Tell whether the same request may well succeed in a moment."""
+    """Return whether the same request may well succeed in a moment."""
     if isinstance(error, Unreachable):
         return not error.was_sent
     return error.status in RETRIED_STATUSES or (conflicts_pass and isinstance(error, Conflict))

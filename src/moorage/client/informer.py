@@ -19,13 +19,13 @@ from moorage.errors import ApiError, Gone, MoorageError, NotFound
 T = TypeVar("T", bound=KubeObject)
 
 OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
-"""Is told of changes in the order in which they happened; must not wait."""
+"""Called with changes in the order in which they happened; must not wait."""
 
 REPEAT_SECONDS: Final = 300.0
-"""The same problem is told again after so long."""
+"""The same problem is logged again after so long."""
 
 MIN_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner and told nothing counts as a failure, lest we ask again and again."""
+"""A watch that ends sooner and brought nothing counts as a failure, lest we ask again and again."""
 
 log = structlog.get_logger(__name__)
 
@@ -91,14 +91,14 @@ class Informer(Generic[T]):
             try:
                 await self._interruptible_step()
             except Gone as error:
-                log.info("version is gone, listing again", resource=self.kind.plural, told=str(error))
+                log.info("version is gone, listing again", resource=self.kind.plural, err=str(error))
                 self._machine.failed(error)
                 await self._pause(error)
             except MoorageError as error:
                 await self._recover(error)
 
     def relist(self, key: str) -> None:
-        """List again soon, and tell of one object as if it were new."""
+        """List again soon, and deliver one object as if it were new."""
         self._machine.forget(key)
         self._is_relisting = True
         if self._stepping is not None:
@@ -133,7 +133,7 @@ class Informer(Generic[T]):
                 if following is not None:
                     coming = self._ask(following)
                     await asyncio.sleep(0)
-                self._tell(self._machine.page(body))
+                self._notify(self._machine.page(body))
                 if self._machine.version:
                     return
                 if following is None:
@@ -147,17 +147,17 @@ class Informer(Generic[T]):
 
     async def _watch(self, request: NextRequest) -> None:
         loop = asyncio.get_running_loop()
-        started, told = loop.time(), False
+        started, has_data = loop.time(), False
         async with self._client.stream(request.path) as chunks:
             async for data in chunks:
-                self._tell(self._machine.chunk(data))
-                if not told:
-                    told = True
+                self._notify(self._machine.chunk(data))
+                if not has_data:
+                    has_data = True
                     self._settle()
-        if not told and loop.time() - started < MIN_USEFUL_WATCH:
+        if not has_data and loop.time() - started < MIN_USEFUL_WATCH:
             raise ApiError(f"the watch on {self.kind.plural} ended at once")
 
-    def _tell(self, changes: Sequence[Change[T]]) -> None:
+    def _notify(self, changes: Sequence[Change[T]]) -> None:
         if changes:
             self._on_changes(self.kind, changes)
 
@@ -198,7 +198,7 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """One informer for each kind that somebody asked for, and only those; ``keeps`` tells which texts are kept."""
+    """One informer for each kind that somebody asked for, and only those; ``keeps`` says which texts are kept."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class Informers:
             await informer.synced()
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again soon, and tell of one object as if it were new."""
+        """List a kind again soon, and deliver one object as if it were new."""
         for informer in self.all:
             if informer.kind == kind:
                 informer.relist(key)

@@ -26,7 +26,7 @@ class Mending:
         """Objects that failed, with the version at which they failed twice; empty while they are listed again."""
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
-        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to tell."""
+        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to apply."""
         thing = _thing(change)
         failed_at = self.aside.get((kind, thing.key))
         if failed_at is None:

@@ -126,7 +126,7 @@ def complete_args(args: Any, gates: FeatureGates) -> Any:
 
 
 def binding_timeout_applies(gates: FeatureGates) -> bool:
-    """Tell whether DynamicResources waits for device conditions at all."""
+    """Return whether DynamicResources waits for device conditions at all."""
     return gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
 
 

@@ -81,7 +81,7 @@ class _Expansion:
         )
 
     def implements(self, name: str, point: ExtensionPoint) -> bool:
-        """Tell whether a plugin exists and can be called at a point."""
+        """Return whether a plugin exists and can be called at a point."""
         return point in (self.points_of[name] or ())
 
     def _multi_point_at(self, point: ExtensionPoint) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Expansion:
 
     def _refuse_repetitions(self, point: ExtensionPoint, names: Sequence[str]) -> None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            # Once is enough: upstream stops at the first point, and one edit mends every point.
+            # Once is enough: upstream stops at the first point, and one edit fixes every point.
             if name not in self.repeated:
                 self.problems.append(ConfigError(f"{self.where}.multiPoint", _already_registered(name, point)))
                 self.repeated.add(name)

@@ -138,7 +138,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.waiting.all()
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
         return self._services.cancel_pre_bind(uid, reason)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:

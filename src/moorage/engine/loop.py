@@ -47,7 +47,7 @@ class SchedulingLoop:
                 await self.sleep()
 
     async def step(self) -> bool:
-        """Apply what arrived and try one pod; tell whether there was one to try."""
+        """Apply what arrived and try one pod; return whether there was one to try."""
         self._news.clear()
         if self._inbox:
             self.apply_inbox()
@@ -62,7 +62,7 @@ class SchedulingLoop:
                 apply()
 
     async def sleep(self, until: float | None = None) -> None:
-        """Wait for news, or for the moment when the queue releases something by itself, or until told."""
+        """Wait for news, or for the moment when the queue releases something by itself, or until stopped."""
         moments = [moment for moment in (self.scheduler.queue.next_wakeup(), until) if moment is not None]
         timeout = max(0.0, min(moments) - self.scheduler.services.clock.now()) if moments else None
         try:

@@ -35,7 +35,7 @@ class Freeze:
 
     def __init__(self) -> None:
         self.thawed: asyncio.Event | None = None
-        """What tells that the cycle that waits is over; ``None`` while none does."""
+        """Set when the cycle that waits is over; ``None`` while none does."""
 
     def __enter__(self) -> None:
         self.thawed = asyncio.Event()

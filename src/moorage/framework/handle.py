@@ -111,7 +111,7 @@ class WaitingPod(Protocol):
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; tell whether that was the first word."""
+        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
         ...
 
 
@@ -129,7 +129,7 @@ class PreemptionExtender(Protocol):
         ...
 
     def handles_preemption_for(self, pod: Pod) -> bool:
-        """Tell whether the service wants to be asked about this pod."""
+        """Return whether the service wants to be asked about this pod."""
         ...
 
     async def process_preemption(
@@ -240,5 +240,5 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
         ...

@@ -67,12 +67,12 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> "Status":
-        """Turn the node down for now: preemption or another event may change that."""
+        """Reject the node for now: preemption or another event may change that."""
         return cls(Code.UNSCHEDULABLE, reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> "Status":
-        """Turn the node down in a way that removing pods cannot mend: no preemption is tried there."""
+        """Reject the node in a way that removing pods cannot change: no preemption is tried there."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
     @classmethod

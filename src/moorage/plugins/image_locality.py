@@ -22,7 +22,7 @@ class ImageLocality(ScorePlugin):
     """Score the bytes a node need not pull, each image scaled down by the share of nodes that hold it.
 
     The scaling keeps a pod from crowding the few nodes that happen to have its image. It makes the answer depend on
-    the number of nodes and on what the others hold, which is what :meth:`epoch` tells.
+    the number of nodes and on what the others hold, which is why there is an :meth:`epoch`.
     """
 
     depends_on = DependsOn.NODE

@@ -67,7 +67,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return self._read_asks(pod) if asks is None else asks
 
     def _read_asks(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
-        """Read what a pod asks for, or ``None`` if it asks for nothing that is rated."""
+        """Read what a pod asks for, or ``None`` if it asks for nothing that is scored."""
         asked = pod.requests_on_node
         asks, is_anything = [], False
         for resource in self._resources:

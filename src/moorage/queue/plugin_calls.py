@@ -43,7 +43,7 @@ class ProfileQueueing(Struct, frozen=True):
     def of(
         cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
     ) -> "ProfileQueueing":
-        """Ask the plugins of a profile that can turn a pod down for their events."""
+        """Ask the plugins of a profile that can reject a pod for their events."""
         registrations = {
             plugin.name: tuple(plugin.events_to_register()) for plugin in plugins if isinstance(plugin, _REJECTING)
         }
@@ -103,7 +103,7 @@ class Hints:
         return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins)
 
     def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
-        """Decide what an event means for a pod, by the hints of the plugins that turned it down."""
+        """Decide what an event means for a pod, by the hints of the plugins that rejected it."""
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins | pending
         if not rejectors:
@@ -163,7 +163,7 @@ class Hints:
 
 
 def _concerns(info: QueuedPodInfo, new: Any) -> bool:
-    """Tell whether a wildcard event is for this pod: for all, unless it names one object."""
+    """Return whether a wildcard event is for this pod: for all, unless it names one object."""
     return new is None or (isinstance(new, Pod) and new.uid == info.uid)
 
 

@@ -11,7 +11,7 @@
 
 A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created anew replaces its
 namesake; pods in flight and nominations go by uid. Who wakes whom is decided by the queueing hints of the plugins that
-turned a pod down. All order is deterministic: the queue-sort plugin's, then first come, first served.
+rejected a pod. All order is deterministic: the queue-sort plugin's, then first come, first served.
 """
 
 import math
@@ -144,7 +144,7 @@ class SchedulingQueue:
     def pop(self) -> QueuedPodInfo | None:
         """Take the pod that is to be tried next, or ``None``; it is in flight until :meth:`done`.
 
-        When no pod is active, one that was turned down is tried before its penalty is over.
+        When no pod is active, one that was rejected is tried before its penalty is over.
         """
         while True:
             info = self._active.pop()
@@ -177,8 +177,8 @@ class SchedulingQueue:
     def add_unschedulable(self, info: QueuedPodInfo, pod: Pod) -> bool:
         """Take a pod back after a failed attempt, in its latest version; the attempt is done.
 
-        ``info.rejected_by`` must have been called: a pod that nobody turned down failed by an error and is tried
-        again after its penalty; one that was turned down waits for an event that helps, unless one came meanwhile.
+        ``info.rejected_by`` must have been called: a pod that nobody rejected failed by an error and is tried
+        again after its penalty; one that was rejected waits for an event that helps, unless one came meanwhile.
         Return False, and leave the queue alone, if a pod of this name is already waiting.
         """
         key = pod.key
@@ -278,7 +278,7 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
 
-        May be called at any time: pods are judged as of the last tick, so that a late call releases no more than a
+        May be called at any time: pods are looked at as of the last tick, so that a late call releases no more than a
         punctual one.
         """
         if now < self._backoff_ticker.next and now < self._parked_ticker.next:

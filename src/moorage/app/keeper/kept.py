@@ -62,7 +62,7 @@ class KeeperClient:
         self._beat()
 
     def watch(self, profiles: Iterable[Profile], freeze: Freeze) -> None:
-        """Tell where the plugins' code stands, and watch the cycles that wait for one of them."""
+        """Send where the plugins' code stands, and watch the cycles that wait for one of them."""
         plugins = {name: plugin for profile in profiles for name, plugin in profile.plugins.items()}
         self._spans = [span for name, plugin in plugins.items() for span in spans_of(name, plugin)]
         self._link.send(Located(self._spans))
@@ -177,7 +177,7 @@ class Cycles:
         return 0.0 if self._is_excused else self.since
 
     def is_news(self, now: float) -> bool:
-        """Tell whether a cycle has waited for long enough to say so, once."""
+        """Return whether a cycle has waited for long enough to say so, once."""
         if not self.since or self._is_reported or now - self.since < WARN_SECONDS:
             return False
         self._is_reported = True

@@ -37,7 +37,7 @@ class Ends(Struct, frozen=True):
 def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     """Go on as two processes; the child never returns from here, and the parent's result is that of both.
 
-    To be called before there are threads or a loop. What the child raises for a user to mend is raised here.
+    To be called before there are threads or a loop. What the child raises for a user to fix is raised here.
     """
     page = SharedPage()
     for_keeper, for_scheduler = socket.socketpair()

@@ -204,7 +204,7 @@ class CellRegistry:
         self._metrics[metric].histogram(*labels).observe(value)
 
     def fed_by(self, source: Callable[[], None]) -> None:
-        """Have somebody who only notes what happens told to count it, before anything is read."""
+        """Register a callback that counts what was only noted, before anything is read."""
         self._sources.append(source)
 
     def names(self) -> tuple[str, ...]:

@@ -94,10 +94,10 @@ def read_process(registry: CellRegistry, features: FeatureGates) -> None:
 
 
 def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
-    """Say of every plugin that judges or rates whether it does so by columns or node by node."""
+    """Say of every plugin that filters or scores whether it does so by columns or node by node."""
     for profile in profiles:
         per_node = {*profile.per_node_plugins()}
-        for plugin in profile.judges:
+        for plugin in profile.node_plugins:
             yield (plugin.name, profile.name, "node" if plugin.name in per_node else "columns"), 1.0
 
 

@@ -47,7 +47,7 @@ class HealthChecks:
                 lines.append(f"[+]{name} ok")
             else:
                 failed = True
-                # Anybody may ask for health, so why something failed is told in the logs only.
+                # Anybody may ask for health, so why something failed is in the logs only.
                 lines.append(f"[-]{name} failed: reason withheld")
         if unknown := sorted({*exclude} - self._endpoints[endpoint].keys()):
             names = ", ".join(f'"{name}"' for name in unknown)

@@ -34,7 +34,7 @@ class Router:
         return sorted(self._pages)
 
     def has(self, path: str) -> bool:
-        """Tell whether something is served there."""
+        """Return whether something is served there."""
         return self._at(unquote(path)) is not None
 
     def _at(self, path: str) -> dict[str, PageHandler] | None:

@@ -65,7 +65,7 @@ class ServingTls:
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
-        """Take what the files contain now, and other client CAs; tell whether anything changed.
+        """Take what the files contain now, and other client CAs; return whether anything changed.
 
         InputError if it cannot be used, as when a file is being written; what was in use stays in use.
         """

@@ -221,7 +221,7 @@ class Rollout:
 
 
 def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
-    """Count the pods a replica set still has; its own word will do, unless new pods wait for the last old one."""
+    """Count the pods a replica set still has; its own status will do, unless new pods wait for the last old one."""
     if not is_exact:
         return count_of(replica_set, "replicas")
     return sum(not pod.is_finished for pod in managed_pods(replica_set, view))

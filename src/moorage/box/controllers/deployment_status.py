@@ -59,10 +59,10 @@ def status_of(deployment: Deployment, counts: ReplicaCounts, newest: str, now: f
 
 def _availability(is_up: bool) -> dict[str, str]:
     if is_up:
-        told = "Deployment has minimum availability."
-        return {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": told}
-    told = "Deployment does not have minimum availability."
-    return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": told}
+        message = "Deployment has minimum availability."
+        return {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": message}
+    message = "Deployment does not have minimum availability."
+    return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": message}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RolloutProgress:
     is_complete: bool
 
     def noted_in(self, conditions: list[Data], now: float) -> list[Data]:
-        """Return conditions with the one that tells of progress; its update time is that of the last move."""
+        """Return conditions with the one about progress; its update time is that of the last move."""
         known = _progress_in(conditions)
         wanted = self._wanted(known, now)
         if wanted is None:

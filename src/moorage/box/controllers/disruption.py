@@ -51,7 +51,7 @@ class DisruptionController:
 
 
 def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Tell whether a pod counts for a budget; one without a selector protects nothing."""
+    """Return whether a pod counts for a budget; one without a selector protects nothing."""
     if budget.spec.selector is None or pod.is_finished:
         return False
     return label_matcher(budget.spec.selector).matches(pod.labels)

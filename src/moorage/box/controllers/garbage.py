@@ -126,7 +126,7 @@ class OwnerState(Enum):
 
 
 def _state_of(owner: OwnerReference, namespace: str, view: View) -> OwnerState:
-    """Tell what has become of an owner; those of kinds we do not watch are taken to be there."""
+    """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
     kind = _BY_NAME.get(owner.kind)
     if kind is None:
         return OwnerState.THERE

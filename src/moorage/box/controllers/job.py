@@ -118,7 +118,7 @@ class JobProgress:
         return parse_time(text) if text else self.now
 
     def _ending(self) -> tuple[str, str, str] | None:
-        """Tell how the job ends, if it does: the condition, its reason and its message."""
+        """Return how the job ends, if it does: the condition, its reason and its message."""
         spec = self.job.spec
         if self.failures.fatal:
             return "Failed", "PodFailurePolicy", self.failures.fatal
@@ -211,7 +211,7 @@ class JobProgress:
         kind, reason, message = ending
         now = format_time(self.now)
         conditions = list(self.job.status.get("conditions") or ())
-        # The API wants to hear that the outcome is certain before it hears that all is over.
+        # The API accepts the final condition only after the one that says that the outcome is certain.
         first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
         for item in (first, kind):
             wanted = {"type": item, "status": "True", "reason": reason, "message": message}

@@ -96,7 +96,7 @@ class Kubelet:
 
 
 def is_silent(node: Node) -> bool:
-    """Tell whether a node has been told to fail."""
+    """Return whether a node has been told to fail."""
     return node.annotations.get(FAIL, "") not in ("", "false")
 
 

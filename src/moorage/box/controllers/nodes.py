@@ -28,7 +28,7 @@ OWN_TAINTS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES
 LEASE_NAMESPACE: Final = "kube-node-lease"
 DEFAULT_LEASE: Final = 40
 GRACE: Final = 1.25
-"""A node is given up after a quarter more than its lease: 50 seconds for kubelets that promise to be back in 40."""
+"""A node is given up after a quarter more than its lease: 50 seconds for kubelets whose lease lasts 40."""
 STRAY_SECONDS: Final = 20.0
 """How long a pod may name a node that does not exist."""
 
@@ -106,9 +106,9 @@ def _ready(node: Node) -> Condition | None:
 
 def _unknown(node: Node, now: float) -> list[Data]:
     since = format_time(now)
-    told = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.", "status": "Unknown"}
+    unknown = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.", "status": "Unknown"}
     types = [condition.type for condition in node.status.conditions if condition.type != "Ready"]
-    return [{"type": kind, **told, "lastTransitionTime": since} for kind in (*types, "Ready")]
+    return [{"type": kind, **unknown, "lastTransitionTime": since} for kind in (*types, "Ready")]
 
 
 def _with_taints(node: Node, wanted: list[dict[str, str]], now: float) -> Patch:

@@ -42,7 +42,7 @@ class PodClaimController:
 
 
 def claims_for(pod: Pod, view: View) -> Iterator[ControllerAction]:
-    """Decide about the claims of one pod: it is told of them when all are there."""
+    """Decide about the claims of one pod: its status names them when all are there."""
     made = {
         claim.annotations[MADE_FOR]: claim
         for claim in view[ResourceClaim].owned_by(pod.uid)
@@ -129,7 +129,7 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
 
 
 def is_consumer(uid: str, key: str, view: View) -> bool:
-    """Tell whether a pod is there and still uses what was reserved for it."""
+    """Return whether a pod is there and still uses what was reserved for it."""
     pod = view[Pod].get(key)
     return pod is not None and pod.uid == uid and not pod.is_finished
 

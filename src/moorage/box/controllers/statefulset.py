@@ -225,7 +225,7 @@ class Ordinals:
 
 
 def is_member(thing: KubeObject, stateful_set: StatefulSet) -> bool:
-    """Tell whether an object has the name of one of a stateful set's pods."""
+    """Return whether an object has the name of one of a stateful set's pods."""
     return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", thing.name) is not None
 
 

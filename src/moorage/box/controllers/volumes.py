@@ -154,7 +154,7 @@ class Claiming:
 
 
 def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume that is free has what a claim asks for."""
+    """Return whether a volume that is free has what a claim asks for."""
     spec = claim.spec
     return (
         volume.spec.claim_ref is None

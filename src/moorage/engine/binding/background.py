@@ -20,7 +20,7 @@ class Work(Struct):
 
 
 class TaskBackground:
-    """Runs work as tasks of the running loop, and tells when all of it is done.
+    """Runs work as tasks of the running loop, and knows when all of it is done.
 
     A task that is done waits for more work: making a new one takes longer than most steps of placing a pod.
     """

@@ -168,7 +168,7 @@ class Binder:
         self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod that is in pre-bind, for example because it is preempted; tell whether it was."""
+        """Stop a pod that is in pre-bind, for example because it is preempted; return whether it was."""
         task = self._pre_binding.get(uid)
         if task is None:
             return False

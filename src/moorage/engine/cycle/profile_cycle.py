@@ -63,7 +63,7 @@ class ProfileCycle:
             try:
                 agreed = await self.extending.narrow(found)
             except ExtenderError as error:
-                log.warning("nominated node could not be judged", pod=pod.key, error=str(error))
+                log.warning("nominated node could not be filtered", pod=pod.key, error=str(error))
             else:
                 if not isinstance(agreed, NoNode):
                     return agreed

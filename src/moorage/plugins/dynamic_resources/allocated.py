@@ -25,15 +25,15 @@ class AllocatedDevices:
         self._capacity: dict[DeviceId, ConsumedCapacity] = {}
 
     def takes_whole(self, device: DeviceId) -> bool:
-        """Tell whether a device is taken as a whole."""
+        """Return whether a device is taken as a whole."""
         return device in self._whole
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Tell whether somebody holds a share of a device."""
+        """Return whether somebody holds a share of a device."""
         return device in self._shares
 
     def is_taken(self, device: DeviceId) -> bool:
-        """Tell whether a device is in use in any way."""
+        """Return whether a device is in use in any way."""
         return device in self._whole or device in self._shares
 
     def consumed(self, device: DeviceId) -> ConsumedCapacity:

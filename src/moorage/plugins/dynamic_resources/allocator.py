@@ -63,7 +63,7 @@ class Budget:
             raise Expired
 
     def went_to_last_search(self) -> bool:
-        """Tell whether the last search took most of it, and did not merely come after others that did."""
+        """Return whether the last search took most of it, and did not merely come after others that did."""
         time, steps = self._began
         return 2 * (self.now() - time) > self._timeout or 2 * (steps - self._steps) > MAX_STEPS
 
@@ -279,7 +279,7 @@ class Search:
             self._lookahead = lookahead
 
     def _might_take(self, claim: int, alternative: Alternative, place: int) -> bool:
-        """Tell whether a device could be taken if nothing of this search were in its way."""
+        """Return whether a device could be taken if nothing of this search were in its way."""
         device, _, reached = self._situation.candidates[place]
         fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
         is_selectable = self._is_selectable(claim, alternative, device, reached)

@@ -45,7 +45,7 @@ class AllocationOutcome(Struct, frozen=True, eq=False):
     score: int = 0
 
     def status(self, names: Sequence[str]) -> Status | None:
-        """Return what a node is told."""
+        """Return the status of a node; ``names`` are those of the claims."""
         return self.rejection if self.fault is None else Status.error(self.fault.about(names))
 
 

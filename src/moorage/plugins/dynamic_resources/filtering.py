@@ -93,7 +93,7 @@ class NodeFilter:
         return answers.outcome(self._world.situations.at(info), self._budget(state))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
-        """Tell what has to be allocated on a node, or why the node is out of the question."""
+        """Return what has to be allocated on a node, or why the node is out of the question."""
         if state.extended is None:
             return self._pattern(state, pod, frozenset())
         if state.extended.spec.devices.requests:

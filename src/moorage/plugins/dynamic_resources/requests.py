@@ -77,7 +77,7 @@ class Alternative(Struct, frozen=True, eq=False):
         return self.wanted.capacity.requests if self.wanted.capacity is not None else {}
 
     def selects(self, device: PooledDevice, claim: int) -> bool:
-        """Tell whether a device passes the tests of the class and then of the request."""
+        """Return whether a device passes the tests of the class and then of the request."""
         assert self.device_class is not None
         owner = f"class {self.device_class.name}"
         return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(

@@ -109,7 +109,7 @@ class SliceIndex:
 class Situations:
     """What each node sees, numbered so that a column of numbers stands for the cluster.
 
-    Nodes that see the same pools have the same number. The log tells whose devices were taken or given back since;
+    Nodes that see the same pools have the same number. The log says whose devices were taken or given back since;
     ``generation`` changes when all numbers are new.
     """
 

@@ -44,7 +44,7 @@ class SpreadConstraint(Struct, frozen=True):
     honors_taints: bool
 
     def counts(self, other: Pod, namespace: str) -> bool:
-        """Tell whether a pod on a node counts; an empty selector counts no pod, as upstream."""
+        """Return whether a pod on a node counts; an empty selector counts no pod, as upstream."""
         return (
             other.namespace == namespace
             and not other.is_terminating
@@ -100,7 +100,7 @@ class ConstraintSource:
         return self._defaults(pod).soft if self._default_soft else NO_CONSTRAINTS
 
     def needs_all_keys(self, pod: Pod) -> bool:
-        """Tell whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
+        """Return whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:

@@ -15,7 +15,7 @@ ScorePoints = Sequence[tuple[int, int]]
 
 
 def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
-    """Make the function that rates what a node offers, from the configured shape."""
+    """Make the function that scores what a node offers, from the configured shape."""
     shape = [(point.utilization, point.score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for point in points]
 
     def score(offer: Offer) -> int:

@@ -23,7 +23,7 @@ class StaticBinding(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """What a node has for the claims that wait for it; ``problem`` is an error, if that cannot be told."""
+    """What a node has for the claims that wait for it; ``problem`` is an error, if that is unknown."""
 
     bindings: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()

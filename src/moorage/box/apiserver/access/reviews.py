@@ -9,7 +9,7 @@ USER: Final[Data] = {"username": "moorage-admin", "groups": ["system:masters", "
 
 
 class Reviews:
-    """Answers reviews, given how to tell a good token."""
+    """Answers reviews, given how to verify a token."""
 
     def __init__(self, knows_token: Callable[[str], bool]) -> None:
         self._knows_token = knows_token

@@ -155,13 +155,13 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     if causes:
         raise invalid(resource, name, causes)
     moment = format_time(now)
-    told = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
+    conditions = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
     data["status"] = {
         "acceptedNames": data["spec"]["names"],
         "storedVersions": [version.name for version in spec.versions if version.storage],
         "conditions": [
             {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": moment}
-            for kind, reason, text in told
+            for kind, reason, text in conditions
         ],
     }
 
@@ -200,8 +200,8 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
         return
     allowed = schema.get("enum")
     if isinstance(allowed, list) and data not in allowed:
-        told = ", ".join(f'"{item}"' for item in allowed)
-        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {told}", path)
+        supported = ", ".join(f'"{item}"' for item in allowed)
+        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
     if isinstance(data, int | float) and not isinstance(data, bool):
         yield from _range_problems(data, schema, path)
     if isinstance(data, dict):

@@ -116,7 +116,7 @@ class TableRepresentation(ConvertedRepresentation):
         return table(things, self._printer, meta, self._include)
 
     def event(self, kind: str, change: StoredChange) -> bytes:
-        """Show a change as a line of a watch; the columns are told once."""
+        """Show a change as a line of a watch; the columns are sent once."""
         return self._line(kind, change.body(kind))
 
     def added(self, entry: Entry) -> bytes:

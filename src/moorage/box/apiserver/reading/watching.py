@@ -29,7 +29,7 @@ class WatchTerms:
 
 
 class Watch:
-    """Tells what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
+    """Shows what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
 
     def __init__(self, store: Store, resource: ServedResource, view: Representation, terms: WatchTerms) -> None:
         self.resource = resource
@@ -40,7 +40,7 @@ class Watch:
         self._log = store.log(resource.storage)
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
-        # Most watches ask for everything, plainly: what they are told is written once for all of them.
+        # Most watches ask for everything, plainly: what they get is written once for all of them.
         self._is_common = type(view) is Representation and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
@@ -62,7 +62,7 @@ class Watch:
             self._problem = error
 
     def begin(self) -> Iterator[bytes]:
-        """Tell of the objects that were there when the watch was made, in pieces."""
+        """Return the objects that were there when the watch was made, in pieces."""
         if self._problem is not None:
             yield self.ended(self._problem)
             return
@@ -72,7 +72,7 @@ class Watch:
             yield self._view.bookmark(self._begun_at, ends_initial_events=True)
 
     def take(self) -> bytes:
-        """Tell what changed since last time; empty if nothing that this watch shows did."""
+        """Return what changed since last time; empty if nothing that this watch shows did."""
         if self.is_over:
             return b""
         position, self._position = self._position, self._log.end

@@ -1,8 +1,8 @@
-"""A store kept in SQLite: every change is on disk before its writer hears of success.
+"""A store kept in SQLite: every change is on disk before its writer gets an answer.
 
 Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
 pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk. What cannot be written is
-undone, so that nobody reads what its writer was told had failed; the next change tries again.
+undone, so that nobody reads what its writer was answered had failed; the next change tries again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from moorage.errors import InputError, ServerError
 
 FILE: Final = "moorage.db"
 GAP: Final = 10_000
-"""How far versions jump at a restart: watchers may have been told of versions that did not reach the disk."""
+"""How far versions jump at a restart: watchers may have seen versions that did not reach the disk."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (

@@ -34,14 +34,14 @@ class ObjectStore:
         self.store = store or storage.Store()
         self._clock = clock
 
-    def subscribe(self, tell: Callable[[ObjectChange], None]) -> None:
-        """Tell somebody of every change from now on, of the kinds that have a struct."""
+    def subscribe(self, callback: Callable[[ObjectChange], None]) -> None:
+        """Call back with every change from now on, of the kinds that have a struct."""
 
         def typed(resource: str, change: storage.StoredChange) -> None:
             kind = _kinds().get(resource)
             if kind is not None:
                 before = change.before.typed(kind) if change.before is not None else None
-                tell(
+                callback(
                     ObjectChange(change.version, before, change.after.typed(kind) if change.after is not None else None)
                 )
 

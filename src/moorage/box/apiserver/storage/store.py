@@ -94,7 +94,7 @@ class StoredChange:
         return "ADDED" if self.before is None else "DELETED" if self.after is None else "MODIFIED"
 
     def line(self, event: str) -> bytes:
-        """Return the line of a watch that tells this change as an event."""
+        """Return the line of a watch that shows this change as an event."""
         return b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
 
     def body(self, event: str) -> bytes:
@@ -122,7 +122,7 @@ class Log:
         self._changes: list[StoredChange] = []
         self._bytes = 0
         self._forgotten = 0
-        self._told = (0, 0, b"")
+        self._last_lines = (0, 0, b"")
         self.forgotten_version = 0
 
     @property
@@ -150,7 +150,7 @@ class Log:
         del self._changes[:surplus]
         self._bytes = sum(map(_held, self._changes))
         self._forgotten += surplus
-        self._told = (0, 0, b"")
+        self._last_lines = (0, 0, b"")
 
     def position_after(self, version: int) -> int:
         """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
@@ -166,15 +166,15 @@ class Log:
 
     def lines_since(self, position: int) -> bytes:
         """Return the changes from a position on as lines of a watch; watchers that keep up share one text."""
-        start, end, text = self._told
+        start, end, text = self._last_lines
         if (start, end) != (position, self.end):
             text = b"".join([change.line(change.event) for change in self.since(position)])
-            self._told = (position, self.end, text)
+            self._last_lines = (position, self.end, text)
         return text
 
 
 class Store:
-    """All objects of a cluster, by resource and key; every change has the next version and is told at once."""
+    """All objects of a cluster, by resource and key; every change has the next version and is notified at once."""
 
     def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
         self.version = version
@@ -184,9 +184,9 @@ class Store:
         self._sorted: dict[str, list[str]] = {}
         self._subscribers: list[Callable[[str, StoredChange], None]] = []
 
-    def subscribe(self, tell: Callable[[str, StoredChange], None]) -> None:
-        """Tell somebody the resource and the change, for every change from now on."""
-        self._subscribers.append(tell)
+    def subscribe(self, callback: Callable[[str, StoredChange], None]) -> None:
+        """Call back with the resource and the change, for every change from now on."""
+        self._subscribers.append(callback)
 
     def log(self, resource: str) -> Log:
         """Return the changes of a resource."""
@@ -231,7 +231,7 @@ class Store:
         return stored
 
     def undo(self, resource: str, key: str, before: Entry | None) -> None:
-        """Bring an object back to how it was, as a change like any other: watchers have been told of what is undone."""
+        """Bring an object back to how it was, as a change like any other: watchers have seen what is undone."""
         current = self.get(resource, key)
         if before is not None:
             self.put(resource, key, before.data)
@@ -254,7 +254,7 @@ class Store:
         before = self._objects[resource].pop(key)
         self._sorted.pop(resource, None)
         self.version += 1
-        return self._tell(resource, StoredChange(self.version, before, None))
+        return self._notify(resource, StoredChange(self.version, before, None))
 
     def _keep(self, resource: str, entry: Entry) -> Entry:
         objects = self._objects.setdefault(resource, {})
@@ -262,13 +262,13 @@ class Store:
         objects[entry.key] = entry
         if before is None:
             self._sorted.pop(resource, None)
-        self._tell(resource, StoredChange(entry.version, before, entry))
+        self._notify(resource, StoredChange(entry.version, before, entry))
         return entry
 
-    def _tell(self, resource: str, change: StoredChange) -> StoredChange:
+    def _notify(self, resource: str, change: StoredChange) -> StoredChange:
         self.log(resource).append(change)
-        for tell in self._subscribers:
-            tell(resource, change)
+        for notify in self._subscribers:
+            notify(resource, change)
         return change
 
 

@@ -126,10 +126,10 @@ def _refuse(conflicts: list[tuple[Data, Tree]]) -> None:
             "" if entry["operation"] == "Apply" else f" using {entry['apiVersion']}"
         )
         causes += [{"reason": "FieldManagerConflict", "message": who, "field": _path(leaf)} for leaf in leaves(found)]
-    told = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+    listed = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     number = len(causes)
     raise Conflict(
-        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {told}",
+        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {listed}",
         status=409,
         reason="Conflict",
         details={"causes": causes},

@@ -86,7 +86,7 @@ def evict(writer: Writer, target: Target, eviction: Data) -> Data:
 
 
 def _is_exempt(pod: Data) -> bool:
-    """Tell whether a pod counts for no budget: it has ended, never started, or is on its way out."""
+    """Return whether a pod counts for no budget: it has ended, never started, or is on its way out."""
     phase = find(pod, "status.phase")
     return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
@@ -122,7 +122,7 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
 
 
 def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
-    """Tell whether the pod is not ready, so that losing it costs the budget nothing."""
+    """Return whether the pod is not ready, so that losing it costs the budget nothing."""
     conditions = find(pod, "status.conditions", [])
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False

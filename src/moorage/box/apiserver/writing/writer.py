@@ -234,7 +234,7 @@ class Writer:
         return new
 
     def _is_finished(self, resource: ServedResource, data: Data) -> bool:
-        """Tell whether an object that is being deleted has nothing left to wait for."""
+        """Return whether an object that is being deleted has nothing left to wait for."""
         metadata = data["metadata"]
         if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
             return False
