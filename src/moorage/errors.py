@@ -98,7 +98,7 @@ class CacheError(MoorageError):
 class ApiError(MoorageError):
     """The API refused a request, or did not answer; ``status`` is the HTTP code, 0 if there was none.
 
-    ``reason`` is the API's word for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
+    ``reason`` is the API's code for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
     to wait before trying again, if it did. ``details`` is what the Status object says of the object and the causes.
     """
 

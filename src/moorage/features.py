@@ -46,7 +46,7 @@ class FeatureGates:
     ) -> None:
         """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse.
 
-        ``oldest`` is the oldest release in the control plane; one before ``release`` unless it is said.
+        ``oldest`` is the oldest release in the control plane; one before ``release`` by default.
         """
         overrides = overrides or {}
         self.release = release

@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class Credentials(Protocol):
-    """Where the ``Authorization`` header comes from; asked anew at ``expires_at``, or when the server refuses it."""
+    """Where the ``Authorization`` header comes from; asked again at ``expires_at``, or when the server refuses it."""
 
     expires_at: float
 

@@ -25,7 +25,7 @@ REPEAT_SECONDS: Final = 300.0
 """The same problem is logged again after so long."""
 
 MIN_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner and brought nothing counts as a failure, lest we ask again and again."""
+"""A watch that ends sooner and brought nothing counts as a failure, or we would ask again and again."""
 
 log = structlog.get_logger(__name__)
 

@@ -69,7 +69,7 @@ class Election:
         return self._with(self._seen or LeaseSpec())
 
     def observe(self, lease: Lease | None) -> None:
-        """Take in the lease as the server has it, ``None`` if there is none; any change starts its time anew."""
+        """Take in the lease as the server has it, ``None`` if there is none; any change restarts its time."""
         spec = lease.spec if lease is not None else None
         if spec != self._seen:
             self._seen_at = self._clock.now()

@@ -1,4 +1,4 @@
-"""The loop around the cycles: what arrived is applied between them; an idle scheduler sleeps until there is news."""
+"""The loop around the cycles: what arrived is applied between them; an idle scheduler sleeps until something does."""
 
 import asyncio
 from collections.abc import Callable
@@ -62,11 +62,11 @@ class SchedulingLoop:
                 apply()
 
     async def sleep(self, until: float | None = None) -> None:
-        """Wait for news, or for the moment when the queue releases something by itself, or until stopped."""
+        """Wait until something arrives, the queue releases a pod by itself, or the moment ``until`` has come."""
         moments = [moment for moment in (self.scheduler.queue.next_wakeup(), until) if moment is not None]
         timeout = max(0.0, min(moments) - self.scheduler.services.clock.now()) if moments else None
         try:
-            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the news.
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
             async with asyncio.timeout(timeout):
                 await self._news.wait()
         except TimeoutError:

@@ -81,7 +81,7 @@ class Plugin:
         return None
 
     def epoch(self) -> Hashable:
-        """Return what else the answers depend on besides pod and row; when it changes, they are computed anew."""
+        """Return what else the answers depend on besides pod and row; when it changes, they are computed again."""
         return None
 
     def events_to_register(self) -> Sequence[EventRegistration]:

@@ -137,7 +137,7 @@ class Verdict(Struct, frozen=True):
 
     @classmethod
     def from_rows(cls, size: int, statuses: Iterable[tuple[int, Status | None]]) -> "Verdict":
-        """Collect what was said node by node."""
+        """Collect the statuses of single nodes."""
         masks: dict[Status, BoolArray] = {}
         for row, status in statuses:
             if status is not None and status.code != Code.SUCCESS:
@@ -157,5 +157,5 @@ class Verdict(Struct, frozen=True):
         return mask
 
     def status_at(self, row: int) -> Status | None:
-        """Return what was said of one node, all its reasons together; ``None`` if it is accepted."""
+        """Return the status of one node, all its reasons together; ``None`` if it is accepted."""
         return combined([status for where, status in self.rejections if where[row]])

@@ -20,7 +20,7 @@ from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES
 
 MANY_ROWS: Final = 64
-"""When so many rows changed it is cheaper to compute a column anew."""
+"""When so many rows changed it is cheaper to compute a column from scratch."""
 
 
 class RequestedAmount(NamedTuple):

@@ -31,7 +31,7 @@ class ParkedPods:
         return len(self._gated)
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Park a pod, or file it anew after its rejectors, gate or age changed."""
+        """Park a pod, or file it again after its rejectors, gate or age changed."""
         self._forget(info.key)
         self._by_age.put(info, info.waiting_since)
         profile = info.scheduler_name

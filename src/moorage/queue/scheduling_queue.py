@@ -9,7 +9,7 @@
               └──event── unschedulable    (no event has helped yet; flushed after five minutes)
                    └──── gated            (a pre-enqueue plugin objects: asked again at its events)
 
-A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created anew replaces its
+A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created again replaces its
 namesake; pods in flight and nominations go by uid. Who wakes whom is decided by the queueing hints of the plugins that
 rejected a pod. All order is deterministic: the queue-sort plugin's, then first come, first served.
 """

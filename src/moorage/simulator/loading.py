@@ -74,7 +74,7 @@ class ClusterInput:
 
     @cached_property
     def now(self) -> float:
-        """A moment after everything the input speaks of: pods that say no start time start now, as the last."""
+        """A moment after everything the input mentions: pods that say no start time start now, as the last."""
         return max((moment for thing in self.objects for moment in _moments(thing)), default=EPOCH) + 1.0
 
     @cached_property

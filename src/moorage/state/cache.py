@@ -250,7 +250,7 @@ class NodeTree:
 
 
 def _weighs_the_same(known: Pod, pod: Pod) -> bool:
-    """Return whether two versions of a pod take the same of their node; of their labels nothing is said.
+    """Return whether two versions of a pod take the same of their node; labels are not compared.
 
     Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
     """

@@ -49,7 +49,7 @@ def check_plugin(
 ) -> None:
     """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
 
-    The rules: both forms agree; what is said of a row does not depend on the window it is seen through; columns and
+    The rules: both forms agree; the status of a row does not depend on the window it is seen through; columns and
     nodes are left as they were; a what-if leaves the attempt it was cloned from alone; statuses and scores are
     well-formed; equal pods have equal signatures.
 

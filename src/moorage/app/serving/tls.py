@@ -47,7 +47,7 @@ _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 
 
 class ServingTls:
-    """The context to serve with, made anew by :meth:`load` when files or client CAs have changed.
+    """The context to serve with, made again by :meth:`load` when files or client CAs have changed.
 
     Clients may show certificates of the CAs given, but need not.
     """

@@ -17,7 +17,7 @@ MASTERS: Final = "system:masters"
 
 
 class User(Struct, frozen=True):
-    """Somebody, and the groups they belong to."""
+    """A user, and the groups they belong to."""
 
     name: str
     uid: str = ""

@@ -42,7 +42,7 @@ class DisruptionController:
         return [budget.key for budget in budgets]
 
     def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
-        """Count anew."""
+        """Count the healthy pods of a budget, and how many of them may be disrupted."""
         budget = view[PodDisruptionBudget].get(key)
         if budget is None or budget.is_terminating:
             return ()

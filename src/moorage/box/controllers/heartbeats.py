@@ -1,4 +1,4 @@
-"""Fake nodes: what they look like, and that they say so again and again."""
+"""Fake nodes: what they look like, and the leases that they renew."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -123,7 +123,7 @@ class Heartbeats:
         self._clock = clock
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a fake node when it comes or changes; its own lease is no news to it."""
+        """Look at a fake node when it comes or changes; changes of its own lease are ignored."""
         return (thing.name,) if isinstance(thing, Node) else ()
 
     def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:

@@ -45,7 +45,7 @@ class History:
         return {key: part for key, part in kept.items() if key != "$patch"} or self.owner.spec.template
 
     def record(self, view: View) -> list[ControllerAction]:
-        """Write down the current template, unless that is done; one that came back is numbered anew."""
+        """Write down the current template, unless that is done; one that came back gets a new number."""
         adopted = list(adoptions(self.owner, view[ControllerRevision].orphans_in(self.owner.namespace)))
         if adopted:
             return [*adopted]

@@ -10,7 +10,7 @@ from moorage.api.pod import Pod
 T = TypeVar("T", bound=KubeObject)
 
 MAX_GONE: Final = 20_000
-"""How many objects we remember to be gone; an answer that comes later than the news of its end is ignored."""
+"""How many objects we remember to be gone; an answer that comes later than the event of its deletion is ignored."""
 
 
 class ObjectIndex(Generic[T]):

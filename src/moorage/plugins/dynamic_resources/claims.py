@@ -1,7 +1,7 @@
 """Claims as the scheduler knows them: as observed, as it wrote them itself, and as it is about to write them.
 
-What the scheduler wrote is believed over older news. A claim that a pod on its way to a node will be given devices for
-is *in flight*: its devices count as taken, and other pods have to wait for it.
+What the scheduler wrote is believed over older versions. A claim that will be given devices for a pod on its way to a
+node is *in flight*: its devices count as taken, and other pods have to wait for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,6 @@
 """Extended resources that devices stand behind: a request for ``example.com/gpu: 2`` becomes a claim of the scheduler.
 
-Which class stands behind a resource is said by ``spec.extendedResourceName``, or by the resource's own name:
+Which class stands behind a resource is given by ``spec.extendedResourceName``, or by the resource's own name:
 ``deviceclass.resource.kubernetes.io/<class>``. A node that offers the resource by itself, through a device plugin,
 keeps serving it; only where its allocatable amount is zero the devices do.
 """

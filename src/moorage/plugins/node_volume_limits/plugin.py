@@ -99,7 +99,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return None if fits else EXCEEDED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes by standing counts; a node is counted anew only where the pod's volume is held already."""
+        """Filter all nodes by standing counts; a node is counted again only where the pod's volume is held already."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()

@@ -11,7 +11,7 @@ from moorage.http.messages import Sink, chunk
 MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 MAX_STALL: Final = 60.0
-"""How long a client may leave a watch unread; it then lists and watches anew, if it is still there."""
+"""How long a client may leave a watch unread; it then lists and watches again, if it is still there."""
 
 
 class Watchers:

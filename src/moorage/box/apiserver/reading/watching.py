@@ -53,7 +53,7 @@ class Watch:
 
     def _seek(self, version: int) -> None:
         if version > self._store.version:
-            # The store has forgotten more than it remembers: it was made anew.
+            # The store has forgotten more than it remembers: it is a new store.
             self._problem = expired(f"too new resource version: {version} ({self._store.version})")
             return
         try:

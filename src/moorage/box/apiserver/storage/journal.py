@@ -153,7 +153,7 @@ class Journal:
             raise
 
     def _undo(self, changes: list[tuple[str, StoredChange]], failure: ServerError) -> None:
-        """Bring the store back to what is on disk, and say so to those who wait."""
+        """Bring the store back to what is on disk, and notify those who wait."""
         self._pending = []
         self._undone = (range(changes[0][1].version, self.store.version + 1), failure)
         first: dict[tuple[str, str], Entry | None] = {}

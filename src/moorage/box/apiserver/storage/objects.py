@@ -116,5 +116,5 @@ def _kinds() -> Mapping[str, type[KubeObject]]:
 
 @cache
 def _kinds_of(_count: int) -> Mapping[str, type[KubeObject]]:
-    """Find the struct of a resource; asked anew when plugins have added kinds."""
+    """Find the struct of a resource; asked again when plugins have added kinds."""
     return {storage.storage_of(kind): kind for kind in BY_TYPE}
