@@ -45,7 +45,7 @@ class ConfigError(InputError):
 
 
 class ConfigErrors(ConfigError):
-    """Every problem of a configuration at once, so that one edit mends them all."""
+    """Every problem of a configuration at once, so that one edit fixes them all."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         MoorageError.__init__(self, "\n".join(str(error) for error in errors))
@@ -92,13 +92,13 @@ class NotStored(MoorageError, LookupError):
 
 
 class CacheError(MoorageError):
-    """The cache was told something that cannot be."""
+    """The cache was given a change that contradicts what it holds."""
 
 
 class ApiError(MoorageError):
     """The API refused a request, or did not answer; ``status`` is the HTTP code, 0 if there was none.
 
-    ``reason`` is the API's word for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
+    ``reason`` is the API's code for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
     to wait before trying again, if it did. ``details`` is what the Status object says of the object and the causes.
     """
 

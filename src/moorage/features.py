@@ -46,7 +46,7 @@ class FeatureGates:
     ) -> None:
         """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse.
 
-        ``oldest`` is the oldest release in the control plane; one before ``release`` unless it is said.
+        ``oldest`` is the oldest release in the control plane; one before ``release`` by default.
         """
         overrides = overrides or {}
         self.release = release
@@ -66,7 +66,7 @@ class FeatureGates:
         return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
-        """Tell whether a gate is on; a name that is no gate at all is a mistake in the program."""
+        """Return whether a gate is on; a name that is no gate at all is a mistake in the program."""
         if name not in GATES:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on

@@ -17,7 +17,7 @@ from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import Oracle, OracleError
 from tests.conformance.shrink import shrink
 
-MOST_OBJECTS: Final = 30
+MAX_OBJECTS: Final = 30
 Decide = Callable[[Case], list[dict[str, Any]]]
 
 
@@ -109,10 +109,10 @@ class Fuzzer:
             case = shrink(case, still_differs)
             found, _ = self._ask_both(case)
         self._console.rule(f"seed {case.seed}")
-        for thing in (*([case.config] if case.config else ()), *case.objects[:MOST_OBJECTS]):
+        for thing in (*([case.config] if case.config else ()), *case.objects[:MAX_OBJECTS]):
             self._console.print(json.dumps(thing), markup=False, highlight=False)
-        if len(case.objects) > MOST_OBJECTS:
-            self._console.print(f"and {len(case.objects) - MOST_OBJECTS} more objects", highlight=False)
+        if len(case.objects) > MAX_OBJECTS:
+            self._console.print(f"and {len(case.objects) - MAX_OBJECTS} more objects", highlight=False)
         for item in found[:12]:
             self._console.print(str(item), markup=False, highlight=False)
         if self._options.save is not None:

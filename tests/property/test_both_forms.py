@@ -17,7 +17,7 @@ from moorage.config.args import (
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    RequestedToCapacityRatio,
+    RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
@@ -39,7 +39,7 @@ JUDGES_AND_RATERS = [plugin for plugin in IN_TREE if issubclass(plugin, FilterPl
 
 
 RESOURCES = (ResourceSpec("cpu", 3), ResourceSpec("memory", 1), ResourceSpec(GPU, 5), ResourceSpec("ephemeral-storage"))
-SHAPE = RequestedToCapacityRatio(
+SHAPE = RequestedToCapacityRatioParam(
     (UtilizationShapePoint(10, 10), UtilizationShapePoint(40, 3), UtilizationShapePoint(90, 7))
 )
 SSD = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement("disk", "In", ("ssd",)),))

@@ -11,8 +11,7 @@ from moorage.clock import VirtualClock
 from moorage.config import default_config, load_config
 from moorage.config.catalogue import IN_TREE as KNOWN
 from moorage.config.catalogue import PluginFacts
-from moorage.config.types import Plugin as PluginEntry
-from moorage.config.types import SchedulerConfiguration
+from moorage.config.types import PluginEntry, SchedulerConfiguration
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import Found, NoNode, OneNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle

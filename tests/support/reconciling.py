@@ -8,7 +8,7 @@ from moorage.api.codec import convert
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
-from moorage.box.controllers.actions import Action, After, Create, Delete, Patch, Sweep
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Patch, Sweep
 from moorage.clock import VirtualClock
 
 K = TypeVar("K", bound=KubeObject)
@@ -72,13 +72,13 @@ def _reference(owner: KubeObject) -> dict[str, Any]:
     }
 
 
-def said(actions: Iterable[Action]) -> list[str]:
+def said(actions: Iterable[ControllerAction]) -> list[str]:
     """Put actions in words; statuses are left out, they have tests of their own."""
     words = (_word(action) for action in actions)
     return [word for word in words if word]
 
 
-def _word(action: Action) -> str:
+def _word(action: ControllerAction) -> str:
     match action:
         case Create(kind, data):
             metadata = data["metadata"]
@@ -95,7 +95,7 @@ def _word(action: Action) -> str:
             return f"sweep {namespace.name}"
 
 
-def status_in(actions: Iterable[Action]) -> dict[str, Any]:
+def status_in(actions: Iterable[ControllerAction]) -> dict[str, Any]:
     """Return what the actions write into a status, together."""
     found: dict[str, Any] = {}
     for action in actions:
@@ -104,6 +104,6 @@ def status_in(actions: Iterable[Action]) -> dict[str, Any]:
     return found
 
 
-def waits_in(actions: Iterable[Action]) -> list[float]:
+def waits_in(actions: Iterable[ControllerAction]) -> list[float]:
     """Return how long the actions want to wait."""
     return [action.seconds for action in actions if isinstance(action, After)]

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from moorage.app.flags.parsing import parse
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.app.serving.health import Check, HealthChecks, ping
+from moorage.app.serving.health import HealthCheck, HealthChecks, ping
 from moorage.app.serving.pages import HealthPages, Pages, PageSources, set_verbosity
 from moorage.app.serving.profiling import add_profiling
 from moorage.app.serving.routing import Router
@@ -85,7 +85,7 @@ def page_sources(**changes: Any) -> PageSources:
 async def served(
     sources: PageSources | None = None,
     *,
-    checks: Mapping[str, Check] | None = None,
+    checks: Mapping[str, HealthCheck] | None = None,
     options: ServingOptions = ON_LOOPBACK,
     authentication: AuthenticationOptions | None = None,
     authorization: AuthorizationOptions = EVERYTHING,

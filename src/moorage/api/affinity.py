@@ -26,7 +26,7 @@ class Taint(KubeStruct, frozen=True):
 
 
 class Toleration(KubeStruct, frozen=True):
-    """A pod's word that it can live with some taints."""
+    """A pod's statement that it tolerates some taints."""
 
     key: str = ""
     operator: str = ""
@@ -35,7 +35,7 @@ class Toleration(KubeStruct, frozen=True):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether this toleration covers the taint; an empty key or effect covers every one."""
+        """Return whether this toleration covers the taint; an empty key or effect covers every one."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -47,7 +47,7 @@ class Toleration(KubeStruct, frozen=True):
 
 
 class PreferredSchedulingTerm(KubeStruct, frozen=True):
-    """A wish for a kind of node, with its weight."""
+    """A preference for a kind of node, with its weight."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -74,7 +74,7 @@ class PodAffinityTerm(KubeStruct, frozen=True):
 
 
 class WeightedPodAffinityTerm(KubeStruct, frozen=True):
-    """A wish to be near to, or away from, some pods, with its weight."""
+    """A preference to be near to, or away from, some pods, with its weight."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()

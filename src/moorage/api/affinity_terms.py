@@ -38,7 +38,7 @@ class AffinityTerm:
         return self._hash
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod with these labels, in a namespace with those, is meant."""
+        """Return whether a pod with these labels, in a namespace with those, is meant."""
         if namespace not in self.namespaces and not self.namespace_matcher.matches(namespace_labels):
             return False
         return self.matcher.matches(labels)

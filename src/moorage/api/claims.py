@@ -47,7 +47,7 @@ def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
 
 
 def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool = True) -> bool:
-    """Tell whether a claim is one of the pod's; those of ephemeral volumes count unless told otherwise."""
+    """Return whether a claim is one of the pod's; those of ephemeral volumes count unless told otherwise."""
     return pod.namespace == claim.namespace and any(
         use.name == claim.name for use in claim_uses(pod) if ephemeral or not use.is_ephemeral
     )
@@ -72,12 +72,12 @@ def class_of_volume(volume: PersistentVolume) -> str:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Tell whether both sides of the binding are in place."""
+    """Return whether both sides of the binding are in place."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.annotations
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume is bound to a claim, or set aside for one of its name."""
+    """Return whether a volume is bound to a claim, or set aside for one of its name."""
     reference = volume.spec.claim_ref
     return (
         reference is not None

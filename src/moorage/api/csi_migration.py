@@ -53,7 +53,7 @@ def migration_in_line(volume: Volume) -> Migration | None:
 
 
 def takes_part_in_migration(volume: Volume) -> bool:
-    """Tell whether upstream could translate a disk named in line, even if its driver counts no volumes."""
+    """Return whether upstream could translate a disk named in line, even if its driver counts no volumes."""
     return in_line_driver(volume) is not None
 
 
@@ -116,7 +116,7 @@ def _terms(volume: PersistentVolume) -> Terms:
 
 
 def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
-    """Tell which generation of zone and region labels a volume uses; its affinity counts before its labels."""
+    """Return which generation of zone and region labels a volume uses; its affinity counts before its labels."""
     keys = {item.key for term in terms for item in term.match_expressions}
     for known in (keys, labels):
         if ZONE_LABEL in known:

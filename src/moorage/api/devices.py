@@ -20,7 +20,7 @@ class DeviceTaint(KubeStruct, frozen=True):
 
 
 class DeviceToleration(KubeStruct, frozen=True):
-    """A request's word that it can live with some device taints."""
+    """A request's statement that it tolerates some device taints."""
 
     key: str = ""
     operator: str = ""

@@ -45,7 +45,7 @@ def whole(thing: KubeObject) -> object:
 
 
 def _placed(text: bytes, node_name: str) -> bytes:
-    """Add the node to the text of a pod that was placed on it after the API told of the pod."""
+    """Add the node to the text of a pod that was placed on it after the API delivered the pod."""
     parts = msgspec.json.decode(text, type=_Parts)
     spec = msgspec.json.decode(parts["spec"], type=_Parts)
     if "nodeName" in spec:

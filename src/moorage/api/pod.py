@@ -131,7 +131,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def nominated_node_name(self) -> str:
-        """Return the node the pod was promised."""
+        """Return the node the pod is nominated to."""
         return self.status.nominated_node_name
 
     @property
@@ -151,7 +151,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @once
     def shape(self) -> Shape:
-        """What this pod has in common with all pods of an equal spec; finding it tells all the facts below."""
+        """What this pod has in common with all pods of an equal spec; finding it sets all the facts below."""
         return take_shape(self)
 
     @once
@@ -175,7 +175,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return self.shape.nonzero_requests
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether one of the pod's tolerations covers the taint."""
+        """Return whether one of the pod's tolerations covers the taint."""
         tolerations = self.spec.tolerations
         return any(toleration.tolerates(taint) for toleration in tolerations) if tolerations else False
 

@@ -32,7 +32,7 @@ _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAU
 
 @cached_if_short(4096)
 def is_extended(name: str) -> bool:
-    """Tell whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
+    """Return whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return is_qualified_name(f"requests.{name}")
@@ -40,7 +40,7 @@ def is_extended(name: str) -> bool:
 
 @cached_if_short(4096)
 def is_scalar(name: str) -> bool:
-    """Tell whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
+    """Return whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
     if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
         return True
     return "kubernetes.io/" in name
@@ -83,10 +83,10 @@ def placed_milli_requests(pod: "Pod") -> dict[str, int]:
     return {name: nano_to_milli(nanos) for name, nanos in total.items()}
 
 
-def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_word: bool) -> tuple[int, int]:
+def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: bool) -> tuple[int, int]:
     """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
     if not _has_pod_level(pod):
-        if not has_word:
+        if not has_report:
             # A pod without containers asks for nothing, not even the defaults.
             return scoring.get(CPU, 0), scoring.get(MEMORY, 0)
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
@@ -180,8 +180,8 @@ def _actuated(container: Container, status: ContainerStatus | None, infeasible: 
     return _allocated(container, status, infeasible)
 
 
-def has_kubelet_word(pod: "Pod") -> bool:
-    """Tell whether the status says anything of resources; of a pod that waits for a node it does not."""
+def has_kubelet_report(pod: "Pod") -> bool:
+    """Return whether the status says anything of resources; of a pod that waits for a node it does not."""
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True

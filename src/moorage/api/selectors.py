@@ -65,11 +65,11 @@ class Requirement(Struct, frozen=True):
     bound: int = 0
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether these labels satisfy the expression."""
+        """Return whether these labels satisfy the expression."""
         return self.accepts(labels.get(self.key))
 
     def accepts(self, found: str | None) -> bool:
-        """Tell whether this value of the key satisfies the expression; ``None`` means the key is absent."""
+        """Return whether this value of the key satisfies the expression; ``None`` means the key is absent."""
         match self.operator:
             case "In":
                 return found in self.values
@@ -97,7 +97,7 @@ class LabelMatcher(Struct, frozen=True):
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a label set is selected."""
+        """Return whether a label set is selected."""
         if self.is_nothing:
             return False
         # Plain loops here and below: what-ifs ask single nodes thousands of times, and generators cost most of that.
@@ -141,7 +141,7 @@ class NodeTermMatcher(Struct, frozen=True):
     matches_nothing: bool = False
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node with these labels and this name satisfies the term."""
+        """Return whether a node with these labels and this name satisfies the term."""
         if self.matches_nothing:
             return False
         for item in self.expressions:
@@ -159,7 +159,7 @@ class NodeMatcher(Struct, frozen=True):
     terms: tuple[NodeTermMatcher, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node with these labels and this name is selected."""
+        """Return whether a node with these labels and this name is selected."""
         for term in self.terms:  # noqa: SIM110
             if term.matches(labels, name):
                 return True
@@ -223,7 +223,7 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
 
 @cached_if_short(4096)
 def is_qualified_name(name: str) -> bool:
-    """Tell whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
+    """Return whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
     prefix, slash, local = name.rpartition("/")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         return False
@@ -232,7 +232,7 @@ def is_qualified_name(name: str) -> bool:
 
 @cached_if_short(65536)
 def is_label_value(text: str) -> bool:
-    """Tell whether a text may be the value of a label."""
+    """Return whether a text may be the value of a label."""
     return text == "" or bool(_NAME.match(text))
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
 
 MAX_SHAPES: Final = 16384
-_WORD: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
-"""Where in a status a kubelet speaks of resources."""
+_REPORTED: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
+"""The fields of a status in which a kubelet reports resources."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -27,7 +27,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 class Shape:
     """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key.
 
-    ``spec`` and ``word``, a kubelet's word on resources if there is one, are what all of them have in common.
+    ``spec`` and ``reported``, what a kubelet has reported of resources if it has, are what all of them have in common.
     """
 
     __slots__ = (
@@ -35,22 +35,24 @@ class Shape:
         "holds_storage",
         "host_ports",
         "nonzero_requests",
+        "reported",
         "requests",
         "requests_on_node",
         "scoring_requests",
         "spec",
-        "word",
     )
 
-    def __init__(self, pod: "Pod", spec: "PodSpec", word: "PodStatus | None") -> None:
+    def __init__(self, pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> None:
         self.spec = spec
-        self.word = word
+        self.reported = reported
         self.host_ports = pod.host_ports
         self.holds_storage = bool(spec.volumes) and not all(volume.is_plain for volume in spec.volumes)
         self.requests = requests.spec_requests(pod)
         self.scoring_requests = requests.scoring_requests(pod, self.requests)
-        self.requests_on_node = self.requests if word is None else requests.placed_requests(pod)
-        self.nonzero_requests = requests.placed_nonzero_requests(pod, self.scoring_requests, has_word=word is not None)
+        self.requests_on_node = self.requests if reported is None else requests.placed_requests(pod)
+        self.nonzero_requests = requests.placed_nonzero_requests(
+            pod, self.scoring_requests, has_report=reported is not None
+        )
         self.facts: dict[str, Any] = {
             "host_ports": self.host_ports,
             "nonzero_requests": self.nonzero_requests,
@@ -58,7 +60,7 @@ class Shape:
             "requests_on_node": self.requests_on_node,
             "scoring_requests": self.scoring_requests,
         }
-        """What a pod is told, under the names of its own properties."""
+        """What is set on each pod, under the names of its own properties."""
 
 
 _shapes: LRU[bytes, Shape] = LRU(MAX_SHAPES)
@@ -67,15 +69,15 @@ _shapes: LRU[bytes, Shape] = LRU(MAX_SHAPES)
 def take_shape(pod: "Pod") -> Shape:
     """Find the shape of a pod, and have the pod share what all pods of that shape have in common.
 
-    The facts are told to the pod, and the parts it is made of are exchanged for equal ones: of a hundred thousand pods
+    The facts are set on the pod, and the parts it is made of are exchanged for equal ones: of a hundred thousand pods
     only the names are kept for each.
     """
     spec = _without_identity(pod.spec)
-    word = _kubelet_word(pod) if requests.has_kubelet_word(pod) else None
-    key = short_key(_encoder.encode(spec if word is None else (spec, word)))
+    reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
+    key = short_key(_encoder.encode(spec if reported is None else (spec, reported)))
     shape = _shapes.find(key)
     if shape is None:
-        shape = Shape(pod, spec, word)
+        shape = Shape(pod, spec, reported)
         _shapes.put(key, shape)
     pod.__dict__.update(shape.facts)
     _share(pod, shape)
@@ -87,15 +89,15 @@ def _share(pod: "Pod", shape: Shape) -> None:
     if spec.node_name or spec.volumes:
         shared = replace(shared, node_name=spec.node_name, volumes=spec.volumes)
     force_setattr(pod, "spec", shared)
-    if shape.word is not None:
-        force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.word, name) for name in _WORD}))
+    if shape.reported is not None:
+        force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.reported, name) for name in _REPORTED}))
 
 
-def _kubelet_word(pod: "Pod") -> "PodStatus":
-    """Return what a kubelet says of resources, and nothing else."""
+def _kubelet_report(pod: "Pod") -> "PodStatus":
+    """Return what a kubelet reports of resources, and nothing else."""
     status, pending = pod.status, requests.RESIZE_PENDING
     resize = tuple(Condition(item.type, reason=item.reason) for item in status.conditions if item.type == pending)
-    return type(status)(conditions=resize, **{name: getattr(status, name) for name in _WORD})
+    return type(status)(conditions=resize, **{name: getattr(status, name) for name in _REPORTED})
 
 
 def _without_identity(spec: "PodSpec") -> "PodSpec":

@@ -17,7 +17,7 @@ from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
 from moorage.app.debugger import Debugger
 from moorage.app.garbage import keep_everything
-from moorage.app.keeper.kept import Kept
+from moorage.app.keeper.kept import KeeperClient
 from moorage.app.keeper.link import Setup
 from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
@@ -38,7 +38,7 @@ CYCLE_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 15.0
+MAX_PAUSE: Final = 15.0
 FOLD_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ def run_daemon(options: Options, ends: Ends) -> int:
         try:
             runner.run(Daemon(options, ends).run())
         except ApiError as error:
-            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to mend
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
             return EXIT_FAILURE
     return 0
 
@@ -72,7 +72,7 @@ class Daemon:
         self.options = options
         self._registry = CellRegistry(options.metrics)
         self._setup = setup_of(options)
-        self._keeper = Kept(ends, self._setup, self._registry)
+        self._keeper = KeeperClient(ends, self._setup, self._registry)
         self._stopping = self._keeper.stopping
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class Daemon:
     async def _is_reachable(self, client: ApiClient) -> bool:
         """Wait for the API server to answer; False if we are told to stop first.
 
-        What would never mend itself is raised: a certificate that nobody trusts, credentials that nobody takes.
+        What would never go away by itself is raised: a certificate that nobody trusts, credentials that nobody takes.
         """
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
@@ -135,7 +135,7 @@ class Daemon:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
                         await self._stopping.wait()
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_PAUSE)
             else:
                 return True
         return False
@@ -253,4 +253,4 @@ def _tell_forms(parts: DaemonParts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
     for name, placement in parts.scheduler.cycles.items():
         if slow := placement.profile.per_node_plugins():
-            log.info("plugins that judge node by node", profile=name, plugins=", ".join(slow))
+            log.info("plugins that filter or score node by node", profile=name, plugins=", ".join(slow))

@@ -14,7 +14,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.queue.observing import Story
 
-LONGEST_STORY: Final = 10
+MAX_STORY: Final = 10
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Debugger:
         log.info("Dump of scheduling queue", pods="\n".join(self._queue_lines()))
 
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
-        """Tell what the API has and we have not, and the other way round."""
+        """Log what the API has and we have not, and the other way round."""
         self._report("nodes", {node.name for node in nodes}, self._known_nodes())
         ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.cycles}
         known = self._known_pods()
@@ -89,7 +89,7 @@ class Debugger:
     def _queue_lines(self) -> Iterator[str]:
         queue = self._scheduler.queue
         for queued in queue:
-            steps = self._story.of(queued.pod)[-LONGEST_STORY:]
-            told = " > ".join(f"{step.queue} ({step.event})" for step in steps)
+            steps = self._story.of(queued.pod)[-MAX_STORY:]
+            moves = " > ".join(f"{step.queue} ({step.event})" for step in steps)
             where, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
-            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {told}"
+            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {moves}"

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def log_bound(queued: QueuedPodInfo, node_name: str, evaluated: int, feasible: int) -> None:
-    """Tell that a pod got its node, after how many were looked at and found to fit."""
+    """Log that a pod got its node, after how many were looked at and found to fit."""
     if VERBOSITY.of(__name__) >= LEVEL:
         log.info(
             "Successfully bound pod to node",
@@ -28,7 +28,7 @@ def log_bound(queued: QueuedPodInfo, node_name: str, evaluated: int, feasible: i
 
 
 def log_failed(queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-    """Tell that a pod did not get a node, and why."""
+    """Log that a pod did not get a node, and why."""
     if isinstance(outcome, Failed) and not outcome.is_rejection:
         log.error("Error scheduling pod; retrying", pod=queued.key, err=outcome.message)
     elif VERBOSITY.of(__name__) >= LEVEL:
@@ -36,5 +36,5 @@ def log_failed(queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
 
 
 def log_slow(queued: QueuedPodInfo, seconds: float) -> None:
-    """Tell of an attempt that took longer than :data:`SLOW_SECONDS`."""
+    """Log an attempt that took longer than :data:`SLOW_SECONDS`."""
     log.info("scheduling took long", pod=queued.key, took_ms=round(seconds * 1000, 1))

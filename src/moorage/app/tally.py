@@ -8,13 +8,13 @@ from typing import Final
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.controllers.actions import Action
+from moorage.box.controllers.actions import ControllerAction
 from moorage.box.controllers.ownership import is_node_ready
 from moorage.box.controllers.view import View
 
 WINDOW: Final = 5.0
 """Over how many seconds the rate of placements is taken."""
-MOST_REASONS: Final = 8
+MAX_REASONS: Final = 8
 SHOWN: Final = ("cpu", "memory", "pods")
 
 
@@ -75,7 +75,7 @@ class Tally:
                 self.placed += 1
         return ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Do nothing."""
         return ()
 
@@ -131,4 +131,4 @@ def _reasons(view: View) -> tuple[Reason, ...]:
             text = condition.message if condition is not None and condition.message else "waits for its turn"
             counted[text] += 1
             example.setdefault(text, pod.key)
-    return tuple(Reason(text, count, example[text]) for text, count in counted.most_common(MOST_REASONS))
+    return tuple(Reason(text, count, example[text]) for text, count in counted.most_common(MAX_REASONS))

@@ -14,11 +14,11 @@ from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.informer import OnChanges
 from moorage.client.mending import Mending
 from moorage.clock import Clock
-from moorage.config.types import Extender as ExtenderConfig
+from moorage.config.types import ExtenderConfig
 from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
-from moorage.framework.handle import Cluster
+from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
@@ -28,11 +28,11 @@ Keeps = Mapping[type[KubeObject], Callable[[Any], bool]]
 """Which objects of a kind are kept as they came as well, for extenders."""
 
 
-class Connection(Protocol):
+class ApiAccess(Protocol):
     """A way to an API: where to write, and how to follow what happens there."""
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where the scheduler writes to."""
         ...
 
@@ -49,7 +49,7 @@ class Connection(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=ApiAccess)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from moorage.box.controllers.actions import Create, request_of
 from moorage.box.controllers.catalogue import cluster_controllers, kubelet_controllers
 from moorage.box.controllers.driver import Controller, Driver
 from moorage.box.controllers.heartbeats import NodeShape, fake_node
-from moorage.box.controllers.kubelet import FAIL, Pace
+from moorage.box.controllers.kubelet import FAIL, KubeletPace
 from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, RunningScheduler
 from moorage.clock import Clock
@@ -31,7 +31,7 @@ class BoxOptions:
 
     nodes: int = 10
     shape: NodeShape = field(default_factory=NodeShape)
-    pace: Pace = field(default_factory=Pace)
+    pace: KubeletPace = field(default_factory=KubeletPace)
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
 

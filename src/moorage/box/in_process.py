@@ -11,8 +11,7 @@ from moorage.api.meta import KubeObject
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.requests.request import ApiRequest
-from moorage.box.apiserver.storage.store import Change as StoredChange
-from moorage.box.apiserver.storage.store import Entry, Store, storage_of
+from moorage.box.apiserver.storage.store import Entry, Store, StoredChange, storage_of
 from moorage.box.transport import InProcess
 from moorage.client.answers import api_error
 from moorage.client.informer import OnChanges

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.requests.request import JSON, ApiRequest
-from moorage.box.apiserver.storage.store import Change
+from moorage.box.apiserver.storage.store import StoredChange
 from moorage.http.messages import Response, ResponseStream
 from moorage.http.parsing import parse_request
 
@@ -25,7 +25,7 @@ class InProcess:
         self._is_open = True
         api.store.subscribe(self._wake)
 
-    def _wake(self, resource: str, _change: Change) -> None:
+    def _wake(self, resource: str, _change: StoredChange) -> None:
         for event in self._waiting.get(resource, ()):
             event.set()
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths
+from moorage.cli.shared import GatesOption, PluginPaths
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
-    from moorage.config import Catalogue, Profile
+    from moorage.config import Catalogue, ProfileConfig
 
 app = typer.Typer(help="Look at scheduler configurations.", no_args_is_help=True, rich_markup_mode=None)
 
 
-class OutputFormat(StrEnum):
+class ViewFormat(StrEnum):
     """How `view` prints."""
 
     YAML = "yaml"
@@ -25,21 +25,21 @@ class OutputFormat(StrEnum):
 @app.command()
 def view(
     config: Annotated[Path | None, typer.Option("--config", help="The file; without it, the defaults.")] = None,
-    feature_gates: Gates = None,
+    feature_gates: GatesOption = None,
     plugin: PluginPaths = None,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print it.")] = OutputFormat.YAML,
+    output: Annotated[ViewFormat, typer.Option("--output", "-o", help="How to print it.")] = ViewFormat.YAML,
 ) -> None:
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
     completed = completed_view(_load(config, feature_gates, plugin).config)
-    typer.echo(to_json(completed) if output is OutputFormat.JSON else to_yaml(completed), nl=False)
+    typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
-    feature_gates: Gates = None,
+    feature_gates: GatesOption = None,
     plugin: PluginPaths = None,
 ) -> None:
     """Say whether a configuration can be used; if not, list everything that is wrong with it."""
@@ -59,7 +59,7 @@ def _load(path: Path | None, feature_gates: list[str] | None, plugins: list[str]
     return load_policy(collect_plugins(paths=plugins or ()), path, features=all_gates(feature_gates or ()))
 
 
-def _summary(profile: "Profile", catalogue: "Catalogue") -> str:
+def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:
     from moorage.config import ExtensionPoint, expand_plugins
 
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)

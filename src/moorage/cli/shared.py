@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-Gates = Annotated[
+GatesOption = Annotated[
     list[str] | None,
     typer.Option("--feature-gates", metavar="GATE=BOOL,...", help="Feature gates that differ from their defaults."),
 ]

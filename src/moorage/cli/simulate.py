@@ -1,7 +1,7 @@
 """`moorage simulate`: what the scheduler would do with a cluster described in files."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths
+from moorage.cli.shared import GatesOption, PluginPaths
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
+    from moorage.simulator.attempts import ShowProgress
     from moorage.simulator.decisions import Decision
     from moorage.simulator.loading import ClusterInput
 
-Progress = Callable[[int, int], None]
-
-MOST_DETAILS: Final = 100_000
+MAX_DETAILS: Final = 100_000
 """Up to so many pods times nodes the table also says how each node was chosen."""
 
 
-class OutputFormat(StrEnum):
+class DecisionFormat(StrEnum):
     """How decisions are printed."""
 
     TABLE = "table"
@@ -30,7 +29,7 @@ class OutputFormat(StrEnum):
     YAML = "yaml"
 
 
-class Search(StrEnum):
+class NodeSearch(StrEnum):
     """How many nodes are looked at."""
 
     ALL = "all"
@@ -43,7 +42,7 @@ Files = Annotated[
 ]
 OnePassOption = Annotated[bool, typer.Option("--one-pass", help="Try every pending pod once and carry nothing out.")]
 SearchOption = Annotated[
-    Search,
+    NodeSearch,
     typer.Option("--search", help="With --one-pass: every node, or as percentageOfNodesToScore says."),
 ]
 
@@ -52,10 +51,10 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     file: Files,
     config: Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")] = None,
     one_pass: OnePassOption = False,
-    search: SearchOption = Search.ALL,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print it.")] = OutputFormat.TABLE,
+    search: SearchOption = NodeSearch.ALL,
+    output: Annotated[DecisionFormat, typer.Option("--output", "-o", help="How to print it.")] = DecisionFormat.TABLE,
     plugin: PluginPaths = None,
-    feature_gates: Gates = None,
+    feature_gates: GatesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Place the pending pods of a described cluster and say where each went, or why it did not.
@@ -74,42 +73,44 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     policy = load_policy(collect_plugins(paths=plugin or ()), config, features=gates)
     cluster = load_cluster(file, features=gates)
     if not quiet:
-        _note_unheard(cluster)
-    in_detail = output is not OutputFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MOST_DETAILS
+        _note_ignored(cluster)
+    in_detail = output is not DecisionFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MAX_DETAILS
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
-            decisions = OnePass(cluster, policy, search_all=search is Search.ALL, with_nodes=in_detail).run(progress)
+            decisions = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(
+                progress
+            )
         else:
             decisions = run_until_quiet(cluster, policy, with_nodes=in_detail, progress=progress)
     _print(decisions, output)
 
 
-def _note_unheard(cluster: "ClusterInput") -> None:
-    if cluster.unheard:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.unheard.items()))
+def _note_ignored(cluster: "ClusterInput") -> None:
+    if cluster.ignored:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[Progress | None]:
+def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
     """Show a bar on the terminal while pods are decided on; it leaves no trace."""
     if not shown:
         yield None
         return
     from rich.console import Console
-    from rich.progress import Progress as Bar
+    from rich.progress import Progress
 
-    with Bar(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scheduling", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _print(decisions: "list[Decision]", output: OutputFormat) -> None:
+def _print(decisions: "list[Decision]", output: DecisionFormat) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
-    if output is OutputFormat.JSON:
+    if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2))
-    elif output is OutputFormat.YAML:
+    elif output is DecisionFormat.YAML:
         typer.echo(to_yaml(decisions), nl=False)
     else:
         from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import Gates, PluginPaths
+from moorage.cli.shared import GatesOption, PluginPaths
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ManifestFiles = None,
     lasts: ForOption = "",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
-    feature_gates: Gates = None,
+    feature_gates: GatesOption = None,
 ) -> None:
     """Run a Kubernetes cluster on this machine: API server, controllers, fake nodes and the scheduler.
 

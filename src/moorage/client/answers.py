@@ -67,7 +67,7 @@ def api_error(status: int, body: bytes, retry_after: str | None = None, source: 
 
 
 def parsed(body: bytes) -> StatusAnswer:
-    """Read the API's own description of a failure; anything else tells us nothing."""
+    """Read the API's own description of a failure; anything else is ignored."""
     try:
         return msgspec.json.decode(body, type=StatusAnswer)
     except UNREADABLE:

@@ -54,7 +54,7 @@ class Recorder(Protocol):
 
 
 class ApiCluster:
-    """Carries out what the scheduler decides; a :class:`moorage.framework.handle.Cluster`.
+    """Carries out what the scheduler decides; a :class:`moorage.framework.handle.ClusterApi`.
 
     ``known`` saves reading an object again before it is changed.
     """
@@ -87,7 +87,7 @@ class ApiCluster:
         write = partial(self._client.request, "POST", _PODS.path(meta.name, meta.namespace, "binding"), body)
         try:
             if meta.uid in self._turns:
-                # A word on an earlier attempt that came after the binding would call a bound pod unscheduled.
+                # A condition about an earlier attempt that came after the binding would call a bound pod unscheduled.
                 async with self._turns.of(meta.uid):
                     await self._dispatcher.run(write, priority=pod.priority)
             else:

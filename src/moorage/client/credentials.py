@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class Credentials(Protocol):
-    """Where the ``Authorization`` header comes from; asked anew at ``expires_at``, or when the server refuses it."""
+    """Where the ``Authorization`` header comes from; asked again at ``expires_at``, or when the server refuses it."""
 
     expires_at: float
 
@@ -166,7 +166,7 @@ class ExecCredentials:
             return NEVER
         clock = self._clock
         try:
-            # When it runs out is told by the wall clock; that may be set while we wait, so only how long is kept.
+            # When it runs out is a time of the wall clock; that may be set while we wait, so only how long is kept.
             return clock.now() + parse_time(text) - clock.wall()
         except (ValueError, OverflowError) as error:
             problem = f"printed an expirationTimestamp that is no time: {text[:MAX_SHOWN]!r}"

@@ -13,8 +13,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
-from moorage.config.types import Extender as ExtenderConfig
-from moorage.config.types import ExtenderTLS
+from moorage.config.types import ExtenderConfig, ExtenderTLS
 from moorage.errors import ExtenderError, InputError, Unreachable
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
@@ -66,7 +65,7 @@ class HttpExtender:
         self._pool.close()
 
     def is_interested_in(self, pod: Pod) -> bool:
-        """Tell whether a pod asks for a resource that the extender manages, or it manages none in particular."""
+        """Return whether a pod asks for a resource that the extender manages, or it manages none in particular."""
         if not self._managed:
             return True
         containers = (*pod.spec.containers, *pod.spec.init_containers)
@@ -77,7 +76,7 @@ class HttpExtender:
         )
 
     def handles_preemption_for(self, pod: Pod) -> bool:
-        """Tell whether the extender wants to be asked about evictions for this pod."""
+        """Return whether the extender wants to be asked about evictions for this pod."""
         return bool(self._config.preempt_verb) and self.is_interested_in(pod)
 
     async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
@@ -98,9 +97,9 @@ class HttpExtender:
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
         """Ask how good nodes are, from 0 to 10."""
         body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
-        ratings = self._decoded(list[dict[str, Any]] | None, body) or []
-        folded = [_folded(rating) for rating in ratings]
-        return {str(rating.get("host", "")): self._score(rating.get("score", 0)) for rating in folded}
+        found = self._decoded(list[dict[str, Any]] | None, body) or []
+        folded = [_folded(entry) for entry in found]
+        return {str(entry.get("host", "")): self._score(entry.get("score", 0)) for entry in folded}
 
     async def process_preemption(
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
@@ -186,7 +185,7 @@ class HttpExtender:
         except msgspec.ValidationError as error:
             raise ExtenderError(f"extender {self.name} answered with a node that cannot be read: {error}") from error
         if self._config.prioritize_verb:
-            # It is rated as it came back.
+            # It is scored as it came back.
             keep_original(node, msgspec.Raw(msgspec.json.encode(content)))
         return node
 

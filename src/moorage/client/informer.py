@@ -18,13 +18,13 @@ from moorage.errors import ApiError, Gone, MoorageError, NotFound
 T = TypeVar("T", bound=KubeObject)
 
 OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
-"""A callback that gets changes in the order in which they happened; must not wait."""
+"""Called with changes in the order in which they happened; must not wait."""
 
 REPEAT_SECONDS: Final = 300.0
 """The same problem is logged again after so long."""
 
 MIN_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner and brought nothing counts as a failure, lest we ask again and again."""
+"""A watch that ends sooner and brought nothing counts as a failure, or we would ask again and again."""
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class Informer(Generic[T]):
                 await self._recover(error)
 
     def relist(self, key: str) -> None:
-        """List again soon, and report one object as if it were new."""
+        """List again soon, and deliver one object as if it were new."""
         self._machine.forget(key)
         self._is_relisting = True
         if self._stepping is not None:
@@ -236,7 +236,7 @@ class Informers:
             await informer.synced()
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again soon, and report one object as if it were new."""
+        """List a kind again soon, and deliver one object as if it were new."""
         for informer in self.all:
             if informer.kind == kind:
                 informer.relist(key)

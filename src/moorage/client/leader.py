@@ -69,7 +69,7 @@ class Election:
         return self._with(self._seen or LeaseSpec())
 
     def observe(self, lease: Lease | None) -> None:
-        """Take in the lease as the server has it, ``None`` if there is none; any change starts its time anew."""
+        """Take in the lease as the server has it, ``None`` if there is none; any change restarts its time."""
         spec = lease.spec if lease is not None else None
         if spec != self._seen:
             self._seen_at = self._clock.now()
@@ -82,14 +82,14 @@ class Election:
         if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
             return None
         self._asked_at = now
-        told = format_micro_time(self._clock.wall())
+        wall_time = format_micro_time(self._clock.wall())
         transitions = seen.lease_transitions or 0
         is_new = self._lease is None
         spec = LeaseSpec(
             holder_identity=self.settings.identity,
             lease_duration_seconds=int(self.settings.lease_duration),
-            acquire_time=seen.acquire_time if self.is_leader else told,
-            renew_time=told,
+            acquire_time=seen.acquire_time if self.is_leader else wall_time,
+            renew_time=wall_time,
             lease_transitions=transitions if self.is_leader or is_new else transitions + 1,
         )
         return self._with(spec)
@@ -108,19 +108,19 @@ class Election:
         """Return the lease to write to give it up, or ``None`` if it is not ours."""
         if not self.is_leader or self._seen is None:
             return None
-        told = format_micro_time(self._clock.wall())
+        wall_time = format_micro_time(self._clock.wall())
         return self._with(
             LeaseSpec(
                 holder_identity="",
                 lease_duration_seconds=1,
-                acquire_time=told,
-                renew_time=told,
+                acquire_time=wall_time,
+                renew_time=wall_time,
                 lease_transitions=self._seen.lease_transitions,
             )
         )
 
     def is_overdue(self, tolerance: float = WATCHDOG_TOLERANCE) -> bool:
-        """Tell whether we lead by a lease that should long have been renewed or lost: something is stuck."""
+        """Return whether we lead by a lease that should long have been renewed or lost: something is stuck."""
         return self.is_leader and self._clock.now() > self.renewed_at + self.settings.lease_duration + tolerance
 
     def _with(self, spec: LeaseSpec) -> Lease:
@@ -170,7 +170,7 @@ class LeaderElector:
             results = await asyncio.gather(working, renewing, return_exceptions=True)
             self.on_held(0.0)
             await self._release()
-            self._tell("stopped leading")
+            self._record_change("stopped leading")
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -179,7 +179,7 @@ class LeaderElector:
         log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
         while not await self._try():
             await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
-        self._tell("became leader")
+        self._record_change("became leader")
 
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
@@ -192,7 +192,7 @@ class LeaderElector:
                 raise LeadershipLost("Leaderelection lost")
 
     async def _try(self, deadline: float | None = None) -> bool:
-        """Bid for the lease once; tell whether it is ours now."""
+        """Bid for the lease once; return whether it is ours now."""
         left = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
         if left <= 0:
             # As after a machine slept: to write now could take the lease back from whoever got it meanwhile.
@@ -255,7 +255,7 @@ class LeaderElector:
             log.info("new leader", leader=leader)
             self.on_new_leader(leader)
 
-    def _tell(self, what: str) -> None:
+    def _record_change(self, what: str) -> None:
         note = f"{self.settings.identity} {what}"
         log.info("leadership changed", note=note)
         self.record(EventNote(self.election.lease, "LeaderElection", "LeaderElection", note, self.component))

@@ -10,7 +10,7 @@ from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.client.list_watch import Change
 
-Apply = Callable[[Change[Any]], None]
+ApplyChange = Callable[[Change[Any]], None]
 
 log = structlog.get_logger(__name__)
 
@@ -20,13 +20,13 @@ class Mending:
 
     def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:
         self.relist: Callable[[Kind, str], None] = lambda _kind, _key: None
-        """Has an object of a kind delivered anew, by its key; whoever lists puts it here."""
+        """Has an object of a kind delivered again, by its key; whoever lists puts it here."""
         self._count = count
         self.aside: dict[tuple[Kind, str], str] = {}
         """Objects that failed, with the version at which they failed twice; empty while they are listed again."""
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
-        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to tell."""
+        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to apply."""
         thing = _thing(change)
         failed_at = self.aside.get((kind, thing.key))
         if failed_at is None:
@@ -40,7 +40,7 @@ class Mending:
         """Take in that an object is applied after all."""
         self.aside.pop((kind, _thing(change).key), None)
 
-    def failed(self, kind: Kind, change: Change[Any], apply: Apply) -> None:
+    def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
         """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
         thing = _thing(change)
         key, version = (kind, thing.key), thing.metadata.resource_version

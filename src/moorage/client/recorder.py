@@ -25,10 +25,10 @@ from moorage.errors import AlreadyExists, ApiError, NotFound, ServerError, TooMa
 from moorage.framework.recording import EventNote
 from moorage.lru import LRU
 
-LONGEST_QUEUE: Final = 1000
-LONGEST_NOTE: Final = 1024
-MOST_TRIES: Final = 12
-MOST_WRITERS: Final = 32
+MAX_QUEUE: Final = 1000
+MAX_NOTE: Final = 1024
+MAX_TRIES: Final = 12
+MAX_WRITERS: Final = 32
 EVENTS_PER_WRITER: Final = 4
 MAX_SERIES: Final = 4096
 REFRESH_SECONDS: Final = 30 * 60.0
@@ -201,8 +201,8 @@ class EventRecorder:
             self._send(msgspec.structs.replace(series.event, series=state))
 
     def _send(self, event: WrittenEvent | CoreEvent) -> None:
-        if len(self._queue) >= LONGEST_QUEUE:
-            if self.dropped % LONGEST_QUEUE == 0:
+        if len(self._queue) >= MAX_QUEUE:
+            if self.dropped % MAX_QUEUE == 0:
                 log.warning("events are dropped, the server is too slow for them", dropped=self.dropped + 1)
             self.dropped += 1
             return
@@ -214,7 +214,7 @@ class EventRecorder:
 
         A writer lives as long as there is something to write, so an idle scheduler has none.
         """
-        if self._at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MOST_WRITERS:
+        if self._at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MAX_WRITERS:
             self._at_work += 1
             self._writers.add(asyncio.get_running_loop().create_task(self._write_queue(), name="event writer"))
 
@@ -236,7 +236,7 @@ class EventRecorder:
     async def _try_again(self, event: WrittenEvent | CoreEvent, error: ApiError) -> None:
         """Send something again and again while that may help; say so if it never gets through."""
         tries = 1
-        while tries < MOST_TRIES and isinstance(error, PASSING):
+        while tries < MAX_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
             await self._pause(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
             if self._limit is not None:
@@ -326,7 +326,7 @@ def reference(thing: KubeObject) -> Reference:
 
 def shortened(note: str) -> str:
     """Cut a note to the bytes the API takes, between characters."""
-    if len(note) <= LONGEST_NOTE // 4:
+    if len(note) <= MAX_NOTE // 4:
         return note
     encoded = note.encode()
-    return note if len(encoded) <= LONGEST_NOTE else encoded[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+    return note if len(encoded) <= MAX_NOTE else encoded[: MAX_NOTE - 4].decode(errors="ignore") + " ..."

@@ -143,7 +143,7 @@ class ApiClient:
         self._renewing = None
 
     async def _has_other_credentials(self) -> bool:
-        """Ask for credentials again after they were refused; tell whether these are others."""
+        """Ask for credentials again after they were refused; return whether these are others."""
         before = self._identity()
         await self._renew()
         return self._identity() != before

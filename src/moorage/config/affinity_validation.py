@@ -17,7 +17,7 @@ def node_affinity_problems(affinity: NodeAffinity, where: str) -> Iterator[Confi
         for index, term in enumerate(affinity.required.node_selector_terms):
             yield from _term(term, f"{place}[{index}]")
     for index, preferred in enumerate(affinity.preferred or ()):
-        # A wish without weight is never looked at.
+        # A preference without weight is never looked at.
         if preferred.weight != 0:
             place = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             yield from _term(preferred.preference, place)

@@ -53,7 +53,7 @@ class UtilizationShapePoint(KubeStruct, frozen=True):
     score: Int32 = 0
 
 
-class RequestedToCapacityRatio(KubeStruct, frozen=True):
+class RequestedToCapacityRatioParam(KubeStruct, frozen=True):
     """The line that strategy of that name follows."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
@@ -68,7 +68,7 @@ class ScoringStrategy(KubeStruct, frozen=True):
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
 class NodeResourcesFitArgs(KubeStruct, frozen=True):
@@ -126,7 +126,7 @@ def complete_args(args: Any, gates: FeatureGates) -> Any:
 
 
 def binding_timeout_applies(gates: FeatureGates) -> bool:
-    """Tell whether DynamicResources waits for device conditions at all."""
+    """Return whether DynamicResources waits for device conditions at all."""
     return gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
 
 

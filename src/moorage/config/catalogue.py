@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from moorage.config import args
-from moorage.config.types import ExtensionPoint, Plugin, Plugins, PluginSet
+from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
 #: Plugins that were in-tree once; naming one is an error of its own.
@@ -114,7 +114,7 @@ def default_plugins(gates: FeatureGates) -> Plugins:
     return Plugins(multi_point=PluginSet(enabled=tuple(_enabled_by(gates))))
 
 
-def _enabled_by(gates: FeatureGates) -> Iterator[Plugin]:
+def _enabled_by(gates: FeatureGates) -> Iterator[PluginEntry]:
     for default in _DEFAULTS:
         if not default.gate or gates.enabled(default.gate):
-            yield Plugin(default.name, default.weight)
+            yield PluginEntry(default.name, default.weight)

@@ -14,7 +14,7 @@ from moorage.config.catalogue import REMOVED, Catalogue
 from moorage.config.durations import Duration
 from moorage.config.expansion import expand_plugins
 from moorage.config.merging import enabled_names
-from moorage.config.types import Plugins, PluginSet, Profile, SchedulerConfiguration
+from moorage.config.types import Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
 from moorage.errors import ConfigError, ConfigErrors, UnknownPluginError
 
 FIT: Final = "NodeResourcesFit"
@@ -56,7 +56,7 @@ def as_built(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return replace(config, profiles=tuple(profiles), extenders=tuple(extenders))
 
 
-def _ignoring(profile: Profile, resources: tuple[str, ...]) -> Profile:
+def _ignoring(profile: ProfileConfig, resources: tuple[str, ...]) -> ProfileConfig:
     return replace(
         profile,
         plugin_config=tuple(
@@ -75,7 +75,7 @@ def _ignored_resources(config: SchedulerConfiguration) -> tuple[str, ...]:
     )
 
 
-def _unknown_plugins(profile: Profile, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
     for field in fields(Plugins):
         plugin_set: PluginSet = getattr(profile.plugins, field.name)
         for index, plugin in enumerate(plugin_set.enabled):
@@ -90,7 +90,7 @@ def _unknown(name: str, where: str, catalogue: Catalogue) -> ConfigError:
     return UnknownPluginError(name, where=where, known=catalogue)
 
 
-def _missing_args(profile: Profile, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
     configured = {entry.name for entry in profile.plugin_config}
     for name in sorted({*enabled_names(profile.plugins)} - configured):
         facts = catalogue.get(name)
@@ -101,7 +101,7 @@ def _missing_args(profile: Profile, catalogue: Catalogue, where: str) -> Iterato
             yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{needed}")
 
 
-def _expansion_problems(profile: Profile, catalogue: Catalogue, where: str) -> list[ConfigError]:
+def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, where: str) -> list[ConfigError]:
     try:
         expand_plugins(profile, lambda name: facts.points if (facts := catalogue.get(name)) else None, where=where)
     except ConfigErrors as errors:
@@ -111,7 +111,7 @@ def _expansion_problems(profile: Profile, catalogue: Catalogue, where: str) -> l
     return []
 
 
-def _fit_problems(profile: Profile, where: str) -> Iterator[ConfigError]:
+def _fit_problems(profile: ProfileConfig, where: str) -> Iterator[ConfigError]:
     """Check NodeResourcesFit's arguments here: upstream's file check looks for them under a wrong name."""
     if FIT not in enabled_names(profile.plugins):
         return

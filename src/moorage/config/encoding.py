@@ -24,13 +24,13 @@ from moorage.config.types import (
     DEFAULT_QPS,
     KIND,
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     ExtenderTLS,
-    Plugin,
     PluginConfig,
+    PluginEntry,
     Plugins,
     PluginSet,
-    Profile,
+    ProfileConfig,
     SchedulerConfiguration,
 )
 from moorage.http.proxies import redacted
@@ -88,7 +88,7 @@ def _client_connection(connection: ClientConnection) -> dict[str, Any]:
     return {**_all_fields(connection), "qps": _float32(qps), "burst": burst}
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
+def _profile(profile: ProfileConfig) -> dict[str, Any]:
     view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": _plugins(profile.plugins)}
     if profile.percentage_of_nodes_to_score is not None:
         view["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
@@ -108,7 +108,7 @@ def _plugin_set(plugin_set: PluginSet) -> dict[str, Any]:
     return {name: [_plugin(plugin) for plugin in plugins] for name, plugins in lists.items() if plugins}
 
 
-def _plugin(plugin: Plugin) -> dict[str, Any]:
+def _plugin(plugin: PluginEntry) -> dict[str, Any]:
     return {"name": plugin.name, "weight": plugin.weight}
 
 
@@ -133,7 +133,7 @@ def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _extender(extender: Extender) -> dict[str, Any]:
+def _extender(extender: ExtenderConfig) -> dict[str, Any]:
     view = {name: content for name, content in _all_fields(extender).items() if content or name == "httpTimeout"}
     view["urlPrefix"] = extender.url_prefix
     if extender.managed_resources:

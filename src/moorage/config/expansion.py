@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.config.types import ALL_PLUGINS, ExtensionPoint, Plugin, Plugins, Profile
+from moorage.config.types import ALL_PLUGINS, ExtensionPoint, PluginEntry, Plugins, ProfileConfig
 from moorage.errors import ConfigError, ConfigErrors
 
 MAX_SCORE: Final = 100
@@ -32,7 +32,7 @@ class EnabledPlugins(Struct, frozen=True):
         return tuple(dict.fromkeys(chain.from_iterable(self.by_point.values())))
 
 
-def expand_plugins(profile: Profile, implements: Implements, *, where: str = "profile") -> EnabledPlugins:
+def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str = "profile") -> EnabledPlugins:
     """Decide the plugins of every extension point; ConfigErrors, in upstream's words, when that cannot be done.
 
     Plugins of a point's own list that are in MultiPoint too come first, then the rest of MultiPoint, then the rest of
@@ -53,7 +53,7 @@ def expand_plugins(profile: Profile, implements: Implements, *, where: str = "pr
 class _Expansion:
     """One expansion at work, with the problems found so far."""
 
-    def __init__(self, profile: Profile, implements: Implements, where: str) -> None:
+    def __init__(self, profile: ProfileConfig, implements: Implements, where: str) -> None:
         self.plugins, self.where = profile.plugins, where
         self.points_of = {
             plugin.name: implements(plugin.name)
@@ -81,7 +81,7 @@ class _Expansion:
         )
 
     def implements(self, name: str, point: ExtensionPoint) -> bool:
-        """Tell whether a plugin exists and can be called at a point."""
+        """Return whether a plugin exists and can be called at a point."""
         return point in (self.points_of[name] or ())
 
     def _multi_point_at(self, point: ExtensionPoint) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Expansion:
 
     def _refuse_repetitions(self, point: ExtensionPoint, names: Sequence[str]) -> None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            # Once is enough: upstream stops at the first point, and one edit mends every point.
+            # Once is enough: upstream stops at the first point, and one edit fixes every point.
             if name not in self.repeated:
                 self.problems.append(ConfigError(f"{self.where}.multiPoint", _already_registered(name, point)))
                 self.repeated.add(name)
@@ -125,7 +125,7 @@ def _already_registered(name: str, point: ExtensionPoint) -> str:
 
 
 def _count_problems(
-    profile: Profile, by_point: Mapping[ExtensionPoint, tuple[str, ...]], where: str
+    profile: ProfileConfig, by_point: Mapping[ExtensionPoint, tuple[str, ...]], where: str
 ) -> Iterator[ConfigError]:
     of_profile = f'for profile with scheduler name "{profile.scheduler_name}"'
     sorters = len(by_point[ExtensionPoint.QUEUE_SORT])
@@ -150,7 +150,7 @@ def _weights(
 ) -> Mapping[str, int]:
     """Give each plugin of a scoring point its weight: its own list's before MultiPoint's, 1 where none is written."""
     weights: dict[str, int] = {}
-    listed: tuple[Plugin, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
+    listed: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
     for plugin in listed:
         if expansion.implements(plugin.name, point):
             weights.setdefault(plugin.name, plugin.weight or 1)

@@ -23,7 +23,7 @@ from moorage.config.types import (
     LeaderElection,
     PluginConfig,
     Plugins,
-    Profile,
+    ProfileConfig,
     SchedulerConfiguration,
 )
 from moorage.config.validation import validate
@@ -106,7 +106,7 @@ def load_config_file(
 
 def default_config(*, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = IN_TREE) -> SchedulerConfiguration:
     """Return what there is without a file: one profile with the default plugins."""
-    only = Profile(scheduler_name=DEFAULT_SCHEDULER_NAME)
+    only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return _completed_and_checked(SchedulerConfiguration(profiles=(only,)), gates, catalogue, [])
 
 
@@ -218,7 +218,7 @@ def _complete_client_connection(written: ClientConnection) -> ClientConnection:
     )
 
 
-def _complete_profile(profile: Profile, gates: FeatureGates, catalogue: Catalogue) -> Profile:
+def _complete_profile(profile: ProfileConfig, gates: FeatureGates, catalogue: Catalogue) -> ProfileConfig:
     plugins = merge_plugins(default_plugins(gates), profile.plugins)
     own = tuple(replace(entry, args=plugin_args.complete_args(entry.args, gates)) for entry in profile.plugin_config)
     configured = {entry.name for entry in own}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from moorage.config.types import ALL_PLUGINS, Plugin, Plugins, PluginSet
+from moorage.config.types import ALL_PLUGINS, PluginEntry, Plugins, PluginSet
 
 
 def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
@@ -19,7 +19,7 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
     A default that the user lists too keeps its place and takes the user's weight, even a missing one. What is disabled
     and enabled at once is appended. Repetitions stay: building the profile refuses them.
     """
-    disabled = tuple(Plugin(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
+    disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
     gone = {plugin.name for plugin in disabled}
     kept = () if ALL_PLUGINS in gone else tuple(plugin for plugin in defaults.enabled if plugin.name not in gone)
 

@@ -41,7 +41,7 @@ def label_value_problems(value: str) -> list[str]:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Tell whether a valid label key names a resource outside of kubernetes.io."""
+    """Return whether a valid label key names a resource outside of kubernetes.io."""
     is_native = "/" not in name or "kubernetes.io/" in name
     if is_native or name.startswith("requests."):
         return False

@@ -49,7 +49,7 @@ class ExtensionPoint(StrEnum):
         return f"{self.value[0].upper()}{self.value[1:]}Plugin"
 
 
-class Plugin(KubeStruct, frozen=True):
+class PluginEntry(KubeStruct, frozen=True):
     """A plugin in a list; weight 0 means that none was written."""
 
     name: str = ""
@@ -59,8 +59,8 @@ class Plugin(KubeStruct, frozen=True):
 class PluginSet(KubeStruct, frozen=True):
     """Plugins to add to and to take from the defaults; `*` takes all of them."""
 
-    enabled: tuple[Plugin, ...] = ()
-    disabled: tuple[Plugin, ...] = ()
+    enabled: tuple[PluginEntry, ...] = ()
+    disabled: tuple[PluginEntry, ...] = ()
 
 
 class Plugins(KubeStruct, frozen=True):
@@ -96,7 +96,7 @@ class PluginConfig(KubeStruct, frozen=True):
     args: Any = None
 
 
-class Profile(KubeStruct, frozen=True):
+class ProfileConfig(KubeStruct, frozen=True):
     """What one scheduler name does."""
 
     scheduler_name: str = ""
@@ -155,7 +155,7 @@ class ManagedResource(KubeStruct, frozen=True):
     ignored_by_scheduler: bool = False
 
 
-class Extender(KubeStruct, frozen=True):
+class ExtenderConfig(KubeStruct, frozen=True):
     """A web service that filters, scores, preempts or binds; an empty verb means that it does not."""
 
     url_prefix: str = ""
@@ -183,11 +183,11 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
     percentage_of_nodes_to_score: Int32 | None = None
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10
-    profiles: tuple[Profile, ...] = ()
-    extenders: tuple[Extender, ...] = ()
+    profiles: tuple[ProfileConfig, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     delay_cache_until_active: bool = False
 
-    def percentage_for(self, profile: Profile) -> int | None:
+    def percentage_for(self, profile: ProfileConfig) -> int | None:
         """Return what a profile searches: its own percentage, else the global one; `None` is every node."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own

@@ -11,12 +11,12 @@ from moorage.config.problems import duplicate, invalid, required
 from moorage.config.types import (
     API_VERSION,
     ClientConnection,
-    Extender,
+    ExtenderConfig,
     LeaderElection,
     ManagedResource,
     Plugins,
     PluginSet,
-    Profile,
+    ProfileConfig,
     SchedulerConfiguration,
 )
 from moorage.errors import ConfigError
@@ -62,7 +62,7 @@ def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
         yield invalid("leaderElection.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
 
 
-def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates) -> Iterator[ConfigError]:
+def _profiles(profiles: tuple[ProfileConfig, ...], gates: FeatureGates) -> Iterator[ConfigError]:
     seen: dict[str, int] = {}
     for index, profile in enumerate(profiles):
         where = f"profiles[{index}]"
@@ -75,7 +75,7 @@ def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates) -> Iterator[Co
     yield from _common_queue_sort(profiles)
 
 
-def _profile(profile: Profile, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
     if not profile.scheduler_name:
         hint = "only a profile that is alone is called default-scheduler by itself"
         yield required(f"{where}.schedulerName", hint=hint)
@@ -108,7 +108,7 @@ def _removed(where: str, name: str) -> ConfigError:
     return invalid(where, name, text)
 
 
-def _common_queue_sort(profiles: tuple[Profile, ...]) -> Iterator[ConfigError]:
+def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigError]:
     first = profiles[0].plugins.queue_sort
     name = first.enabled[0].name if first.enabled else ""
     if len(first.enabled) > 1:
@@ -147,7 +147,7 @@ def _backoff(config: SchedulerConfiguration) -> Iterator[ConfigError]:
         yield invalid("podMaxBackoffSeconds", maximum, "must be greater than or equal to PodInitialBackoffSeconds")
 
 
-def _extenders(extenders: tuple[Extender, ...]) -> Iterator[ConfigError]:
+def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Iterator[ConfigError]:
     managed: set[str] = set()
     for index, extender in enumerate(extenders):
         where = f"extenders[{index}]"

@@ -33,7 +33,7 @@ NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
 FINISHED: Final = ("Succeeded", "Failed")
 REMOVED: Final = "removed"
-"""Why a pod that waited on permit is turned down when it is deleted."""
+"""Why a pod that waited on permit is rejected when it is deleted."""
 
 RESOURCES: Final[dict[type[KubeObject], str]] = {
     storage.PersistentVolume: Resource.PERSISTENT_VOLUME,
@@ -57,11 +57,11 @@ Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_
 log = structlog.get_logger(__name__)
 
 
-class WaitingPods(Protocol):
+class RejectsWaitingPods(Protocol):
     """Who waits on permit."""
 
     def reject_waiting(self, uid: str, message: str) -> bool:
-        """Turn a waiting pod down as unschedulable; return False if it does not wait."""
+        """Reject a waiting pod as unschedulable; return False if it does not wait."""
         ...
 
 
@@ -78,7 +78,7 @@ class EventHandlers:
         objects: Objects,
         queue: SchedulingQueue,
         profiles: Collection[str],
-        waiting: WaitingPods,
+        waiting: RejectsWaitingPods,
         features: FeatureGates | None = None,
     ) -> None:
         self._cache = cache
@@ -166,7 +166,7 @@ class EventHandlers:
             self._waiting_pod_deleted(pod)
 
     def node_added(self, node: Node) -> None:
-        """Take in a node; pods that were turned down may fit on it."""
+        """Take in a node; pods that were rejected may fit on it."""
         self._objects[Node].put(node)
         self._cache.add_node(node)
         self._queue.move_all(NODE_ADD, None, node)

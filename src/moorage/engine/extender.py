@@ -33,7 +33,7 @@ class Extender(PreemptionExtender, Protocol):
         ...
 
     def is_interested_in(self, pod: Pod) -> bool:
-        """Tell whether it wants to be asked about a pod."""
+        """Return whether it wants to be asked about a pod."""
         ...
 
     async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:

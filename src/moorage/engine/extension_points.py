@@ -227,7 +227,7 @@ def check_range(plugin: str, scores: IntArray) -> None:
 def change_what_if(
     point: Point, profile: Profile, cycle: CycleState, pod: Pod, other: Pod, node: NodeInfo
 ) -> Status | None:
-    """Tell the pre-filters that a pod was added to a what-if, or removed from it."""
+    """Notify the pre-filters that a pod was added to a what-if, or removed from it."""
     for plugin in profile.extensions:
         if plugin.name not in cycle.skipped_filters:
             method = plugin.add_pod if point is ADD_POD else plugin.remove_pod

@@ -29,7 +29,7 @@ class FailureHandler:
         self._pods: ObjectCache[Pod] = services.objects[Pod]
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Requeue the pod if it still waits, and tell its owner why it does."""
+        """Requeue the pod if it still waits, and record an event that says why."""
         tried = queued.pod
         if isinstance(outcome, Parked):
             queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
@@ -53,7 +53,7 @@ class FailureHandler:
             self._queue.nominator.update(tried, pod)
         else:
             if not nominated and not pod.nominated_node_name:
-                self._queue.end_nomination(pod)  # no change of the status will tell
+                self._queue.end_nomination(pod)  # no change of the status will do it
             self._queue.nominator.add(pod, nominated)
         rejected = isinstance(outcome, Parked) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"

@@ -11,7 +11,7 @@ from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
+from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
 from moorage.framework.metering import Meter
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -91,7 +91,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.clock
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where to write to."""
         return self._services.cluster
 
@@ -138,7 +138,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.waiting.all()
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
         return self._services.cancel_pre_bind(uid, reason)
 
     def activate(self, pods: Mapping[str, Pod]) -> None:

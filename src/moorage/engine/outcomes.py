@@ -9,7 +9,7 @@ from moorage.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 NOT_EXAMINED = Status.unresolvable()
-"""What is said of a node that no plugin was asked about."""
+"""The status of a node that no plugin was asked about."""
 NOTHING_EXAMINED = NodeStatuses({}, NOT_EXAMINED)
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from moorage.config.catalogue import IN_TREE
 from moorage.config.expansion import expand_plugins
-from moorage.config.types import ExtensionPoint
-from moorage.config.types import Profile as ProfileConfig
+from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
 from moorage.framework.events import EventRegistration
 from moorage.framework.handle import Handle
@@ -67,8 +66,8 @@ class Profile:
         self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
         self.pre_filtering = frozenset(plugin.name for plugin in self.pre_filter)
         self.pre_scoring = frozenset(plugin.name for plugin in self.pre_score)
-        judges: Iterable[Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
-        self.judges: tuple[Plugin, ...] = tuple({plugin.name: plugin for plugin in judges}.values())
+        node_plugins: Iterable[Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
+        self.node_plugins: tuple[Plugin, ...] = tuple({plugin.name: plugin for plugin in node_plugins}.values())
 
     def __repr__(self) -> str:
         return f"Profile({self.name})"
@@ -92,10 +91,10 @@ class Profile:
             raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {error}') from error
 
     def per_node_plugins(self) -> tuple[str, ...]:
-        """Name the plugins that judge or rate node by node, for want of a columnar form."""
+        """Name the plugins that filter or score node by node, for want of a columnar form."""
         return tuple(
             plugin.name
-            for plugin in self.judges
+            for plugin in self.node_plugins
             if (isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter_nodes"))
             or (isinstance(plugin, ScorePlugin) and _inherits(plugin, ScorePlugin, "score_nodes"))
         )
@@ -110,13 +109,13 @@ def points_of(registry: Registry, name: str) -> frozenset[str] | None:
 
 
 def derives_filter(profile: Profile, name: str) -> bool:
-    """Tell whether a filter plugin judges single nodes by its columnar form, for want of another."""
+    """Return whether a filter plugin filters single nodes by its columnar form, for want of another."""
     plugin = profile.plugins.get(name)
     return isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter")
 
 
 def normalizes(plugin: ScorePlugin) -> bool:
-    """Tell whether a plugin brings its scores into range itself."""
+    """Return whether a plugin brings its scores into range itself."""
     return not _inherits(plugin, ScorePlugin, "normalize_scores")
 
 

@@ -7,7 +7,7 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.binding.binder import Binder, Binding, BindingPhases, Undo
+from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
@@ -22,7 +22,7 @@ from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT
-from moorage.framework.handle import Cluster
+from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
@@ -50,7 +50,7 @@ class Scheduler:
         config: SchedulerConfiguration,
         registry: Registry,
         *,
-        cluster: Cluster,
+        cluster: ClusterApi,
         background: Background,
         clock: Clock,
         features: FeatureGates,
@@ -188,7 +188,7 @@ class Scheduler:
         self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
-        binding = Binding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
+        binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:
             refusal = self._reserve_and_permit(cycle, binding)
         except BaseException:
@@ -209,7 +209,7 @@ class Scheduler:
         found.diagnosis.post_filter_message = result.message
         return Parked(found.diagnosis, result.nominated_node)
 
-    def _reserve_and_permit(self, cycle: ProfileCycle, binding: Binding) -> Status | None:
+    def _reserve_and_permit(self, cycle: ProfileCycle, binding: PendingBinding) -> Status | None:
         pod, state, node_name = binding.pod, binding.cycle, binding.node_name
         refusal = cycle.reserve(state, pod, node_name)
         if refusal is not None:

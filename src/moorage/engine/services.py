@@ -12,7 +12,7 @@ from moorage.engine.extender import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
-from moorage.framework.handle import Cluster, Nominator
+from moorage.framework.handle import ClusterApi, Nominator
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
@@ -35,7 +35,7 @@ class Freeze:
 
     def __init__(self) -> None:
         self.thawed: asyncio.Event | None = None
-        """What tells that the cycle that waits is over; ``None`` while none does."""
+        """Set when the cycle that waits is over; ``None`` while none does."""
 
     def __enter__(self) -> None:
         self.thawed = asyncio.Event()
@@ -63,7 +63,7 @@ class Services(Struct):
     objects: Objects
     clock: Clock
     features: FeatureGates
-    cluster: Cluster
+    cluster: ClusterApi
     nominator: Nominator
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]

@@ -18,7 +18,7 @@ from moorage.framework.status import BoolArray, Code, Status, Verdict, combined
 
 FEASIBLE: Final = 0
 MAX_REJECTIONS: Final = 62
-"""So many rejections of one verdict are told apart: one bit each of an int64."""
+"""So many rejections of one verdict are kept apart: one bit each of an int64."""
 IdArray = NDArray[np.int32]
 
 

@@ -1,4 +1,4 @@
-"""Pods that a Permit plugin holds back: each waiting plugin has its own time limit, and the first word counts."""
+"""Pods that a Permit plugin holds back: each waiting plugin has its own time limit, and the first answer counts."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -31,15 +31,15 @@ class PermitWait:
             self._decide(None)
 
     def reject(self, plugin: str, message: str) -> None:
-        """Turn the pod down; it goes back to the queue."""
+        """Reject the pod; it goes back to the queue."""
         self._decide(Status.unschedulable(message).by(plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; tell whether that was the first word."""
+        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
         return self._decide(Status.error(message).by(plugin))
 
     async def decision(self) -> Status | None:
-        """Wait until the pod may be bound, or is turned down."""
+        """Wait until the pod may be bound, or is rejected."""
         return await self._decided
 
     def _time_out(self, plugin: str, seconds: float) -> None:
@@ -79,7 +79,7 @@ class WaitingPods:
         return tuple(self._pods.values())
 
     def reject_waiting(self, uid: str, message: str) -> bool:
-        """Turn a waiting pod down, if it is one."""
+        """Reject a waiting pod, if it is one."""
         wait = self._pods.get(uid)
         if wait is not None:
             wait.reject("", message)

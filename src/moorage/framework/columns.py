@@ -33,7 +33,7 @@ class Categorical(Generic[V]):
         self.codes = codes
         self.values = values
         self.version = next_version()
-        """Tells columns apart: what was worked out from one is stale once the table shows another version."""
+        """Identifies a column: what was worked out from one is stale once the table shows another version."""
 
     @classmethod
     def of(cls, values: Collection[V]) -> "Categorical[V]":
@@ -90,7 +90,7 @@ class Vocabulary(Generic[V]):
         self._codes: dict[V, int] = {}
         self._values: list[V] = []
         self.version = next_version()
-        """Tells vocabularies apart: a code means the same in two columns if their vocabularies have one version."""
+        """Identifies a vocabulary: a code means the same in two columns if their vocabularies have one version."""
 
     def __len__(self) -> int:
         return len(self._values)

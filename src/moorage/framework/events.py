@@ -98,7 +98,7 @@ class ClusterEvent(Struct, frozen=True):
         return self.resource == Resource.WILDCARD and self.action == Action.ALL
 
     def covers(self, incoming: "ClusterEvent") -> bool:
-        """Tell whether a plugin registered for this event wants the incoming one.
+        """Return whether a plugin registered for this event wants the incoming one.
 
         A plain ``UPDATE`` reaches only those who registered the full set: its number is larger than any single bit.
         """

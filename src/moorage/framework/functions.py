@@ -37,18 +37,18 @@ def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], 
     return decorate
 
 
-def score_function(rate: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
-    """Make a Score plugin of a function that rates a node from 0 to 100."""
+def score_function(score_of: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
+    """Make a Score plugin of a function that scores a node from 0 to 100."""
 
     class FunctionScore(ScorePlugin):
         """A function as a Score plugin."""
 
-        name = rate.__name__
+        name = score_of.__name__
 
         def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-            return rate(pod, node)
+            return score_of(pod, node)
 
-    return _named_after(FunctionScore, rate)
+    return _named_after(FunctionScore, score_of)
 
 
 def _named_after(cls: type[T], function: Callable[..., object]) -> type[T]:

@@ -46,7 +46,7 @@ class Lister(Protocol[Object_co]):
         ...
 
 
-class Cluster(Protocol):
+class ClusterApi(Protocol):
     """The API as the scheduler writes to it: a real server, the embedded one, or the simulator's world."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -111,7 +111,7 @@ class WaitingPod(Protocol):
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; tell whether that was the first word."""
+        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
         ...
 
 
@@ -129,7 +129,7 @@ class PreemptionExtender(Protocol):
         ...
 
     def handles_preemption_for(self, pod: Pod) -> bool:
-        """Tell whether the service wants to be asked about this pod."""
+        """Return whether the service wants to be asked about this pod."""
         ...
 
     async def process_preemption(
@@ -158,7 +158,7 @@ class Handle(Protocol):
         ...
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where to write to."""
         ...
 
@@ -240,5 +240,5 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; tell whether it was there."""
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
         ...

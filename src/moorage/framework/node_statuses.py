@@ -10,7 +10,7 @@ from moorage.framework.status import Code, Status
 
 
 class NodeStatuses:
-    """What is said of every node; ``absent`` holds for those without a status of their own.
+    """The status of every node; ``absent`` holds for those without a status of their own.
 
     >>> statuses = NodeStatuses({"a": Status.unschedulable("full")}, Status.unresolvable("no"))
     >>> statuses.histogram(3)

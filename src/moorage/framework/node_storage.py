@@ -55,7 +55,7 @@ class CategoricalColumn:
             self._codes.array[row] = self._values.code(self._extract(info))
 
     def is_bloated(self, rows: int) -> bool:
-        """Tell whether most numbered values belong to nodes that are gone."""
+        """Return whether most numbered values belong to nodes that are gone."""
         return len(self._values) > 2 * rows + 64
 
     def view(self, rows: int) -> Categorical[Any]:

@@ -166,7 +166,7 @@ class SharedNodeInfo(NodeInfo):
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
-    """Tell whether a wanted port is taken: the wildcard address clashes with every address."""
+    """Return whether a wanted port is taken: the wildcard address clashes with every address."""
     if not used:
         return False
     return any(

@@ -126,11 +126,11 @@ class NodeTable:
         return self._columns.changed_since(position)
 
     def is_window_of(self, table: "NodeTable") -> bool:
-        """Tell whether both show the same cluster, so that a row means the same node in both."""
+        """Return whether both show the same cluster, so that a row means the same node in both."""
         return self._columns is table._columns
 
     def shows_all_of(self, table: "NodeTable") -> bool:
-        """Tell whether this is the whole cluster that the other shows, in row order."""
+        """Return whether this is the whole cluster that the other shows, in row order."""
         return self._rows is None and self._columns is table._columns
 
     @property

@@ -81,11 +81,11 @@ class Plugin:
         return None
 
     def epoch(self) -> Hashable:
-        """Return what else the answers depend on besides pod and row; when it changes, they are computed anew."""
+        """Return what else the answers depend on besides pod and row; when it changes, they are computed again."""
         return None
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Name the events after which a pod this plugin turned down may be worth another try.
+        """Name the events after which a pod this plugin rejected may be worth another try.
 
         By default every event is. An empty list means that no event helps: only the five-minute flush does.
         """
@@ -112,7 +112,7 @@ class QueueSortPlugin(Plugin):
         require_one_of(cls, QueueSortPlugin, "less", "sort_key")
 
     def less(self, left: QueuedPod, right: QueuedPod) -> bool:
-        """Tell whether ``left`` goes before ``right``."""
+        """Return whether ``left`` goes before ``right``."""
         return bool(self.sort_key(left) < self.sort_key(right))
 
     def sort_key(self, queued: QueuedPod) -> Any:
@@ -187,8 +187,8 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node: ``None`` to accept it, or a Status saying why not.
 
-        A node turned down as ``unschedulable`` is one where preemption may help; as ``unresolvable``, not. An error
-        fails the whole attempt. The reasons of the first plugin that turns a node down are the ones users see.
+        A node rejected as ``unschedulable`` is one where preemption may help; as ``unresolvable``, not. An error
+        fails the whole attempt. The reasons of the first plugin that rejects a node are the ones users see.
         """
         return self.filter_nodes(cycle, pod, NodeTable.of(node)).status_at(0)
 
@@ -199,7 +199,7 @@ class FilterPlugin(Plugin):
 
 
 class CountingPlugin(Plugin):
-    """A filter that merely adds up what pods ask for, so that whether one more fits can be told by subtracting."""
+    """A filter that merely adds up what pods ask for, so that whether one more fits is found by subtracting."""
 
     @abstractmethod
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
@@ -212,7 +212,7 @@ class CountingPlugin(Plugin):
 class PostFilterResult(Struct, frozen=True):
     """What a post-filter did about a pod that fits nowhere.
 
-    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the node it is nominated to.
+    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the node to nominate.
     ``message`` is what users read when there is no status, that is, when help was found.
     """
 
@@ -284,11 +284,11 @@ class Wait(Struct, frozen=True):
 
 
 class PermitPlugin(Plugin):
-    """Has the last word before a pod is bound: yes, no, or wait."""
+    """Decides last before a pod is bound: allow, reject, or wait."""
 
     @abstractmethod
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
-        """Let the pod be bound, turn it down, or hold it until ``handle.waiting_pod(uid).allow`` is called."""
+        """Let the pod be bound, reject it, or hold it until ``handle.waiting_pod(uid).allow`` is called."""
 
 
 class PreBindPlugin(Plugin):
@@ -307,7 +307,7 @@ class PreBindPlugin(Plugin):
 
 
 class BindPlugin(Plugin):
-    """Tells the cluster where the pod goes."""
+    """Writes to the API which node a pod runs on."""
 
     @abstractmethod
     async def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -315,7 +315,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Is notified of every pod that was bound."""
+    """Called for every pod that was bound."""
 
     @abstractmethod
     async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:

@@ -84,7 +84,7 @@ class Registry(Mapping[str, type[Plugin]]):
         wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
         try:
             return plugin(**wanted)
-        except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is said in the plugin's name
+        except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
             pass_on_interrupt(error)
             raise PluginError(name, f"initializing plugin {name!r}: {error or type(error).__name__}") from error
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
 
 MAX_NODE_SCORE: Final = 100
 MIN_NODE_SCORE: Final = 0
@@ -66,12 +67,12 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> "Status":
-        """Turn the node down for now: preemption or another event may change that."""
+        """Reject the node for now: preemption or another event may change that."""
         return cls(Code.UNSCHEDULABLE, reasons)
 
     @classmethod
     def unresolvable(cls, *reasons: str) -> "Status":
-        """Turn the node down in a way that removing pods cannot mend: no preemption is tried there."""
+        """Reject the node in a way that removing pods cannot change: no preemption is tried there."""
         return cls(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
     @classmethod
@@ -136,7 +137,7 @@ class Verdict(Struct, frozen=True):
 
     @classmethod
     def from_rows(cls, size: int, statuses: Iterable[tuple[int, Status | None]]) -> "Verdict":
-        """Collect what was said node by node."""
+        """Collect the statuses of single nodes."""
         masks: dict[Status, BoolArray] = {}
         for row, status in statuses:
             if status is not None and status.code != Code.SUCCESS:
@@ -156,5 +157,5 @@ class Verdict(Struct, frozen=True):
         return mask
 
     def status_at(self, row: int) -> Status | None:
-        """Return what was said of one node, all its reasons together; ``None`` if it is accepted."""
+        """Return the status of one node, all its reasons together; ``None`` if it is accepted."""
         return combined([status for where, status in self.rejections if where[row]])

@@ -44,7 +44,7 @@ def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
 
 
 def excepts(rule: str, host: str, port: str) -> bool:
-    """Tell whether an entry of NO_PROXY means a server: ``*``, an address, a network, or a domain, maybe with a port.
+    """Return whether an entry of NO_PROXY means a server: ``*``, an address, a network, or a domain, maybe with a port.
 
     ``example.org`` means the name and all below it, ``.example.org`` only those below it.
     """

@@ -86,7 +86,7 @@ class HttpServer:
             arrival.begin(None if tls is None else tls())
 
     def _make_room(self) -> bool:
-        """Drop the connection that was quiet the longest if there are too many; tell whether there is room now."""
+        """Drop the connection that was quiet the longest if there are too many; return whether there is room now."""
         if len(self._connections) >= self._max_connections:
             quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
             if quiet is None:

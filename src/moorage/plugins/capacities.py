@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import BoolArray, IntArray
-
-FloatArray = NDArray[np.float64]
+from moorage.framework.status import BoolArray, FloatArray, IntArray
 
 EXACT_BELOW: Final = 1 << 46
 

@@ -1,4 +1,4 @@
-"""DefaultBinder: tell the cluster where the pod goes."""
+"""DefaultBinder: write to the API which node a pod runs on."""
 
 from collections.abc import Coroutine
 from typing import Any

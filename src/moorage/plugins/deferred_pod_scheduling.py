@@ -64,13 +64,13 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
 
 
 def is_deferred(pod: Pod) -> bool:
-    """Tell whether the kubelet has put a resize of the pod off."""
+    """Return whether the kubelet has put a resize of the pod off."""
     condition = pod.condition("PodResizePending")
     return condition is not None and condition.reason == "Deferred"
 
 
 def forbids_preemption(node: Node) -> bool:
-    """Tell whether resizes on this node may not preempt others."""
+    """Return whether resizes on this node may not preempt others."""
     policy = node.spec.pod_preemption_policy
     return policy is not None and bool(policy.disable_resize_preemption)
 

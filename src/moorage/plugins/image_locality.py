@@ -14,15 +14,15 @@ from moorage.framework.plugin import DependsOn, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, IntArray
 
 MEBIBYTE: Final = 1024 * 1024
-LEAST_BYTES: Final = 23 * MEBIBYTE
-MOST_BYTES_PER_IMAGE: Final = 1000 * MEBIBYTE
+MIN_BYTES: Final = 23 * MEBIBYTE
+MAX_BYTES_PER_IMAGE: Final = 1000 * MEBIBYTE
 
 
 class ImageLocality(ScorePlugin):
     """Score the bytes a node need not pull, each image scaled down by the share of nodes that hold it.
 
     The scaling keeps a pod from crowding the few nodes that happen to have its image. It makes the answer depend on
-    the number of nodes and on what the others hold, which is what :meth:`epoch` tells.
+    the number of nodes and on what the others hold, which is why there is an :meth:`epoch`.
     """
 
     depends_on = DependsOn.NODE
@@ -42,23 +42,23 @@ class ImageLocality(ScorePlugin):
         wanted = image_names(pod)
         held = node.node.image_names
         total = sum(self._worth(name) for name in wanted if name in held)
-        most = MOST_BYTES_PER_IMAGE * len(wanted)
+        most = MAX_BYTES_PER_IMAGE * len(wanted)
         # In this order: a pod without images has a smaller maximum than minimum.
-        total = LEAST_BYTES if total < LEAST_BYTES else min(total, most)
-        return MAX_NODE_SCORE * (total - LEAST_BYTES) // (most - LEAST_BYTES)
+        total = MIN_BYTES if total < MIN_BYTES else min(total, most)
+        return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         wanted = image_names(pod)
         total = np.zeros(len(nodes), dtype=np.int64)
         worth = {name: self._worth(name) for name in wanted}
-        most = MOST_BYTES_PER_IMAGE * len(wanted)
-        if sum(worth[name] for name in wanted) <= LEAST_BYTES:
+        most = MAX_BYTES_PER_IMAGE * len(wanted)
+        if sum(worth[name] for name in wanted) <= MIN_BYTES:
             return total
         for name in wanted:
             if worth[name]:
                 total += worth[name] * nodes.holds_image(name)
-        total = np.minimum(np.maximum(total, LEAST_BYTES), most)
-        return MAX_NODE_SCORE * (total - LEAST_BYTES) // (most - LEAST_BYTES)
+        total = np.minimum(np.maximum(total, MIN_BYTES), most)
+        return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
 
     def _worth(self, name: str) -> int:
         nodes = self._handle.nodes

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.affinity import NodeAffinity as Wishes
+from moorage.api.affinity import NodeAffinity as NodeAffinitySpec
 from moorage.api.affinity import PreferredSchedulingTerm
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -52,7 +52,7 @@ class Demands(Struct, frozen=True):
     affinity: NodeMatcher | None
 
     def accepts(self, node: Node) -> bool:
-        """Tell whether a node will do."""
+        """Return whether a node will do."""
         if not self.labels.matches(node.labels):
             return False
         return self.affinity is None or self.affinity.matches(node.labels, node.name)
@@ -66,7 +66,7 @@ class Demands(Struct, frozen=True):
 
 
 class Preference(NamedTuple):
-    """A wish for some nodes, and what it weighs."""
+    """A preference for some nodes, and its weight."""
 
     weight: int
     term: NodeTermMatcher
@@ -77,7 +77,7 @@ PREFERENCES: Final = StateKey[tuple[Preference, ...]]("NodeAffinity: what the po
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Turn down nodes that the pod or the profile does not want, and add up the weights of the wishes others fulfil."""
+    """Reject nodes that the pod or the profile does not want; score others by the preferences they satisfy."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -86,16 +86,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     Args = NodeAffinityArgs
 
     def __init__(self, *, args: NodeAffinityArgs | None = None) -> None:
-        added = (args.added_affinity if args else None) or Wishes()
+        added = (args.added_affinity if args else None) or NodeAffinitySpec()
         self._added = None if added.required is None else node_matcher(added.required)
         self._added_preferences = parse_preferences(added.preferred or ())
 
     def sign(self, pod: Pod) -> Hashable:
         selector = pod.spec.node_selector
-        return wishes_of(pod), None if selector is None else frozenset(selector.items())
+        return node_affinity_of(pod), None if selector is None else frozenset(selector.items())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        required = wishes_of(pod).required
+        required = node_affinity_of(pod).required
         if required is None and self._added is None and pod.spec.node_selector is None:
             return Status.skip()
         cycle[DEMANDS] = demands_of(pod)
@@ -117,7 +117,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Verdict(len(nodes), ((forbidden, NOT_ENFORCED), (unwanted & ~forbidden, NOT_WANTED)))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        if wishes_of(pod).preferred is None and not self._added_preferences:
+        if node_affinity_of(pod).preferred is None and not self._added_preferences:
             return Status.skip()
         cycle[PREFERENCES] = self._read_preferences(pod)
         return None
@@ -128,7 +128,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return self._read_preferences(pod) if preferences is None else preferences
 
     def _read_preferences(self, pod: Pod) -> tuple[Preference, ...]:
-        return self._added_preferences + parse_preferences(wishes_of(pod).preferred or ())
+        return self._added_preferences + parse_preferences(node_affinity_of(pod).preferred or ())
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         labels, name = node.labels, node.name
@@ -159,7 +159,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return QueueingHint.QUEUE if was_closed and demands.accepts(new) else QueueingHint.SKIP
 
 
-_NO_WISHES: Final = Wishes()
+_NO_WISHES: Final = NodeAffinitySpec()
 
 
 def _demands(cycle: CycleState, pod: Pod) -> Demands:
@@ -168,7 +168,7 @@ def _demands(cycle: CycleState, pod: Pod) -> Demands:
     return demands_of(pod) if demands is None else demands
 
 
-def wishes_of(pod: Pod) -> Wishes:
+def node_affinity_of(pod: Pod) -> NodeAffinitySpec:
     """Return the node affinity of a pod; no affinity is one without any terms."""
     affinity = pod.spec.affinity
     return _NO_WISHES if affinity is None or affinity.node_affinity is None else affinity.node_affinity
@@ -176,7 +176,7 @@ def wishes_of(pod: Pod) -> Wishes:
 
 def demands_of(pod: Pod) -> Demands:
     """Parse what a pod demands of a node."""
-    required, selector = wishes_of(pod).required, pod.spec.node_selector
+    required, selector = node_affinity_of(pod).required, pod.spec.node_selector
     return Demands(
         label_set_matcher(selector) if selector else EVERYTHING,
         None if required is None else node_matcher(required),

@@ -24,7 +24,7 @@ MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
-    """Turn down nodes that do not declare a feature the pod's spec makes use of."""
+    """Reject nodes that do not declare a feature the pod's spec makes use of."""
 
     depends_on = DependsOn.NODE
     _signs_template = True

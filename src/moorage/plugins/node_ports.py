@@ -18,7 +18,7 @@ WANTED: Final = StateKey[tuple[HostPort, ...]](
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):
-    """Turn down nodes where another pod holds a host port that this one wants."""
+    """Reject nodes where another pod holds a host port that this one wants."""
 
     _signs_template = True
     depends_on = DependsOn.REQUESTS
@@ -48,6 +48,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-    """Try again when a pod is gone that held a port this one wants on its node, or was promised one."""
+    """Try again when a pod is gone that held a port this one wants on its node, or was nominated to it."""
     was_placed = bool(old.node_name or old.nominated_node_name)
     return QueueingHint.QUEUE if was_placed and ports_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP

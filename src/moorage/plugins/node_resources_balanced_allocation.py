@@ -14,23 +14,23 @@ from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
-from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status
-from moorage.plugins.capacities import Capacities, Capacity, FloatArray, capacity_of
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
+from moorage.plugins.capacities import Capacities, Capacity, capacity_of
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES
 
 MANY_ROWS: Final = 64
-"""When so many rows changed it is cheaper to compute a column anew."""
+"""When so many rows changed it is cheaper to compute a column from scratch."""
 
 
-class Ask(NamedTuple):
+class RequestedAmount(NamedTuple):
     """What a pod asks of one resource."""
 
     resource: str
     amount: int
 
 
-ASKS: Final = StateKey[tuple[Ask, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
+ASKS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -61,19 +61,19 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         cycle[ASKS] = asks
         return None
 
-    def _asks(self, cycle: CycleState, pod: Pod) -> tuple[Ask, ...] | None:
+    def _asks(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
         """Return what the pod asks for; a profile without the pre-score has it read here."""
         asks = cycle.get(ASKS)
         return self._read_asks(pod) if asks is None else asks
 
-    def _read_asks(self, pod: Pod) -> tuple[Ask, ...] | None:
-        """Read what a pod asks for, or ``None`` if it asks for nothing that is rated."""
+    def _read_asks(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
+        """Read what a pod asks for, or ``None`` if it asks for nothing that is scored."""
         asked = pod.requests_on_node
         asks, is_anything = [], False
         for resource in self._resources:
             amount = asked.get(resource, 0)
             if amount or not is_scalar(resource):
-                asks.append(Ask(resource, amount))
+                asks.append(RequestedAmount(resource, amount))
                 is_anything = is_anything or amount != 0
         if not is_anything:
             return None

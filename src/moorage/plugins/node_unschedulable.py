@@ -19,7 +19,7 @@ CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 
 
 class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
-    """Turn down nodes with ``spec.unschedulable``."""
+    """Reject nodes with ``spec.unschedulable``."""
 
     depends_on = DependsOn.NODE
     _signs_template = True

@@ -28,7 +28,7 @@ SOFT: Final = StateKey[tuple[Toleration, ...]](
 
 
 class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Turn down nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
+    """Reject nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -77,7 +77,7 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
 
 
 def repels(taints: Iterable[Taint], pod: Pod) -> bool:
-    """Tell whether one of the taints keeps the pod off."""
+    """Return whether one of the taints keeps the pod off."""
     return any(taint.keeps_pods_off and not pod.tolerates(taint) for taint in taints)
 
 

@@ -51,7 +51,7 @@ KEY = StateKey[Restrictions](
 
 
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
-    """Turn down nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
+    """Reject nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
 
     _signs_template = True
 
@@ -96,13 +96,13 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node by the disks of its pods, then by the claims of all pods."""
+        """Filter one node by the disks of its pods, then by the claims of all pods."""
         if disks_clash(pod, node.pods.values()):
             return DISK_CONFLICT
         return CLAIM_CONFLICT if cycle[KEY].uses > 0 else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge all nodes: only those with users of the same disks are looked at."""
+        """Filter all nodes: only those with users of the same disks are looked at."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         clashing = self._clashing(pod, nodes)
@@ -140,7 +140,7 @@ def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> Queue
 
 
 def disks_clash(pod: Pod, others: Iterable[Pod]) -> bool:
-    """Tell whether the pod names a disk in line that one of the others has and does not share."""
+    """Return whether the pod names a disk in line that one of the others has and does not share."""
     mine = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
     if not mine:
         return False

@@ -35,7 +35,7 @@ class Topology(Struct, frozen=True):
     values: frozenset[str]
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a node has one of the values, under the same key or under the one that took its place."""
+        """Return whether a node has one of the values, under the same key or under the one that took its place."""
         found = labels.get(self.key)
         if found is None and self.key in SUCCESSOR:
             found = labels.get(SUCCESSOR[self.key])
@@ -54,7 +54,7 @@ KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin):
-    """Turn down nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
+    """Reject nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -95,7 +95,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return tuple(dict.fromkeys(wanted))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node by its labels."""
+        """Filter one node by its labels."""
         wanted = self._wanted(cycle, pod)
         if isinstance(wanted, Status):
             return wanted
@@ -105,7 +105,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if all(topology.admits(labels) for topology in wanted) else WRONG_ZONE
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge all nodes by their label columns."""
+        """Filter all nodes by their label columns."""
         wanted = self._wanted(cycle, pod)
         admitted = np.ones(len(nodes), dtype=np.bool_)
         if isinstance(wanted, Status):

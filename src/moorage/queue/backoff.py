@@ -36,9 +36,9 @@ class Backoff(Struct, frozen=True):
 
 
 class BackoffQueue:
-    """Pods that were turned down, and apart from them pods whose attempt ended in an error.
+    """Pods that were rejected, and apart from them pods whose attempt ended in an error.
 
-    With ``aligned`` (gate SchedulerPopFromBackoffQ) penalties end on whole seconds, and pods turned down may be taken
+    With ``aligned`` (gate SchedulerPopFromBackoffQ) penalties end on whole seconds, and pods rejected may be taken
     early when nothing else is to be done. Pods after an error always wait.
     """
 
@@ -71,7 +71,7 @@ class BackoffQueue:
         return info.backoff_expiration
 
     def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:
-        """Tell whether a pod must still wait; in the second in which its penalty ends it must."""
+        """Return whether a pod must still wait; in the second in which its penalty ends it must."""
         return self.expiry(info) >= self._window(now)
 
     def get(self, key: str) -> QueuedPodInfo | None:
@@ -79,7 +79,7 @@ class BackoffQueue:
         return self._rejected.get(key) or self._failed.get(key)
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Add a pod; one that nobody turned down failed by an error."""
+        """Add a pod; one that nobody rejected failed by an error."""
         expiry = self.expiry(info)
         if not (info.unschedulable_plugins or info.pending_plugins):
             self._failed.put(info, expiry)

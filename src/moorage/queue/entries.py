@@ -23,7 +23,7 @@ class QueuedPodInfo:
     """What the queue knows of a pod; the engine gets it from ``pop`` and hands it back when the attempt failed.
 
     ``timestamp`` is when the pod was first queued or last came back from an attempt; moves between queues leave it
-    alone. Before handing it back the engine says who turned the pod down: :meth:`rejected_by`.
+    alone. Before handing it back the engine says who rejected the pod: :meth:`rejected_by`.
     """
 
     __slots__ = (
@@ -72,7 +72,7 @@ class QueuedPodInfo:
 
     @property
     def rejectors(self) -> Set[str]:
-        """The plugins that turned the pod down; none means that its last attempt ended in an error."""
+        """The plugins that rejected the pod; none means that its last attempt ended in an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
@@ -88,7 +88,7 @@ class QueuedPodInfo:
         return max(self.timestamp, self.flush_timestamp)
 
     def rejected_by(self, unschedulable: Set[str], pending: Set[str] = NOBODY) -> None:
-        """Replace what is known of who turned the pod down, as of the attempt that just failed."""
+        """Replace what is known of who rejected the pod, as of the attempt that just failed."""
         self.unschedulable_plugins = unschedulable
         self.pending_plugins = pending
         self.gating_plugin = ""

@@ -38,7 +38,7 @@ class ProfileQueueing(Struct, frozen=True):
     def of(
         cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
     ) -> "ProfileQueueing":
-        """Ask the plugins of a profile that can turn a pod down for their events."""
+        """Ask the plugins of a profile that can reject a pod for their events."""
         registrations = {
             plugin.name: tuple(plugin.events_to_register()) for plugin in plugins if isinstance(plugin, _REJECTING)
         }
@@ -47,7 +47,7 @@ class ProfileQueueing(Struct, frozen=True):
         return cls(pre_enqueue, registrations)
 
 
-class Strategy(Enum):
+class RequeueStrategy(Enum):
     """What to do with a pod after an event."""
 
     SKIP = "stay"
@@ -97,43 +97,43 @@ class Hints:
         plugins = frozenset(plugin for _, plugin in places)
         return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins)
 
-    def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        """Decide what an event means for a pod, by the hints of the plugins that turned it down."""
+    def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
+        """Decide what an event means for a pod, by the hints of the plugins that rejected it."""
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins | pending
         if not rejectors:
-            return Strategy.AFTER_BACKOFF
+            return RequeueStrategy.AFTER_BACKOFF
         interest = self.interest_in(event)
         if interest.is_wildcard:
-            return Strategy.AFTER_BACKOFF if _concerns(info, new) else Strategy.SKIP
+            return RequeueStrategy.AFTER_BACKOFF if _concerns(info, new) else RequeueStrategy.SKIP
         asked = interest.hints.get(info.scheduler_name)
         if asked is None:
             # No such profile: nothing can be said against another try.
-            return Strategy.AFTER_BACKOFF
-        strategy = Strategy.SKIP
+            return RequeueStrategy.AFTER_BACKOFF
+        strategy = RequeueStrategy.SKIP
         for plugin, hint in asked:
             if plugin not in rejectors or not self._says_queue(plugin, hint, interest.label, (info.pod, old, new)):
                 continue
             if plugin in pending:
-                return Strategy.IMMEDIATELY
-            strategy = Strategy.AFTER_BACKOFF
+                return RequeueStrategy.IMMEDIATELY
+            strategy = RequeueStrategy.AFTER_BACKOFF
             if not pending:
                 break
         return strategy
 
-    def strategy_after(self, info: QueuedPodInfo, happenings: Iterable[Happening] | None) -> Strategy:
+    def strategy_after(self, info: QueuedPodInfo, happenings: Iterable[Happening] | None) -> RequeueStrategy:
         """Decide what to do with a pod that failed, by what happened during its attempt; the strongest answer counts.
 
         ``None`` says that it is not known what happened, because the attempt was declared done before it failed.
         """
         if happenings is None or not info.rejectors:
-            return Strategy.AFTER_BACKOFF
-        best = Strategy.SKIP
+            return RequeueStrategy.AFTER_BACKOFF
+        best = RequeueStrategy.SKIP
         for _, event, _, old, new in happenings:
             strategy = self.strategy_for(info, event, old, new)
-            if strategy is Strategy.IMMEDIATELY:
+            if strategy is RequeueStrategy.IMMEDIATELY:
                 return strategy
-            if strategy is Strategy.AFTER_BACKOFF:
+            if strategy is RequeueStrategy.AFTER_BACKOFF:
                 best = strategy
                 if not info.pending_plugins:
                     break
@@ -158,5 +158,5 @@ class Hints:
 
 
 def _concerns(info: QueuedPodInfo, new: Any) -> bool:
-    """Tell whether a wildcard event is for this pod: for all, unless it names one object."""
+    """Return whether a wildcard event is for this pod: for all, unless it names one object."""
     return new is None or (isinstance(new, Pod) and new.uid == info.uid)

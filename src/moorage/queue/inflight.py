@@ -8,7 +8,7 @@ from moorage.framework.events import ClusterEvent
 
 
 class Happening(NamedTuple):
-    """An event that came while pods were in flight; ``position`` tells which pods were popped before it."""
+    """An event that came while pods were in flight; ``position`` says which pods were popped before it."""
 
     position: int
     event: ClusterEvent

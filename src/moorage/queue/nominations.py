@@ -1,4 +1,4 @@
-"""Who was promised which node: pods for which others are being evicted, or that somebody sent somewhere."""
+"""Which pods are nominated to which nodes: pods for which others are being evicted, or that somebody sent somewhere."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -8,8 +8,8 @@ from moorage.api.pod import Pod, PodSpec
 from moorage.framework.handle import Lister
 
 
-class Nomination(NamedTuple):
-    """A pod that was promised a node: the name it is found by, and what stands for it while it cannot be found."""
+class NominatedPod(NamedTuple):
+    """A nominated pod: the name it is found by, and the stub that replaces it while it is not in the queue."""
 
     key: str
     stub: Pod
@@ -25,35 +25,35 @@ class Nominations:
     def __init__(self, queued: Callable[[str], Pod | None], informed: Lister[Pod] | None = None) -> None:
         self._queued = queued
         self._informed = informed
-        self._by_node: dict[str, dict[str, Nomination]] = {}
+        self._by_node: dict[str, dict[str, NominatedPod]] = {}
         self._node_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._node_of
 
     def nominated_pods(self, node_name: str) -> Collection[Pod]:
-        """Return the pods that were promised a node, in the order of the promises, as they are now.
+        """Return the pods nominated to a node, in the order of their nominations, as they are now.
 
         A pod in flight is shown by name only, without priority or requests: upstream looks in its queues and nowhere
         else.
         """
-        promised = self._by_node.get(node_name)
-        if not promised:
+        nominated = self._by_node.get(node_name)
+        if not nominated:
             return ()
-        return [self._queued(nomination.key) or nomination.stub for nomination in promised.values()]
+        return [self._queued(nomination.key) or nomination.stub for nomination in nominated.values()]
 
     def nodes_with_nominations(self) -> Collection[str]:
-        """Return the nodes that are promised to some pod."""
+        """Return the nodes to which some pod is nominated."""
         return self._by_node
 
     def node_of(self, pod: Pod) -> str:
-        """Return the node a pod was promised, or an empty text."""
+        """Return the node a pod is nominated to, or an empty text."""
         return self._node_of.get(pod.uid, "")
 
     def add(self, pod: Pod, node_name: str | None = None) -> None:
-        """Promise a node: the one named, or else the one in the pod's status; an empty name takes a promise back.
+        """Nominate a pod to the node named, or else to the one in its status; an empty name ends its nomination.
 
-        A pod that is gone or on a node already, as far as the API has said, is promised nothing.
+        A pod that is gone or on a node already, as far as the API has said, is not nominated.
         """
         self.remove(pod)
         node = pod.status.nominated_node_name if node_name is None else node_name
@@ -65,10 +65,10 @@ class Nominations:
             spec=PodSpec(scheduling_group=pod.spec.scheduling_group),
         )
         self._node_of[meta.uid] = node
-        self._by_node.setdefault(node, {})[meta.uid] = Nomination(pod.key, stub)
+        self._by_node.setdefault(node, {})[meta.uid] = NominatedPod(pod.key, stub)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Follow a change of a pod; a promise made here that its status never knew of is kept."""
+        """Follow a change of a pod; a nomination made here that its status never knew of is kept."""
         kept = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
             kept = self._node_of.get(old.uid)
@@ -76,13 +76,13 @@ class Nominations:
         self.add(new, kept)
 
     def remove(self, pod: Pod) -> None:
-        """Take a promise back, if there was one."""
+        """End the nomination of a pod, if there is one."""
         uid = pod.metadata.uid
         if uid in self._node_of:
             node = self._node_of.pop(uid)
-            promised = self._by_node[node]
-            del promised[uid]
-            if not promised:
+            nominated = self._by_node[node]
+            del nominated[uid]
+            if not nominated:
                 del self._by_node[node]
 
     def _is_pending(self, pod: Pod) -> bool:
@@ -92,9 +92,9 @@ class Nominations:
         return known is not None and not known.node_name
 
     def check_invariants(self) -> None:
-        """Verify that both ways of looking a promise up agree."""
-        promises = {uid: node for node, promised in self._by_node.items() for uid in promised}
-        assert promises == self._node_of, f"{promises} and {self._node_of} differ"
-        assert sum(map(len, self._by_node.values())) == len(self._node_of), "a pod was promised two nodes"
-        assert all(self._by_node.values()), "a node without promises is kept"
-        assert "" not in self._by_node, "a promise of no node is kept"
+        """Verify that both ways of looking a nomination up agree."""
+        found = {uid: node for node, nominated in self._by_node.items() for uid in nominated}
+        assert found == self._node_of, f"{found} and {self._node_of} differ"
+        assert sum(map(len, self._by_node.values())) == len(self._node_of), "a pod is nominated to two nodes"
+        assert all(self._by_node.values()), "a node without nominations is kept"
+        assert "" not in self._by_node, "a nomination to no node is kept"

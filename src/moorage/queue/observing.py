@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class Story(QueueObserver):
-    """Remembers the last moves of all pods, to tell the story of one when something is wrong."""
+    """Remembers the last moves of all pods, to report those of one when something is wrong."""
 
     def __init__(self, length: int = 10_000) -> None:
         # Put into words when somebody asks: pods come by far more often.

@@ -1,4 +1,4 @@
-"""Pods that wait for an event that could help them: turned down by plugins, or gated before their first attempt."""
+"""Pods that wait for an event that could help them: rejected by plugins, or gated before their first attempt."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,7 +6,7 @@ from moorage.queue.entries import KeyedHeap, QueuedPodInfo
 
 
 class ParkedPods:
-    """The unschedulable and the gated pods, found by name, by the plugin that turned them down, and by age."""
+    """The unschedulable and the gated pods, found by name, by the plugin that rejected them, and by age."""
 
     def __init__(self) -> None:
         self._by_age = KeyedHeap()
@@ -31,7 +31,7 @@ class ParkedPods:
         return len(self._gated)
 
     def put(self, info: QueuedPodInfo) -> None:
-        """Park a pod, or file it anew after its rejectors, gate or age changed."""
+        """Park a pod, or file it again after its rejectors, gate or age changed."""
         self._forget(info.key)
         self._by_age.put(info, info.waiting_since)
         profile = info.scheduler_name
@@ -49,7 +49,7 @@ class ParkedPods:
         return info
 
     def rejected_by(self, places: Iterable[tuple[str, str]]) -> list[QueuedPodInfo]:
-        """Return the pods that any of some (profile, plugin) turned down."""
+        """Return the pods that any of some (profile, plugin) rejected."""
         buckets = [bucket for place in places if (bucket := self._by_rejector.get(place))]
         if len(buckets) == 1:
             return list(buckets[0].values())
@@ -89,7 +89,7 @@ class ParkedPods:
                 assert info.scheduler_name == profile, f"{key} is filed under another profile"
                 filed[key].add(plugin)
         for info in self:
-            assert info.rejectors, f"{info.key} is parked though nobody turned it down"
+            assert info.rejectors, f"{info.key} is parked though nobody rejected it"
             assert filed[info.key] == info.rejectors, f"{info.key} is filed under {filed[info.key]}"
             assert (info.key in self._gated) == info.is_gated, f"{info.key} is miscounted as gated or not"
         assert set(self._filed_under) == set(filed), "a pod is filed that is not parked"

@@ -9,9 +9,9 @@
               └──event── unschedulable    (no event has helped yet; flushed after five minutes)
                    └──── gated            (a pre-enqueue plugin objects: asked again at its events)
 
-A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created anew replaces its
+A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created again replaces its
 namesake; pods in flight and nominations go by uid. Who wakes whom is decided by the queueing hints of the plugins that
-turned a pod down. All order is deterministic: the queue-sort plugin's, then first come, first served.
+rejected a pod. All order is deterministic: the queue-sort plugin's, then first come, first served.
 """
 
 import math
@@ -27,7 +27,7 @@ from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
 from moorage.queue.changes import pod_changes
 from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
-from moorage.queue.hints import Hints, Interest, ProfileQueueing, Strategy
+from moorage.queue.hints import Hints, Interest, ProfileQueueing, RequeueStrategy
 from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
@@ -144,7 +144,7 @@ class SchedulingQueue:
     def pop(self) -> QueuedPodInfo | None:
         """Take the pod that is to be tried next, or ``None``; it is in flight until :meth:`done`.
 
-        When no pod is active, one that was turned down is tried before its penalty is over.
+        When no pod is active, one that was rejected is tried before its penalty is over.
         """
         while True:
             info = self._active.pop()
@@ -177,8 +177,8 @@ class SchedulingQueue:
     def add_unschedulable(self, info: QueuedPodInfo, pod: Pod) -> bool:
         """Take a pod back after a failed attempt, in its latest version; the attempt is done.
 
-        ``info.rejected_by`` must have been called: a pod that nobody turned down failed by an error and is tried
-        again after its penalty; one that was turned down waits for an event that helps, unless one came meanwhile.
+        ``info.rejected_by`` must have been called: a pod that nobody rejected failed by an error and is tried
+        again after its penalty; one that was rejected waits for an event that helps, unless one came meanwhile.
         Return False, and leave the queue alone, if a pod of this name is already waiting.
         """
         key = pod.key
@@ -278,7 +278,7 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
 
-        May be called at any time: pods are judged as of the last tick, so that a late call releases no more than a
+        May be called at any time: pods are looked at as of the last tick, so that a late call releases no more than a
         punctual one.
         """
         if now < self._backoff_ticker.next and now < self._parked_ticker.next:
@@ -344,7 +344,7 @@ class SchedulingQueue:
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
             # Upstream goes on here without SchedulerPopFromBackoffQ and may file the pod in two places; we do not.
-            if strategy is not Strategy.SKIP and self._requeue(info, strategy, event.label, now):
+            if strategy is not RequeueStrategy.SKIP and self._requeue(info, strategy, event.label, now):
                 return
 
     def _move(self, infos: list[QueuedPodInfo], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
@@ -354,7 +354,7 @@ class SchedulingQueue:
             if info.is_gated and not interest.is_wildcard and info.gating_plugin not in interest.plugins:
                 continue
             strategy = self._hints.strategy_for(info, event, old, new)
-            if strategy is not Strategy.SKIP:
+            if strategy is not RequeueStrategy.SKIP:
                 self._parked.remove(info.key)
                 self._requeue(info, strategy, interest.label, now)
         if self._in_flight:
@@ -368,12 +368,12 @@ class SchedulingQueue:
         if overdue:
             self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
 
-    def _requeue(self, info: QueuedPodInfo, strategy: Strategy, label: str, now: float) -> bool:
+    def _requeue(self, info: QueuedPodInfo, strategy: RequeueStrategy, label: str, now: float) -> bool:
         """Put a pod where a strategy says; return whether it can be popped from there."""
-        if strategy is Strategy.SKIP:
+        if strategy is RequeueStrategy.SKIP:
             self._park(info, label)
             return False
-        if strategy is Strategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
+        if strategy is RequeueStrategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
             return self._back_off(info, label)
         return self._activate(info, label, now)
 

@@ -1,6 +1,7 @@
 """Attempts written down as decisions, while the cluster is as the attempt saw it."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -12,6 +13,9 @@ from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
+
+ShowProgress: TypeAlias = Callable[[int, int], None]
+"""Called with how many pods are decided, and of how many."""
 
 
 class AttemptLog(AttemptObserver):

@@ -1,4 +1,4 @@
-"""What a decision tells about each node: why it was rejected, or how it was scored, plugin by plugin."""
+"""What a decision says about each node: why it was rejected, or how it was scored, plugin by plugin."""
 
 import numpy as np
 

@@ -35,8 +35,8 @@ from moorage.simulator.documents import Document, documents_of, read_files
 EPOCH: Final = VirtualClock().now()
 DEFAULT_NAMESPACE: Final = "default"
 
-#: Kubernetes' own kinds that say nothing a scheduler listens to: a dump of a live cluster may contain them.
-UNHEARD: Final = frozenset(
+#: Kubernetes' own kinds that do not bear on scheduling: a dump of a live cluster may contain them.
+IGNORED_KINDS: Final = frozenset(
     (
         *("Binding", "ConfigMap", "Endpoints", "EndpointSlice", "Event", "LimitRange", "PodTemplate", "ResourceQuota"),
         *("ControllerRevision", "CronJob", "DaemonSet", "Deployment", "HorizontalPodAutoscaler", "Job", "Lease"),
@@ -55,12 +55,12 @@ T = TypeVar("T", bound=KubeObject)
 class ClusterInput:
     """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
 
-    ``custom`` has the custom resources as plain data; ``unheard`` counts the kinds that were left out.
+    ``custom`` has the custom resources as plain data; ``ignored`` counts the kinds that were left out.
     """
 
     objects: tuple[KubeObject, ...]
     custom: tuple[Mapping[str, Any], ...] = ()
-    unheard: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """Return the objects of one kind, in order of appearance."""
@@ -74,7 +74,7 @@ class ClusterInput:
 
     @cached_property
     def now(self) -> float:
-        """A moment after everything the input speaks of: pods that say no start time start now, as the last."""
+        """A moment after everything the input mentions: pods that say no start time start now, as the last."""
         return max((moment for thing in self.objects for moment in _moments(thing)), default=EPOCH) + 1.0
 
     @cached_property
@@ -89,7 +89,7 @@ class ClusterInput:
 
     @cached_property
     def waiting(self) -> tuple[Pod, ...]:
-        """The pods that have neither a node nor an end; a node promised to one stays promised while it is deleted."""
+        """The pods that have neither a node nor an end; one that is being deleted keeps its nomination."""
         return tuple(pod for pod in self.of(Pod) if not (pod.node_name or pod.is_finished))
 
     @cached_property
@@ -136,7 +136,7 @@ class _Creation:
         self._count = 0
         self._places: dict[tuple[str, str], str] = {}
         self._custom: list[Mapping[str, Any]] = []
-        self._unheard: Counter[str] = Counter()
+        self._ignored: Counter[str] = Counter()
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
         made: list[tuple[KubeObject, Document]] = []
@@ -152,7 +152,7 @@ class _Creation:
         if adapt is not None:
             objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
-        return ClusterInput(tuple(objects), tuple(self._custom), dict(self._unheard))
+        return ClusterInput(tuple(objects), tuple(self._custom), dict(self._ignored))
 
     def _create(self, document: Document) -> KubeObject | None:
         kind = _kind_of(document)
@@ -167,8 +167,8 @@ class _Creation:
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]
-        if document.kind in UNHEARD and (group in _OWN_GROUPS or group.endswith(".k8s.io")):
-            self._unheard[document.kind] += 1
+        if document.kind in IGNORED_KINDS and (group in _OWN_GROUPS or group.endswith(".k8s.io")):
+            self._ignored[document.kind] += 1
             return
         metadata = document.content.get("metadata")
         given = metadata if isinstance(metadata, dict) else {}
@@ -238,12 +238,12 @@ def _kind_of(document: Document) -> Kind | None:
             hint="every object needs apiVersion, kind and metadata.name",
         )
     group = api_version.rpartition("/")[0]
-    if group not in _OWN_GROUPS or name in UNHEARD:
+    if group not in _OWN_GROUPS or name in IGNORED_KINDS:
         return None
     kind = BY_NAME.get(name)
     if kind is None:
-        read = [known for known in BY_NAME if known not in UNHEARD]
-        hint = did_you_mean(name, [*BY_NAME, *UNHEARD]) or f"kinds that are read: {', '.join(read)}"
+        read = [known for known in BY_NAME if known not in IGNORED_KINDS]
+        hint = did_you_mean(name, [*BY_NAME, *IGNORED_KINDS]) or f"kinds that are read: {', '.join(read)}"
         raise InputError(document.title, f"{api_version} has no kind {name!r}", hint=hint)
     if kind.group != group or (api_version in _OLD_DEVICE_APIS and name != "DeviceTaintRule"):
         problem = f"apiVersion {api_version!r} does not fit a {name}"

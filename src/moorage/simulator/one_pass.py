@@ -18,27 +18,26 @@ from moorage.assembly.policy import Policy
 from moorage.client.informer import OnChanges
 from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.binding.binder import Binder, Binding, TaskBackground
+from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
 from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.scheduler import Scheduler
-from moorage.framework.handle import Cluster
+from moorage.framework.handle import ClusterApi
 from moorage.queue.entries import QueuedPodInfo
-from moorage.simulator.attempts import AttemptLog
+from moorage.simulator.attempts import AttemptLog, ShowProgress
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import AwaitedExtender, run_virtual
 from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
-Progress = Callable[[int, int], None]
 
 
 class DryRunApi:
     """An API that accepts every write and keeps none."""
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where the scheduler writes to."""
         return self
 
@@ -94,7 +93,7 @@ class AssumedForGood(Binder):
         super().__init__(scheduler.services, scheduler.queue, scheduler.failures.handle, scheduler.observer)
         self._scheduler = scheduler
 
-    def start(self, binding: Binding) -> None:
+    def start(self, binding: PendingBinding) -> None:
         """End the attempt; a pod that has to wait on permit counts as placed."""
         self._scheduler.queue.done(binding.pod.uid)
         if binding.permit is not None:
@@ -132,11 +131,11 @@ class OnePass:
         self._log = AttemptLog(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
 
-    def run(self, progress: Progress | None = None) -> list[Decision]:
+    def run(self, progress: ShowProgress | None = None) -> list[Decision]:
         """Try every pending pod of a known profile once; gated pods come last."""
         return run_virtual(self._run(progress), self._clock)
 
-    async def _run(self, progress: Progress | None) -> list[Decision]:
+    async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = self._assembled()
         self._load(parts)
         scheduler = parts.scheduler

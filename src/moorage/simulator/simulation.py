@@ -20,7 +20,7 @@ MAX_ERRORS: Final = 8
 """A pod whose attempts end in errors so often in a row is not waited for any longer."""
 
 LOOK_SECONDS: Final = 0.25
-"""Kubelets fall idle without a word: so often in virtual time we look whether they have."""
+"""Kubelets fall idle without an event: so often in virtual time we look whether they have."""
 
 
 class Simulation:

@@ -1,20 +1,16 @@
 """A cluster run in virtual time: what became of each pod that was waiting."""
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
 from moorage.api.pod import Pod
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
-from moorage.simulator.attempts import AttemptLog
+from moorage.simulator.attempts import AttemptLog, ShowProgress
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import Pace, World
-
-Progress = Callable[[int, int], None]
 
 
 def run_until_quiet(
@@ -24,7 +20,7 @@ def run_until_quiet(
     with_nodes: bool = True,
     cross_check: bool = False,
     pace: Pace | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> list[Decision]:
     """Let the scheduler work until nothing more would change; one decision a pod, its last, in order of trying."""
     clock = VirtualClock(cluster.now)

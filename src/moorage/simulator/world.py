@@ -81,7 +81,7 @@ class World:
         self._on_changes: OnChanges = lambda _kind, _changes: None
 
     def _kubelets(self) -> Driver:
-        pace = kubelet.Pace(self.pace.start_container, None, self.pace.stop_container)
+        pace = kubelet.KubeletPace(self.pace.start_container, None, self.pace.stop_container)
         client = InProcessClient(self.api, self.clock, self._kubelet_request, "kubelet")
         controllers = (kubelet.Kubelet(self.clock, pace, runs_every_node=True),)
         return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))

@@ -76,7 +76,7 @@ class Cache:
         return len(self._assumed)
 
     def is_assumed(self, pod: Pod) -> bool:
-        """Tell whether a pod was given a node that the API has not confirmed yet."""
+        """Return whether a pod was given a node that the API has not confirmed yet."""
         return pod.metadata.uid in self._assumed
 
     def pod(self, uid: str) -> Pod | None:
@@ -359,7 +359,7 @@ class NodeTree:
 
 
 def _weighs_the_same(known: Pod, pod: Pod) -> bool:
-    """Tell whether two versions of a pod take the same of their node; of their labels nothing is said.
+    """Return whether two versions of a pod take the same of their node; labels are not compared.
 
     Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
     """

@@ -33,7 +33,7 @@ class ChangeLog(Generic[T]):
         self._changes.append(change)
         self.position += 1
         if self.position - self._start > self._max_length:
-            # Half at a time, so that forgetting costs nothing worth speaking of for each change.
+            # Half at a time, so that forgetting costs next to nothing for each change.
             forgotten = (self.position - self._start) // 2
             del self._changes[:forgotten]
             self._start += forgotten

@@ -179,7 +179,7 @@ class SelectorCount:
         return not self._pods
 
     def selects(self, pods: "PodClass") -> bool:
-        """Tell whether pods of a class are counted; only asked of classes in the right namespaces."""
+        """Return whether pods of a class are counted; only asked of classes in the right namespaces."""
         return (self.terminating or not pods.is_terminating) and self.matcher.matches(pods.labels)
 
     def bump(self, row: int, step: int) -> None:

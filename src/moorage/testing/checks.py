@@ -1,4 +1,4 @@
-"""check_plugin: what every plugin promises, tried out on random clusters.
+"""check_plugin: what every plugin must satisfy, tried on random clusters.
 
 >>> from moorage.framework.functions import filter_function
 >>> @filter_function("node(s) were not spot capacity")
@@ -47,9 +47,9 @@ def check_plugin(
     pods: st.SearchStrategy[Pod] | None = None,
     examples: int = 100,
 ) -> None:
-    """Try plugins on random clusters and pods, and raise AssertionError at the first broken promise.
+    """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
 
-    The promises: both forms agree; what is said of a row does not depend on the window it is seen through; columns and
+    The rules: both forms agree; the status of a row does not depend on the window it is seen through; columns and
     nodes are left as they were; a what-if leaves the attempt it was cloned from alone; statuses and scores are
     well-formed; equal pods have equal signatures.
 
@@ -139,7 +139,7 @@ class _Trial:
             self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [whole[row]])
 
     def _check_what_if(
-        self, plugin: PreFilterExtensions, judge: FilterPlugin, cycle: CycleState, whole: list[Status | None]
+        self, plugin: PreFilterExtensions, filtering: FilterPlugin, cycle: CycleState, whole: list[Status | None]
     ) -> None:
         what_if = cycle.clone()
         for node in self.rig.nodes:
@@ -147,7 +147,7 @@ class _Trial:
             for pod in list(copy.pods.values()):
                 copy.remove_pod(pod)
                 plugin.remove_pod(what_if, self.pod, pod, copy)
-        again = [judge.filter(cycle, self.pod, node) for node in self.rig.nodes]
+        again = [filtering.filter(cycle, self.pod, node) for node in self.rig.nodes]
         self._agree("filter after a what-if on a clone", "before it", again, whole)
 
     def _verdict(self, plugin: FilterPlugin, cycle: CycleState, nodes: NodeTable) -> list[Status | None]:
@@ -189,13 +189,13 @@ class _Trial:
 
 def _check_verdict(name: str, verdict: Verdict, size: int) -> None:
     assert isinstance(verdict, Verdict), f"{name}.filter_nodes gave {type(verdict).__name__}, not a Verdict"
-    assert verdict.size == size, f"{name}.filter_nodes judged {verdict.size} of {size} nodes"
+    assert verdict.size == size, f"{name}.filter_nodes filtered {verdict.size} of {size} nodes"
     for mask, status in verdict.rejections:
         assert mask.dtype == np.bool_, f"{name}.filter_nodes gave a mask of {mask.dtype}"
         assert mask.shape == (size,), f"{name}.filter_nodes gave a mask of {mask.shape} for {size} nodes"
-        assert status.code in _REJECTING, f"{name}.filter_nodes turned nodes down with {status.code.label}"
+        assert status.code in _REJECTING, f"{name}.filter_nodes rejected nodes with {status.code.label}"
         assert all(status.reasons), f"{name}.filter_nodes gave an empty reason"
-        assert status.reasons, f"{name}.filter_nodes turned nodes down without a reason"
+        assert status.reasons, f"{name}.filter_nodes rejected nodes without a reason"
 
 
 def _check_normalized(name: str, scores: IntArray, size: int) -> None:

@@ -30,7 +30,7 @@ from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest, manifests_in, manifests_of
 from moorage.box.box import Box, BoxOptions
 from moorage.box.controllers.heartbeats import NodeShape
-from moorage.box.controllers.kubelet import Pace
+from moorage.box.controllers.kubelet import KubeletPace
 from moorage.box.transport import InProcess
 from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
@@ -74,12 +74,12 @@ class Cluster:
         config: str | Path = "",
         definitions: Iterable[Given] = (),
         scheduler: bool = True,
-        pace: Pace | None = None,
+        pace: KubeletPace | None = None,
     ) -> None:
         enabled = tuple(plugins)
         policy = load_policy(collect_plugins(enabled), config, enabled=enabled) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or Pace(), policy, defined)
+        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined)
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}

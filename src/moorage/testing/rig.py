@@ -11,7 +11,7 @@ from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.handle import Cluster, Nominator, PreemptionExtender, WaitingPod
+from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -62,7 +62,7 @@ class Rig:
         self.clock = VirtualClock()
         self._shared: dict[StateKey[Any], Any] = {}
         self.nominator: Nominator = nominations_of()
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterApi | None = None
         self.filters: list[FilterPlugin] = []
         self.extenders: list[PreemptionExtender] = []
         self.waiting: dict[str, WaitingPod] = {}
@@ -107,14 +107,14 @@ class Rig:
         return [plugin for plugin in self.filters if isinstance(plugin, PreFilterExtensions)]
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         """Where to write to, if the test gave the rig such a thing."""
         if self._cluster is None:
             raise RuntimeError("this rig has no API to write to: set rig.cluster to one")
         return self._cluster
 
     @cluster.setter
-    def cluster(self, cluster: Cluster) -> None:
+    def cluster(self, cluster: ClusterApi) -> None:
         self._cluster = cluster
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
@@ -140,11 +140,11 @@ class Rig:
             for other in nominated:
                 what_if.add_pod(other)
                 self.add_pod(state, pod, other, what_if)
-            if (status := self._judge(state, pod, what_if)) is not None:
+            if (status := self._filter(state, pod, what_if)) is not None:
                 return status
-        return self._judge(cycle, pod, node)
+        return self._filter(cycle, pod, node)
 
-    def _judge(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+    def _filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         for plugin in self.filters:
             if plugin.name not in cycle.skipped_filters:
                 status = plugin.filter(cycle, pod, node)
@@ -199,23 +199,23 @@ ScoreForm = Callable[[ScorePlugin, CycleState, Pod, NodeTable], list[int]]
 
 
 def one_at_a_time(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[Status | None]:
-    """Judge each node by the per-node form."""
+    """Filter each node by the per-node form."""
     return [plugin.filter(cycle, pod, node) for node in nodes]
 
 
 def all_at_once(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[Status | None]:
-    """Judge all nodes by the columnar form."""
+    """Filter all nodes by the columnar form."""
     verdict = plugin.filter_nodes(cycle, pod, nodes)
     return [verdict.status_at(row) for row in range(len(nodes))]
 
 
-def rate_one_at_a_time(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
-    """Rate each node by the per-node form."""
+def score_one_at_a_time(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
+    """Score each node by the per-node form."""
     return [plugin.score(cycle, pod, node) for node in nodes]
 
 
-def rate_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
-    """Rate all nodes by the columnar form; so few as a test has are repeated, as there may be a path for few."""
+def score_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
+    """Score all nodes by the columnar form; so few as a test has are repeated, as there may be a path for few."""
     rows = np.tile(np.arange(len(nodes)), ENOUGH_ROWS)
     scores: list[int] = plugin.score_nodes(cycle, pod, nodes.take(rows)).tolist()
     return scores[: len(nodes)]
@@ -223,11 +223,11 @@ def rate_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: No
 
 ENOUGH_ROWS: Final = 32
 FORMS: Final[tuple[FilterForm, ...]] = (one_at_a_time, all_at_once)
-SCORE_FORMS: Final[tuple[ScoreForm, ...]] = (rate_one_at_a_time, rate_all_at_once)
+SCORE_FORMS: Final[tuple[ScoreForm, ...]] = (score_one_at_a_time, score_all_at_once)
 
 
-def judge(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status | None]:
-    """Run a plugin's pre-filter, if it has one, and its filter; a pod turned down beforehand is so on every node."""
+def run_filter(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status | None]:
+    """Run a plugin's pre-filter, if it has one, and its filter; a pod rejected beforehand is so on every node."""
     cycle, nodes = CycleState(), rig.nodes
     answer = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
     if isinstance(answer, Status):
@@ -236,7 +236,7 @@ def judge(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status |
     return form(plugin, cycle, pod, nodes)
 
 
-def rate(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | None:
+def run_score(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | None:
     """Run a plugin's pre-score, if it has one, its score and its normalising; ``None`` if it sits this pod out."""
     cycle, nodes = CycleState(), rig.nodes
     status = plugin.pre_score(cycle, pod, nodes) if isinstance(plugin, PreScorePlugin) else None

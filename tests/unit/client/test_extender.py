@@ -20,8 +20,7 @@ from moorage.api.pod import Pod, PodSpec
 from moorage.client.extender import HttpExtender, kept_whole
 from moorage.client.list_watch import Decoding
 from moorage.config.durations import Duration
-from moorage.config.types import Extender as ExtenderConfig
-from moorage.config.types import ExtenderTLS, ManagedResource
+from moorage.config.types import ExtenderConfig, ExtenderTLS, ManagedResource
 from moorage.errors import ExtenderError, InputError
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo

@@ -16,7 +16,7 @@ from moorage.config.args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
-    RequestedToCapacityRatio,
+    RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
@@ -100,7 +100,7 @@ COMPLETED = {
             scoring_strategy=ScoringStrategy(
                 "RequestedToCapacityRatio",
                 (CPU, MEMORY),
-                RequestedToCapacityRatio((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10))),
+                RequestedToCapacityRatioParam((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10))),
             )
         ),
     ),

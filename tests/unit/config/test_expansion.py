@@ -6,10 +6,10 @@ from moorage.config import (
     IN_TREE,
     EnabledPlugins,
     ExtensionPoint,
-    Plugin,
+    PluginEntry,
     Plugins,
     PluginSet,
-    Profile,
+    ProfileConfig,
     default_config,
     expand_plugins,
 )
@@ -34,12 +34,14 @@ def plugin_set(enabled: str = "", disabled: str = "") -> PluginSet:
     return PluginSet(enabled=entries(enabled), disabled=entries(disabled))
 
 
-def entries(text: str) -> tuple[Plugin, ...]:
-    return tuple(Plugin(name, int(weight or 0)) for name, _, weight in (item.partition(":") for item in text.split()))
+def entries(text: str) -> tuple[PluginEntry, ...]:
+    return tuple(
+        PluginEntry(name, int(weight or 0)) for name, _, weight in (item.partition(":") for item in text.split())
+    )
 
 
 def expand(multi_point: str, **sets: PluginSet) -> EnabledPlugins:
-    profile = Profile(scheduler_name="mine", plugins=Plugins(multi_point=plugin_set(multi_point), **sets))
+    profile = ProfileConfig(scheduler_name="mine", plugins=Plugins(multi_point=plugin_set(multi_point), **sets))
     return expand_plugins(profile, lambda name: POINTS[name].split() if name in POINTS else None, where="profiles[0]")
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from moorage.config import Plugin, PluginSet
+from moorage.config import PluginEntry, PluginSet
 from moorage.config.catalogue import default_plugins
 from moorage.config.merging import merge_plugins, merge_set
 from moorage.features import FeatureGates
 
-DEFAULTS = PluginSet(enabled=(Plugin("A"), Plugin("B", 3), Plugin("C", 2)))
+DEFAULTS = PluginSet(enabled=(PluginEntry("A"), PluginEntry("B", 3), PluginEntry("C", 2)))
 
 
 def written(enabled: str = "", disabled: str = "") -> PluginSet:
@@ -15,8 +15,10 @@ def written(enabled: str = "", disabled: str = "") -> PluginSet:
     return PluginSet(enabled=entries(enabled), disabled=entries(disabled))
 
 
-def entries(text: str) -> tuple[Plugin, ...]:
-    return tuple(Plugin(name, int(weight or 0)) for name, _, weight in (item.partition(":") for item in text.split()))
+def entries(text: str) -> tuple[PluginEntry, ...]:
+    return tuple(
+        PluginEntry(name, int(weight or 0)) for name, _, weight in (item.partition(":") for item in text.split())
+    )
 
 
 CASES = {
@@ -40,7 +42,7 @@ def test_merge(custom: PluginSet, want: PluginSet) -> None:
 
 
 def test_default_disabled_entries_follow_the_users() -> None:
-    merged = merge_set(PluginSet(enabled=(Plugin("A"),), disabled=(Plugin("Z"),)), written(disabled="A"))
+    merged = merge_set(PluginSet(enabled=(PluginEntry("A"),), disabled=(PluginEntry("Z"),)), written(disabled="A"))
     assert merged == written("", "A Z")
 
 

@@ -5,7 +5,7 @@ import pytest
 from moorage.api.pod import Pod
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Cluster
+from moorage.framework.handle import ClusterApi
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.testing import make_pod
 from moorage.testing.rig import Rig
@@ -30,7 +30,7 @@ class RigWithApi(Rig):
         self.api = api
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         return self.api  # type: ignore[return-value]
 
 

@@ -9,7 +9,7 @@ from moorage.framework.events import QueueingHint
 from moorage.framework.status import Status
 from moorage.plugins.deferred_pod_scheduling import FITS, GATE, NO_PREEMPTION, OTHER_NODE, DeferredPodScheduling
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 
 def resizing(reason: str, node: str = "a") -> Pod:
@@ -45,7 +45,7 @@ CASES = {
 @pytest.mark.parametrize(("pod", "nodes", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, pod: Pod, nodes: list[Node], want: list[Status | None]) -> None:
     handle = rig(*nodes)
-    assert judge(plugin(handle), handle, pod, form) == want
+    assert run_filter(plugin(handle), handle, pod, form) == want
 
 
 def test_a_pod_that_fits_is_held_back_for_the_kubelet() -> None:

@@ -6,7 +6,7 @@ from moorage.api.pod import Pod
 from moorage.api.volume import ImageVolume, Volume
 from moorage.plugins.image_locality import ImageLocality, image_names, normalized
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 MI = 1024 * 1024
 
@@ -42,7 +42,7 @@ SCORES = {
 @pytest.mark.parametrize(("size", "on", "of", "want"), SCORES.values(), ids=SCORES)
 def test_score(form: ScoreForm, size: int, on: int, of: int, want: int) -> None:
     rig = cluster(size, "app:1", on=on, of=of)
-    assert rate(ImageLocality(handle=rig), rig, make_pod(image="app:1"), form) == [want] * on + [0] * (of - on)
+    assert run_score(ImageLocality(handle=rig), rig, make_pod(image="app:1"), form) == [want] * on + [0] * (of - on)
 
 
 PODS = {
@@ -65,7 +65,7 @@ PODS = {
 @pytest.mark.parametrize(("pod", "want"), PODS.values(), ids=PODS)
 def test_score_of_several_images(form: ScoreForm, pod: Pod, want: int) -> None:
     rig = cluster(600 * MI, "app:1", on=1, of=1)
-    assert rate(ImageLocality(handle=rig), rig, pod, form) == [want]
+    assert run_score(ImageLocality(handle=rig), rig, pod, form) == [want]
 
 
 def holding(name: str, *images: ContainerImage) -> Node:
@@ -78,19 +78,19 @@ def test_the_size_is_that_of_the_node_which_named_the_image_first(form: ScoreFor
     small, large = make_node("small", images={"app:1": 100 * MI}), make_node("large", images={"app:1": 1000 * MI})
     rig = Rig(small, large)
     plugin = ImageLocality(handle=rig)
-    assert rate(plugin, rig, make_pod(), form) == [7, 7]
+    assert run_score(plugin, rig, make_pod(), form) == [7, 7]
     rig.cache.remove_node("small")
-    assert rate(plugin, rig, make_pod(), form) == [7]
+    assert run_score(plugin, rig, make_pod(), form) == [7]
     rig.add(holding("large"))
     rig.add(large)
-    assert rate(plugin, rig, make_pod(), form) == [100]
+    assert run_score(plugin, rig, make_pod(), form) == [100]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_an_image_has_all_its_names(form: ScoreForm) -> None:
     rig = Rig(holding("n", ContainerImage(names=("app:1", "app@sha256:abc", "app:1"), size_bytes=600 * MI)))
     for name in ("app:1", "app@sha256:abc"):
-        assert rate(ImageLocality(handle=rig), rig, make_pod(image=name), form) == [59]
+        assert run_score(ImageLocality(handle=rig), rig, make_pod(image=name), form) == [59]
 
 
 def test_the_epoch_follows_nodes_and_images_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from moorage.framework.plugin import NodeNames, PreFilterAnswer
 from moorage.framework.status import Status
 from moorage.plugins.node_affinity import CONFLICT, NOT_ENFORCED, NOT_WANTED, NodeAffinity
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge, rate
+from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
 
 A = make_node("a", labels={"disk": "ssd", "cores": "8"}, zone="east")
 B = make_node("b", labels={"disk": "hdd", "cores": "16"}, zone="west")
@@ -90,7 +90,7 @@ CASES = {
 @pytest.mark.parametrize(("pod", "accepted"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, pod: Pod, accepted: str) -> None:
     want = [None if name in accepted else NOT_WANTED for name in "abc"]
-    assert judge(NodeAffinity(), Rig(A, B, C), pod, form) == want
+    assert run_filter(NodeAffinity(), Rig(A, B, C), pod, form) == want
 
 
 ENFORCED = NodeAffinity(args=NodeAffinityArgs(added_affinity=Wishes(required=NodeSelector((SSD, HDD)))))
@@ -98,8 +98,8 @@ ENFORCED = NodeAffinity(args=NodeAffinityArgs(added_affinity=Wishes(required=Nod
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_profiles_affinity_comes_first(form: FilterForm) -> None:
-    assert judge(ENFORCED, Rig(A, B, C), requiring(SSD), form) == [None, NOT_WANTED, NOT_ENFORCED]
-    assert judge(ENFORCED, Rig(A, B, C), make_pod(), form) == [None, None, NOT_ENFORCED]
+    assert run_filter(ENFORCED, Rig(A, B, C), requiring(SSD), form) == [None, NOT_WANTED, NOT_ENFORCED]
+    assert run_filter(ENFORCED, Rig(A, B, C), make_pod(), form) == [None, None, NOT_ENFORCED]
 
 
 def test_the_reasons_are_upstreams() -> None:
@@ -154,15 +154,15 @@ SCORES: dict[str, tuple[Pod, list[int] | None]] = {
 @pytest.mark.parametrize("form", SCORE_FORMS)
 @pytest.mark.parametrize(("pod", "want"), SCORES.values(), ids=SCORES)
 def test_score(form: ScoreForm, pod: Pod, want: list[int] | None) -> None:
-    assert rate(NodeAffinity(), Rig(A, B, C), pod, form) == want
+    assert run_score(NodeAffinity(), Rig(A, B, C), pod, form) == want
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_the_profiles_wishes_count_for_every_pod(form: ScoreForm) -> None:
     added = Wishes(preferred=(PreferredSchedulingTerm(1, HDD),))
     plugin = NodeAffinity(args=NodeAffinityArgs(added_affinity=added))
-    assert rate(plugin, Rig(A, B, C), make_pod(), form) == [0, 100, 0]
-    assert rate(plugin, Rig(A, B, C), preferring((4, SSD)), form) == [100, 25, 0]
+    assert run_score(plugin, Rig(A, B, C), make_pod(), form) == [0, 100, 0]
+    assert run_score(plugin, Rig(A, B, C), preferring((4, SSD)), form) == [100, 25, 0]
 
 
 def test_a_wish_that_does_not_parse_is_an_error() -> None:

@@ -16,7 +16,7 @@ from moorage.plugins.node_declared_features import (
     required_features,
 )
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 RESTARTING = Container("c", restart_policy_rules=(RestartRule("Restart"), RestartRule("RestartAllContainers")))
 MOUNTING = Container("c", volume_mounts=(VolumeMount(), VolumeMount(bind_mount_options=("noexec",))))
@@ -56,7 +56,7 @@ def test_filter(form: FilterForm) -> None:
         make_node("half", features=[RESTART_ALL]),
         make_node("new", features=["Unknown", RESTART_ALL, MOUNT_OPTIONS]),
     )
-    assert judge(NodeDeclaredFeatures(), rig, PICKY, form) == [MISSING, MISSING, None]
+    assert run_filter(NodeDeclaredFeatures(), rig, PICKY, form) == [MISSING, MISSING, None]
 
 
 def test_the_reason_is_upstreams() -> None:

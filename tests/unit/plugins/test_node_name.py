@@ -7,7 +7,7 @@ from moorage.framework.plugin import NodeNames
 from moorage.framework.status import Status
 from moorage.plugins.node_name import OTHER_NODE, NodeName
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 NODES = [make_node("a"), make_node("b"), make_node("c")]
 
@@ -21,7 +21,7 @@ CASES = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("pod", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, pod: Pod, want: list[Status | None]) -> None:
-    assert judge(NodeName(), Rig(*NODES), pod, form) == want
+    assert run_filter(NodeName(), Rig(*NODES), pod, form) == want
 
 
 def test_the_reason_is_upstreams() -> None:

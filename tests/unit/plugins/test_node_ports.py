@@ -7,7 +7,7 @@ from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resourc
 from moorage.framework.status import Status
 from moorage.plugins.node_ports import TAKEN, NodePorts, after_pod_deletion
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 
 def port(number: int, ip: str = "", protocol: str = "") -> ContainerPort:
@@ -32,7 +32,7 @@ CASES = {
 @pytest.mark.parametrize(("wanted", "used", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, wanted: ContainerPort, used: ContainerPort, want: Status | None) -> None:
     rig = Rig(make_node("free"), make_node("node"), make_pod("there", node="node", host_ports=[used]))
-    assert judge(NodePorts(), rig, make_pod(host_ports=[wanted]), form) == [None, want]
+    assert run_filter(NodePorts(), rig, make_pod(host_ports=[wanted]), form) == [None, want]
 
 
 def test_the_reason_is_upstreams_and_preemption_may_help() -> None:
@@ -44,8 +44,8 @@ def test_sidecars_take_ports_and_init_containers_do_not(form: FilterForm) -> Non
     sidecar = make_pod(init_containers=(Container("s", restart_policy="Always", ports=(port(80),)),))
     init = make_pod(init_containers=(Container("i", ports=(port(80),)),))
     rig = Rig(make_node("node"), make_pod("there", node="node", host_ports=[80]))
-    assert judge(NodePorts(), rig, sidecar, form) == [TAKEN]
-    assert judge(NodePorts(), rig, init, form) == [None]
+    assert run_filter(NodePorts(), rig, sidecar, form) == [TAKEN]
+    assert run_filter(NodePorts(), rig, init, form) == [None]
 
 
 def test_a_pod_without_host_ports_is_passed_over() -> None:

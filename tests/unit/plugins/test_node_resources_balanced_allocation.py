@@ -5,7 +5,7 @@ from moorage.api.pod import Pod
 from moorage.config.args import NodeResourcesBalancedAllocationArgs, ResourceSpec
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation, evenness
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 GPU = "example.com/gpu"
 THREE = NodeResourcesBalancedAllocationArgs(resources=(ResourceSpec("cpu"), ResourceSpec("memory"), ResourceSpec(GPU)))
@@ -28,7 +28,7 @@ CASES = {
 @pytest.mark.parametrize(("there", "asked", "want"), CASES.values(), ids=CASES)
 def test_score(form: ScoreForm, there: Pod, asked: dict[str, str], want: int) -> None:
     rig = Rig(make_node(), there)
-    assert rate(NodeResourcesBalancedAllocation(), rig, make_pod(requests=asked), form) == [want]
+    assert run_score(NodeResourcesBalancedAllocation(), rig, make_pod(requests=asked), form) == [want]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
@@ -36,22 +36,22 @@ def test_a_node_without_a_resource_is_rated_by_the_others(form: ScoreForm) -> No
     rig = Rig(make_node("bare"), make_node("gpu", allocatable={GPU: 4}), make_node("one", allocatable={"memory": 0}))
     pod = make_pod(requests={"cpu": "2", "memory": "16Gi", GPU: 4})
     # gpu: fractions 0.5, 0.5, 1 deviate by sqrt(1/18) = 0.2357, so evenness falls from 100 to 76.
-    assert rate(NodeResourcesBalancedAllocation(args=THREE), rig, pod, form) == [75, 63, 75]
+    assert run_score(NodeResourcesBalancedAllocation(args=THREE), rig, pod, form) == [75, 63, 75]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_an_extended_resource_nobody_asks_for_does_not_count(form: ScoreForm) -> None:
     rig = Rig(make_node(allocatable={GPU: 4}), make_pod("there", node="node", requests={GPU: 4}))
     pod = make_pod(requests={"cpu": "2", "memory": "16Gi"})
-    assert rate(NodeResourcesBalancedAllocation(args=THREE), rig, pod, form) == [75]
+    assert run_score(NodeResourcesBalancedAllocation(args=THREE), rig, pod, form) == [75]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_the_number_of_pods_is_no_resource_to_balance(form: ScoreForm) -> None:
     args = NodeResourcesBalancedAllocationArgs(resources=(ResourceSpec("cpu"), ResourceSpec("pods")))
-    assert rate(NodeResourcesBalancedAllocation(args=args), Rig(make_node()), make_pod(requests={"cpu": 4}), form) == [
-        75
-    ]
+    assert run_score(
+        NodeResourcesBalancedAllocation(args=args), Rig(make_node()), make_pod(requests={"cpu": 4}), form
+    ) == [75]
 
 
 SKIPPED = {
@@ -70,7 +70,7 @@ SKIPPED = {
 
 @pytest.mark.parametrize(("pod", "want"), SKIPPED.values(), ids=SKIPPED)
 def test_skips(pod: Pod, want: bool) -> None:
-    assert (rate(NodeResourcesBalancedAllocation(), Rig(make_node()), pod, SCORE_FORMS[0]) is None) is want
+    assert (run_score(NodeResourcesBalancedAllocation(), Rig(make_node()), pod, SCORE_FORMS[0]) is None) is want
 
 
 EVENNESS = {

@@ -13,7 +13,7 @@ from moorage.plugins.node_unschedulable import (
     after_pod_toleration_change,
 )
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 OPEN, CLOSED = make_node(), make_node(cordoned=True)
 KEY = CORDON.key
@@ -45,7 +45,7 @@ CASES = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("node", "pod", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, node: Node, pod: Pod, want: Status | None) -> None:
-    assert judge(NodeUnschedulable(), Rig(node), pod, form) == [want]
+    assert run_filter(NodeUnschedulable(), Rig(node), pod, form) == [want]
 
 
 def test_the_reason_is_upstreams() -> None:

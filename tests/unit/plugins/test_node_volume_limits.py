@@ -12,7 +12,7 @@ from moorage.framework.status import Status
 from moorage.plugins.node_volume_limits import hints
 from moorage.plugins.node_volume_limits.plugin import EXCEEDED, NodeVolumeLimits
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 from moorage.testing.storage import (
     claim_volume,
     ephemeral_volume,
@@ -222,14 +222,14 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
 @pytest.mark.parametrize(("pod", "objects", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, pod: Pod, objects: tuple[KubeObject, ...], want: Status | None) -> None:
     rig = Rig(make_node("n"), *DISKS, *objects)
-    assert judge(NodeVolumeLimits(handle=rig), rig, pod, form) == [want]
+    assert run_filter(NodeVolumeLimits(handle=rig), rig, pod, form) == [want]
 
 
 def test_the_gate_lets_pods_go_where_a_driver_does_not_run() -> None:
     gates = FeatureGates({"VolumeLimitScaling": False})
     rig = Rig(make_node("n"), *DISKS, make_csi_driver(DRIVER, must_run=True), features=gates)
     for form in FORMS:
-        assert judge(NodeVolumeLimits(handle=rig), rig, user(0), form) == [None]
+        assert run_filter(NodeVolumeLimits(handle=rig), rig, user(0), form) == [None]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -239,7 +239,7 @@ def test_counts_follow_whatever_changes(form: FilterForm) -> None:
     pod = user(0, name="new")
 
     def verdict() -> list[Status | None]:
-        return judge(plugin, rig, pod, form)
+        return run_filter(plugin, rig, pod, form)
 
     assert verdict() == [None, None]
     first = user(1, name="first", node="n")

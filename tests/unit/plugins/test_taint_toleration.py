@@ -7,7 +7,7 @@ from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resourc
 from moorage.framework.status import Status
 from moorage.plugins.taint_toleration import UNTOLERATED, TaintToleration, after_node_change
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge, rate
+from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
 
 HARD = Taint(key="gpu", value="yes", effect="NoSchedule")
 EVICTING = Taint(key="gpu", value="yes", effect="NoExecute")
@@ -49,7 +49,7 @@ CASES = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("taints", "pod", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, taints: list[Taint], pod: Pod, want: Status | None) -> None:
-    assert judge(TaintToleration(), Rig(make_node("plain"), make_node(taints=taints)), pod, form) == [None, want]
+    assert run_filter(TaintToleration(), Rig(make_node("plain"), make_node(taints=taints)), pod, form) == [None, want]
 
 
 def test_the_reason_names_no_taint() -> None:
@@ -80,7 +80,7 @@ SCORES = {
 @pytest.mark.parametrize(("taints", "pod", "want"), SCORES.values(), ids=SCORES)
 def test_score(form: ScoreForm, taints: list[list[Taint]], pod: Pod, want: list[int]) -> None:
     rig = Rig(*(make_node(f"n{i}", taints=item) for i, item in enumerate(taints)))
-    assert rate(TaintToleration(), rig, pod, form) == want
+    assert run_score(TaintToleration(), rig, pod, form) == want
 
 
 PLAIN, TAINTED = make_node(), make_node(taints=[HARD])

@@ -22,7 +22,7 @@ from moorage.plugins.volume_binding.plugin import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Rig, all_at_once, one_at_a_time, rate_all_at_once, rate_one_at_a_time
+from moorage.testing.rig import Rig, all_at_once, one_at_a_time, score_all_at_once, score_one_at_a_time
 from moorage.testing.storage import (
     claim_volume,
     make_attachment,
@@ -147,7 +147,7 @@ def agree(plugin: FilterPlugin, rig: Rig, pod: Pod, window: NodeTable) -> None:
         return
     assert all_at_once(plugin, cycle, pod, window) == one_at_a_time(plugin, cycle, pod, window)
     if isinstance(plugin, VolumeBinding):
-        assert rate_all_at_once(plugin, cycle, pod, window) == rate_one_at_a_time(plugin, cycle, pod, window)
+        assert score_all_at_once(plugin, cycle, pod, window) == score_one_at_a_time(plugin, cycle, pod, window)
 
 
 @pytest.mark.parametrize("build", PLUGINS)

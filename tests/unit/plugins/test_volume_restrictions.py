@@ -13,7 +13,7 @@ from moorage.plugins.volume_restrictions import (
     after_pod_deleted,
 )
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 from moorage.testing.storage import claim_volume, ephemeral_volume, make_claim
 
 ONCE = ("ReadWriteOncePod",)
@@ -58,7 +58,7 @@ DISKS = {
 def test_disks(form: FilterForm, mine: Volume, theirs: Volume, clash: bool) -> None:
     rig = Rig(make_node("free"), make_node("taken"), make_pod("there", node="taken", volumes=(theirs,)))
     plugin = VolumeRestrictions(handle=rig)
-    assert judge(plugin, rig, make_pod(volumes=(mine,)), form) == [None, DISK_CONFLICT if clash else None]
+    assert run_filter(plugin, rig, make_pod(volumes=(mine,)), form) == [None, DISK_CONFLICT if clash else None]
 
 
 def test_the_reasons_are_upstreams_and_preemption_may_help() -> None:
@@ -80,7 +80,7 @@ def test_a_claim_in_use_keeps_the_pod_off_every_node(form: FilterForm) -> None:
     )
     plugin = VolumeRestrictions(handle=rig)
     pod = make_pod(volumes=(claim_volume("data"),))
-    assert judge(plugin, rig, pod, form) == [CLAIM_CONFLICT, CLAIM_CONFLICT]
+    assert run_filter(plugin, rig, pod, form) == [CLAIM_CONFLICT, CLAIM_CONFLICT]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -93,7 +93,7 @@ def test_a_disk_conflict_is_told_before_a_claim_in_use(form: FilterForm) -> None
     )
     plugin = VolumeRestrictions(handle=rig)
     pod = make_pod(volumes=(claim_volume("data"), ebs("v")))
-    assert judge(plugin, rig, pod, form) == [DISK_CONFLICT, CLAIM_CONFLICT]
+    assert run_filter(plugin, rig, pod, form) == [DISK_CONFLICT, CLAIM_CONFLICT]
 
 
 PRE_FILTERS = {

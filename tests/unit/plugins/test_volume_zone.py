@@ -12,7 +12,7 @@ from moorage.plugins.volume_zone import (
     after_volume_changed,
 )
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 from moorage.testing.storage import claim_volume, ephemeral_volume, make_claim, make_class, make_volume
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -42,7 +42,7 @@ def test_filter(form: FilterForm, volume: dict[str, str], node: dict[str, str], 
     claim = make_claim("data", bound_to="disk")
     rig = Rig(make_node("n", labels=node), make_node("bare"), claim, make_volume("disk", labels=volume))
     plugin = VolumeZone(handle=rig)
-    assert judge(plugin, rig, make_pod(volumes=(claim_volume("data"),)), form) == [want, None]
+    assert run_filter(plugin, rig, make_pod(volumes=(claim_volume("data"),)), form) == [want, None]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -55,7 +55,7 @@ def test_every_volume_must_be_in_the_zone(form: FilterForm) -> None:
         make_volume("two", labels={ZONE: "b__c"}),
     )
     pod = make_pod(volumes=(claim_volume("one"), claim_volume("two")))
-    assert judge(VolumeZone(handle=rig), rig, pod, form) == [WRONG_ZONE, None, WRONG_ZONE]
+    assert run_filter(VolumeZone(handle=rig), rig, pod, form) == [WRONG_ZONE, None, WRONG_ZONE]
 
 
 def test_the_reason_is_upstreams_and_preemption_cannot_help() -> None:

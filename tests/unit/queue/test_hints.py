@@ -24,16 +24,18 @@ from moorage.framework.events import (
 )
 from moorage.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.hints import EXTENDER, Hints, ProfileQueueing, Strategy
+from moorage.queue.hints import EXTENDER, Hints, ProfileQueueing, RequeueStrategy
 from moorage.testing import make_node, make_pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
-STAY, LATER, NOW = Strategy.SKIP, Strategy.AFTER_BACKOFF, Strategy.IMMEDIATELY
+STAY, LATER, NOW = RequeueStrategy.SKIP, RequeueStrategy.AFTER_BACKOFF, RequeueStrategy.IMMEDIATELY
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 NODE_UPDATE = ClusterEvent(Resource.NODE, Action.UPDATE)
 
 # (registrations, unschedulable plugins, pending plugins, event, what happens)
-STRATEGIES: dict[str, tuple[dict[str, list[tuple[ClusterEvent, Any]]], set[str], set[str], ClusterEvent, Strategy]] = {
+STRATEGIES: dict[
+    str, tuple[dict[str, list[tuple[ClusterEvent, Any]]], set[str], set[str], ClusterEvent, RequeueStrategy]
+] = {
     "nobody turned the pod down: any event will do": ({}, set(), set(), NODE_ADD, LATER),
     "a hint-less registration always helps": ({"A": [(NODE_ADD, None)]}, {"A"}, set(), NODE_ADD, LATER),
     "a hint may say no": ({"A": [(NODE_ADD, SKIP)]}, {"A"}, set(), NODE_ADD, STAY),
@@ -130,7 +132,9 @@ def hints(registrations: dict[str, list[tuple[ClusterEvent, Any]]]) -> Hints:
 @pytest.mark.parametrize(
     ("registrations", "unschedulable", "pending", "event", "want"), STRATEGIES.values(), ids=STRATEGIES
 )
-def test_strategy(registrations: Any, unschedulable: Any, pending: Any, event: ClusterEvent, want: Strategy) -> None:
+def test_strategy(
+    registrations: Any, unschedulable: Any, pending: Any, event: ClusterEvent, want: RequeueStrategy
+) -> None:
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by(set(unschedulable), set(pending))
     assert hints(registrations).strategy_for(info, event, None, make_node()) is want
@@ -146,7 +150,7 @@ WILDCARDS = {
 
 
 @pytest.mark.parametrize(("event", "new", "want"), WILDCARDS.values(), ids=WILDCARDS)
-def test_wildcards(event: ClusterEvent, new: Any, want: Strategy) -> None:
+def test_wildcards(event: ClusterEvent, new: Any, want: RequeueStrategy) -> None:
     info = QueuedPodInfo(POD, 0.0)
     info.rejected_by({"Deaf"})
     assert hints({"Deaf": []}).strategy_for(info, event, None, new) is want

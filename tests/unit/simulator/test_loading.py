@@ -319,7 +319,7 @@ class TestFiles:
         assert [(item["kind"], item["spec"], item["metadata"]["name"]) for item in cluster.custom] == [
             ("Service", {"x": 1}, "s")
         ]
-        assert cluster.unheard == {"Deployment": 1, "Ingress": 1}
+        assert cluster.ignored == {"Deployment": 1, "Ingress": 1}
         assert cluster.objects == ()
 
 

@@ -37,7 +37,7 @@ class FlagValues(Mapping[str, Any]):
         return len(FLAGS)
 
     def given(self, name: str) -> bool:
-        """Tell whether a flag was on the command line, be it with its default."""
+        """Return whether a flag was on the command line, be it with its default."""
         return name in self._given
 
     def moot(self) -> Iterator[tuple[str, str]]:

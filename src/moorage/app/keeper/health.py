@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from moorage.app.keeper.incidents import METRIC
-from moorage.app.keeper.page import IS_STOPPING, IS_SYNCED, Page
+from moorage.app.keeper.page import IS_STOPPING, IS_SYNCED, SharedPage
 from moorage.app.keeper.watchdog import Watchdog
 from moorage.app.metrics.table import METRICS
 from moorage.app.serving.health import HealthChecks, ping
 
 
-def health_checks(page: Page, watchdog: Watchdog, is_overdue: Callable[[], bool]) -> HealthChecks:
+def health_checks(page: SharedPage, watchdog: Watchdog, is_overdue: Callable[[], bool]) -> HealthChecks:
     """Make the checks; none of them waits for the scheduler."""
 
     def leader_election() -> str | None:

@@ -17,7 +17,18 @@ from moorage.api.codec import encode
 from moorage.app.keeper.forwarding import Forwarding, LinkMeter
 from moorage.app.keeper.health import health_checks
 from moorage.app.keeper.incidents import Incidents
-from moorage.app.keeper.link import Announcement, Answered, Campaign, Failed, Lead, Link, Located, Message, Setup, Stop
+from moorage.app.keeper.link import (
+    Announcement,
+    Answered,
+    Campaign,
+    Lead,
+    Link,
+    Located,
+    Message,
+    SchedulerFailed,
+    Setup,
+    Stop,
+)
 from moorage.app.keeper.page import HELD_UNTIL
 from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
@@ -120,7 +131,7 @@ class Keeper:
                 self._start(self._elect())
             case Answered():
                 self._forwarding.answered(message)
-            case Failed(text):
+            case SchedulerFailed(text):
                 self._error = MoorageError(text)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not for the keeper")

@@ -27,17 +27,17 @@ from moorage.http.messages import HttpRequest
 
 log = structlog.get_logger(__name__)
 
-Record = Callable[[EventNote], None]
+RecordEvent = Callable[[EventNote], None]
 
 
-class Kept:
+class KeeperClient:
     """What a scheduler has of its keeper. ``stopping`` is set when it is to end, whoever said so."""
 
     def __init__(self, ends: Ends, setup: Setup, meter: Meter) -> None:
         self.page = ends.page
         self.stopping = asyncio.Event()
         self.router = Router()
-        self.record: Record = lambda _note: None
+        self.record: RecordEvent = lambda _note: None
         self.is_synced: Callable[[], bool] = lambda: False
         self._ends = ends
         self._setup = setup
@@ -62,7 +62,7 @@ class Kept:
         self._beat()
 
     def watch(self, profiles: Iterable[Profile], freeze: Freeze) -> None:
-        """Tell where the plugins' code stands, and watch the cycles that wait for one of them."""
+        """Send where the plugins' code stands, and watch the cycles that wait for one of them."""
         plugins = {name: plugin for profile in profiles for name, plugin in profile.plugins.items()}
         self._spans = [span for name, plugin in plugins.items() for span in spans_of(name, plugin)]
         self._link.send(Located(self._spans))
@@ -177,7 +177,7 @@ class Cycles:
         return 0.0 if self._is_excused else self.since
 
     def is_news(self, now: float) -> bool:
-        """Tell whether a cycle has waited for long enough to say so, once."""
+        """Return whether a cycle has waited for long enough to say so, once."""
         if not self.since or self._is_reported or now - self.since < WARN_SECONDS:
             return False
         self._is_reported = True

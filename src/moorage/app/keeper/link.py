@@ -1,4 +1,4 @@
-"""What keeper and scheduler tell each other: messages over a pair of sockets; the end of one is the end of both."""
+"""What keeper and scheduler send each other: messages over a pair of sockets; the end of one is the end of both."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ MAX_BACKLOG: Final = 1 << 20
 
 
 class Setup(Struct, frozen=True, tag=True):
-    """The scheduler tells what it was configured to be."""
+    """The scheduler sends what it was configured to be."""
 
     serving: ServingOptions
     authentication: AuthenticationOptions
@@ -31,7 +31,7 @@ class Setup(Struct, frozen=True, tag=True):
 
 
 class Located(Struct, frozen=True, tag=True):
-    """The scheduler tells where the code of its plugins stands."""
+    """The scheduler sends where the code of its plugins stands."""
 
     spans: list[Span]
 
@@ -50,8 +50,8 @@ class Answered(Struct, frozen=True, tag=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Failed(Struct, frozen=True, tag=True):
-    """The scheduler ends because of something that a user can mend."""
+class SchedulerFailed(Struct, frozen=True, tag=True):
+    """The scheduler ends because of something that a user can fix."""
 
     message: str
 
@@ -91,7 +91,9 @@ class Measured(Struct, frozen=True, tag=True):
     value: float | None = None
 
 
-Message: TypeAlias = Setup | Located | Campaign | Answered | Failed | Lead | Announcement | Stop | Asked | Measured
+Message: TypeAlias = (
+    Setup | Located | Campaign | Answered | SchedulerFailed | Lead | Announcement | Stop | Asked | Measured
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Message)
@@ -115,7 +117,7 @@ class Link:
         return self._writer.transport.get_write_buffer_size() > MAX_BACKLOG
 
     def send(self, message: Message) -> None:
-        """Tell something; never waits."""
+        """Send a message; never waits."""
         self._writer.write(framed(message))
 
     async def messages(self) -> AsyncIterator[Message]:

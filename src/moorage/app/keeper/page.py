@@ -1,6 +1,6 @@
 """A page of memory that keeper and scheduler share: plain numbers, each with one writer, read without a lock.
 
-It is what the two can tell each other whatever the other is doing, even while one holds its interpreter's lock.
+It is how the two can inform each other whatever the other is doing, even while one holds its interpreter's lock.
 """
 
 import mmap
@@ -21,7 +21,7 @@ HELD_UNTIL: Final = 4
 _CELLS: Final = 5
 
 
-class Page:
+class SharedPage:
     """The shared numbers; made before the fork."""
 
     def __init__(self) -> None:
@@ -35,5 +35,5 @@ class Page:
         self.cells[cell] = number
 
     def is_held(self) -> bool:
-        """Tell whether the lease is ours at this moment."""
+        """Return whether the lease is ours at this moment."""
         return boot_time() < self.cells[HELD_UNTIL]

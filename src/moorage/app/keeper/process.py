@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.app.keeper.link import Failed, framed
-from moorage.app.keeper.page import Page
+from moorage.app.keeper.link import SchedulerFailed, framed
+from moorage.app.keeper.page import SharedPage
 from moorage.errors import MoorageError, explain
 
 STACK_SIGNAL: Final = int(signal.SIGRTMIN) + 1 if hasattr(signal, "SIGRTMIN") else int(signal.SIGUSR1)
@@ -28,7 +28,7 @@ _MAX_POLLS: Final = 100
 class Ends(Struct, frozen=True):
     """One process's ends of what connects the two: ``stacks`` is a pipe for stacks, ``other`` the other's id."""
 
-    page: Page
+    page: SharedPage
     socket: socket.socket
     stacks: int
     other: int
@@ -37,9 +37,9 @@ class Ends(Struct, frozen=True):
 def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     """Go on as two processes; the child never returns from here, and the parent's result is that of both.
 
-    To be called before there are threads or a loop. What the child raises for a user to mend is raised here.
+    To be called before there are threads or a loop. What the child raises for a user to fix is raised here.
     """
-    page = Page()
+    page = SharedPage()
     for_keeper, for_scheduler = socket.socketpair()
     stacks_out, stacks_in = os.pipe()
     keeper = os.getpid()
@@ -66,7 +66,7 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     except MoorageError as error:
         with suppress(OSError):
             for_scheduler.setblocking(True)
-            for_scheduler.sendall(framed(Failed(explain(error))))
+            for_scheduler.sendall(framed(SchedulerFailed(explain(error))))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BaseException:

@@ -82,5 +82,5 @@ def _spans(name: str, function: object) -> Iterator[Span]:
 
 
 def _is_shared(file: str) -> bool:
-    """Tell whether code is the framework's, which is on every plugin's way."""
+    """Return whether code is the framework's, which is on every plugin's way."""
     return file.startswith(_PACKAGE) and not file.startswith(_PLUGINS)

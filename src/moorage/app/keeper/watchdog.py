@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.app.keeper.page import BEAT, WAITING_SINCE, Page
+from moorage.app.keeper.page import BEAT, WAITING_SINCE, SharedPage
 
 BEAT_SECONDS: Final = 0.25
 """How often the scheduler shows that its loop turns, and how often somebody looks."""
@@ -17,7 +17,7 @@ class Watchdog:
     frozen together, the scheduler first gets the chance to show that it is well. ``limit`` is 0 for no limit.
     """
 
-    def __init__(self, page: Page, limit: float = 0.0) -> None:
+    def __init__(self, page: SharedPage, limit: float = 0.0) -> None:
         self.limit = limit
         self.blocked = 0.0
         """For how many seconds the loop has not turned."""

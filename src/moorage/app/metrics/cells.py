@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 UNEXPECTED = "unexpected"
 """What a label value becomes that is not among those allowed."""
 
-Labels = tuple[str, ...]
-Reading = Callable[[], Iterable[tuple[Labels, float]]]
+LabelValues = tuple[str, ...]
+Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
 """Reads the values of a gauge when they are asked for."""
 
 
@@ -99,8 +99,8 @@ class CellMetric:
     def __init__(self, spec: MetricSpec, allowed: Mapping[int, frozenset[str]]) -> None:
         self.spec = spec
         self._allowed = allowed
-        self._numbers: dict[Labels, NumberCell] = {}
-        self._histograms: dict[Labels, HistogramCell] = {}
+        self._numbers: dict[LabelValues, NumberCell] = {}
+        self._histograms: dict[LabelValues, HistogramCell] = {}
         self._readings: list[Reading] = []
 
     def number(self, *labels: str) -> NumberCell:
@@ -169,13 +169,13 @@ class CellMetric:
             family.add_metric(labels, cell.buckets(), cell.sum())
         return family if family.samples else None
 
-    def _values(self) -> Iterator[tuple[Labels, float]]:
+    def _values(self) -> Iterator[tuple[LabelValues, float]]:
         for labels, cell in self._numbers.items():
             yield labels, cell.value
         for reading in self._readings:
             yield from reading()
 
-    def _permitted(self, labels: Labels) -> Labels:
+    def _permitted(self, labels: LabelValues) -> LabelValues:
         if not self._allowed:
             return labels
         return tuple(
@@ -204,7 +204,7 @@ class CellRegistry:
         self._metrics[metric].histogram(*labels).observe(value)
 
     def fed_by(self, source: Callable[[], None]) -> None:
-        """Have somebody who only notes what happens told to count it, before anything is read."""
+        """Register a callback that counts what was only noted, before anything is read."""
         self._sources.append(source)
 
     def names(self) -> tuple[str, ...]:

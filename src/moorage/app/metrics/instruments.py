@@ -218,7 +218,7 @@ class QueueInstruments(QueueObserver):
         self.story.moved(pod, queue, event)
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
-        """Count waiting pods by the plugin that turned them down."""
+        """Count waiting pods by the plugin that rejected them."""
         self._unschedulable.number(plugin, profile).inc(delta)
 
     def in_flight(self, event: str, delta: int) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, limits_total, spec_requests
-from moorage.app.metrics.cells import CellRegistry, Labels
+from moorage.app.metrics.cells import CellRegistry, LabelValues
 from moorage.app.metrics.instruments import informer_labels
 from moorage.app.version import KUBERNETES, version_info
 from moorage.assembly.loop import Deliveries
@@ -19,7 +19,7 @@ from moorage.state.objects import ObjectCache
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-Values = Iterable[tuple[Labels, float]]
+Values = Iterable[tuple[LabelValues, float]]
 _UNITS: Final = {"cpu": "cores", "memory": "bytes", "ephemeral-storage": "bytes", "storage": "bytes"}
 
 
@@ -93,11 +93,11 @@ def read_process(registry: CellRegistry, features: FeatureGates) -> None:
     registry["disabled_metrics_total"].number().inc(len(registry.options.disabled & {*registry.names()}))
 
 
-def forms(profiles: Iterable[Profile]) -> Iterator[tuple[Labels, float]]:
-    """Say of every plugin that judges or rates whether it does so by columns or node by node."""
+def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
+    """Say of every plugin that filters or scores whether it does so by columns or node by node."""
     for profile in profiles:
         per_node = {*profile.per_node_plugins()}
-        for plugin in profile.judges:
+        for plugin in profile.node_plugins:
             yield (plugin.name, profile.name, "node" if plugin.name in per_node else "columns"), 1.0
 
 

@@ -14,17 +14,17 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 
 _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
 
-Record = Callable[[float], None]
+RecordSeconds = Callable[[float], None]
 
 
 class ChangeTimes(Protocol):
     """Where the times go."""
 
-    def handling_of(self, event: str) -> Record:
+    def handling_of(self, event: str) -> RecordSeconds:
         """Return what records how long it took to apply each event of a label to cache and queue."""
         ...
 
-    def latency_of(self, kind: Kind) -> Record:
+    def latency_of(self, kind: Kind) -> RecordSeconds:
         """Return what records how long each change of a kind took."""
         ...
 
@@ -35,7 +35,7 @@ class TimedChanges:
     def __init__(self, apply: Apply, times: ChangeTimes) -> None:
         self._apply = apply
         self._times = times
-        self._records: dict[tuple[type[KubeObject], bool, bool, bool], tuple[Record, Record]] = {}
+        self._records: dict[tuple[type[KubeObject], bool, bool, bool], tuple[RecordSeconds, RecordSeconds]] = {}
 
     def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Apply a change."""
@@ -45,7 +45,7 @@ class TimedChanges:
         for record in self._records_of(before, after):
             record(took)
 
-    def _records_of(self, before: KubeObject | None, after: KubeObject | None) -> tuple[Record, Record]:
+    def _records_of(self, before: KubeObject | None, after: KubeObject | None) -> tuple[RecordSeconds, RecordSeconds]:
         thing = before if after is None else after
         assert thing is not None
         has_node = isinstance(thing, Pod) and thing.spec.node_name != ""

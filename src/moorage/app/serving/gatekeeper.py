@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from moorage.app.serving.lookup import TrustedClients
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.app.serving.routing import Page
+from moorage.app.serving.routing import PageHandler
 from moorage.app.serving.users import (
     ANONYMOUS,
     MASTERS,
@@ -52,7 +52,7 @@ class Gatekeeper(Struct):
         authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
         self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
 
-    async def admit(self, request: HttpRequest, page: Page) -> Reply:
+    async def admit(self, request: HttpRequest, page: PageHandler) -> Reply:
         """Answer a request with a page, or turn it away."""
         try:
             user = await self._known(request)

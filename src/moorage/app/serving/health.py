@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-Check = Callable[[], str | None]
+HealthCheck = Callable[[], str | None]
 """Looks whether something is well: ``None``, or what is wrong."""
 
 
@@ -26,7 +26,7 @@ class Report(NamedTuple):
 class HealthChecks:
     """The checks of each endpoint, in order, and how often each went well or not."""
 
-    def __init__(self, endpoints: Mapping[str, Mapping[str, Check]]) -> None:
+    def __init__(self, endpoints: Mapping[str, Mapping[str, HealthCheck]]) -> None:
         self._endpoints = endpoints
         self._latest: dict[tuple[str, str], bool] = {}
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -47,7 +47,7 @@ class HealthChecks:
                 lines.append(f"[+]{name} ok")
             else:
                 failed = True
-                # Anybody may ask for health, so why something failed is told in the logs only.
+                # Anybody may ask for health, so why something failed is in the logs only.
                 lines.append(f"[-]{name} failed: reason withheld")
         if unknown := sorted({*exclude} - self._endpoints[endpoint].keys()):
             names = ", ".join(f'"{name}"' for name in unknown)
@@ -64,7 +64,7 @@ class HealthChecks:
         problem = self._run(endpoint, name, check)
         return Report(True, "ok") if problem is None else Report(False, f"internal server error: {problem}\n")
 
-    def _run(self, endpoint: str, name: str, check: Check) -> str | None:
+    def _run(self, endpoint: str, name: str, check: HealthCheck) -> str | None:
         problem = check()
         self._latest[name, endpoint] = problem is None
         self._counts[name, "success" if problem is None else "error", endpoint] += 1

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from moorage.app.flags.parsing import FlagValues
 from moorage.app.logs import VERBOSITY
 from moorage.app.serving.health import HealthChecks, Report
-from moorage.app.serving.routing import PLAIN, Page, Router, text_reply
+from moorage.app.serving.routing import PLAIN, PageHandler, Router, text_reply
 from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
 from moorage.clock import boot_time
@@ -64,7 +64,7 @@ class HealthPages:
             router.add("GET", f"/{endpoint}/", self._check_page(endpoint))
         router.add("GET", "/metrics/slis", _exposition_page(self._health.families))
 
-    def _health_page(self, endpoint: str) -> Page:
+    def _health_page(self, endpoint: str) -> PageHandler:
         async def page(request: HttpRequest) -> Reply:
             words = parse_qsl(request.query_string, keep_blank_values=True)
             excluded = [name for key, given in words if key == "exclude" for name in given.split(",")]
@@ -73,7 +73,7 @@ class HealthPages:
 
         return page
 
-    def _check_page(self, endpoint: str) -> Page:
+    def _check_page(self, endpoint: str) -> PageHandler:
         async def page(request: HttpRequest) -> Reply:
             report = self._health.report_one(endpoint, unquote(request.path).rpartition("/")[2])
             return _health_answer(report) if report is not None else text_reply("404 page not found\n", 404)
@@ -122,7 +122,7 @@ class Pages:
         return page.answer(request)
 
 
-def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> Page:
+def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> PageHandler:
     @cache
     def exposition() -> "Exposition":
         from moorage.app.serving.exposition import Exposition

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from moorage.http.messages import HttpRequest, Reply
 
 PLAIN: Final = "text/plain; charset=utf-8"
-Page = Callable[[HttpRequest], Coroutine[Any, Any, Reply]]
+PageHandler = Callable[[HttpRequest], Coroutine[Any, Any, Reply]]
 
 
 def text_reply(text: str, status: int = 200) -> Reply:
@@ -19,9 +19,9 @@ class Router:
     """Finds the page for a request. A path that ends in a slash stands for everything right below it, too."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, dict[str, Page]] = {}
+        self._pages: dict[str, dict[str, PageHandler]] = {}
 
-    def add(self, method: str, path: str, page: Page) -> None:
+    def add(self, method: str, path: str, page: PageHandler) -> None:
         """Serve a page; whoever may GET it may also ask for its HEAD."""
         pages = self._pages.setdefault(path, {})
         pages[method] = page
@@ -34,10 +34,10 @@ class Router:
         return sorted(self._pages)
 
     def has(self, path: str) -> bool:
-        """Tell whether something is served there."""
+        """Return whether something is served there."""
         return self._at(unquote(path)) is not None
 
-    def _at(self, path: str) -> dict[str, Page] | None:
+    def _at(self, path: str) -> dict[str, PageHandler] | None:
         return self._pages.get(path) or self._pages.get(f"{path.rpartition('/')[0]}/")
 
     async def answer(self, request: HttpRequest) -> Reply:

@@ -11,7 +11,7 @@ from moorage.app.options import AuthenticationOptions, AuthorizationOptions, Ser
 from moorage.app.serving.gatekeeper import Gatekeeper
 from moorage.app.serving.lookup import TrustedClients, from_flags, looked_up
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.app.serving.routing import Page, text_reply
+from moorage.app.serving.routing import PageHandler, text_reply
 from moorage.app.serving.tls import ServingTls
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 class Server:
     """Our HTTPS server, from start to stop."""
 
-    def __init__(self, options: ServingOptions, page: Page, meter: Meter = SILENT_METER) -> None:
+    def __init__(self, options: ServingOptions, page: PageHandler, meter: Meter = SILENT_METER) -> None:
         self._options = options
         self._page = page
         self._meter = meter

@@ -47,7 +47,7 @@ _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 
 
 class ServingTls:
-    """The context to serve with, made anew by :meth:`load` when files or client CAs have changed.
+    """The context to serve with, made again by :meth:`load` when files or client CAs have changed.
 
     Clients may show certificates of the CAs given, but need not.
     """
@@ -65,7 +65,7 @@ class ServingTls:
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
-        """Take what the files contain now, and other client CAs; tell whether anything changed.
+        """Take what the files contain now, and other client CAs; return whether anything changed.
 
         InputError if it cannot be used, as when a file is being written; what was in use stays in use.
         """

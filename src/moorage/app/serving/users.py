@@ -17,7 +17,7 @@ MASTERS: Final = "system:masters"
 
 
 class User(Struct, frozen=True):
-    """Somebody, and the groups they belong to."""
+    """A user, and the groups they belong to."""
 
     name: str
     uid: str = ""
@@ -43,13 +43,13 @@ class ProxyHeaders(Struct, frozen=True):
 
 
 class Authorities:
-    """A CA bundle that tells whether it issued a certificate."""
+    """A CA bundle that knows whether it issued a certificate."""
 
     def __init__(self, bundle: bytes = b"") -> None:
         self._certificates = _certificates_in(bundle) if bundle else []
 
     def issued(self, certificate: "x509.Certificate") -> bool:
-        """Tell whether a certificate, whose chain TLS has verified already, is one of ours."""
+        """Return whether a certificate, whose chain TLS has verified already, is one of ours."""
         return any(_issued(authority, certificate) for authority in self._certificates)
 
 

@@ -10,6 +10,7 @@ from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
 from moorage.api.kinds import CREATE_ONLY
 from moorage.api.meta import ObjectMeta
+from moorage.api.struct import Data
 from moorage.box.apiserver.access.reviews import Reviews
 from moorage.box.apiserver.admission.admission import Admission
 from moorage.box.apiserver.admission.pod_admission import BUILT_IN_CLASSES
@@ -54,7 +55,6 @@ from moorage.clock import Clock
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
 
-Data = dict[str, Any]
 Edit = Callable[[Data], Data]
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")

@@ -1,5 +1,5 @@
 """What makes a cluster out of an API server: the controllers of workloads, storage and nodes, and fake kubelets.
 
-Each is a function from objects to actions (``reconcile``), told which keys to look at again when something changes; one
-driver lists, watches, asks and carries out. All of them are clients of any API server.
+Each is a function from objects to actions (``reconcile``), called with a key that changes may
+have affected; one driver lists, watches, asks and carries out. All of them are clients of any API server.
 """

@@ -5,7 +5,7 @@ from typing import Final
 
 from moorage.api.cluster import Namespace, ServiceAccount
 from moorage.api.meta import KubeObject
-from moorage.box.controllers.actions import Action, Create
+from moorage.box.controllers.actions import ControllerAction, Create
 from moorage.box.controllers.view import View
 
 DEFAULT: Final = "default"
@@ -22,7 +22,7 @@ class AccountController:
         """Look at a namespace when it comes, or its account goes."""
         return (thing.name,) if isinstance(thing, Namespace) else (thing.namespace,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make the account if it is missing."""
         namespace = view[Namespace].get(key)
         is_there = view[ServiceAccount].get(f"{key}/{DEFAULT}") is not None

@@ -62,12 +62,12 @@ class After:
 
 
 Write: TypeAlias = Create | Patch | Delete
-Action: TypeAlias = Write | Sweep | After
+ControllerAction: TypeAlias = Write | Sweep | After
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ActionRequest:
     """A request for an action, and the struct its answer decodes into."""
 
     method: str
@@ -77,17 +77,19 @@ class Asked:
     content_type: str = JSON
 
 
-def request_of(action: Write) -> Asked:
+def request_of(action: Write) -> ActionRequest:
     """Put an action as a request."""
     match action:
         case Create(kind, data):
             known = BY_TYPE[kind]
             whole = {"apiVersion": known.api_version, "kind": known.name, **data}
-            return Asked("POST", known.path(namespace=action.namespace), _encode(whole), kind)
+            return ActionRequest("POST", known.path(namespace=action.namespace), _encode(whole), kind)
         case Patch(thing):
-            return Asked("PATCH", _path(thing, action.subresource), _patch(action), type(thing), action.content_type)
+            return ActionRequest(
+                "PATCH", _path(thing, action.subresource), _patch(action), type(thing), action.content_type
+            )
         case Delete(thing):
-            return Asked("DELETE", _path(thing), _encode(_options(action)), type(thing))
+            return ActionRequest("DELETE", _path(thing), _encode(_options(action)), type(thing))
 
 
 def _path(thing: KubeObject, subresource: str = "") -> str:
@@ -111,7 +113,9 @@ def _options(action: Delete) -> Data:
     return options
 
 
-def status_actions(thing: KubeObject, found: Data, wanted: Data, *, if_unchanged: bool = False) -> list[Action]:
+def status_actions(
+    thing: KubeObject, found: Data, wanted: Data, *, if_unchanged: bool = False
+) -> list[ControllerAction]:
     """Bring a status up to date, if it is not: what is missing counts as zero, false or empty."""
     changed = {key: value for key, value in wanted.items() if found.get(key, type(value)()) != value}
     return [Patch(thing, {"status": changed}, "status", if_unchanged)] if changed else []

@@ -11,7 +11,7 @@ from moorage.box.controllers.ephemeral import EphemeralVolumeController
 from moorage.box.controllers.garbage import GarbageCollector
 from moorage.box.controllers.heartbeats import Heartbeats
 from moorage.box.controllers.job import JobController
-from moorage.box.controllers.kubelet import Kubelet, Pace
+from moorage.box.controllers.kubelet import Kubelet, KubeletPace
 from moorage.box.controllers.namespaces import NamespaceController
 from moorage.box.controllers.nodes import EvictionController, NodeController
 from moorage.box.controllers.replicaset import ReplicaSetController
@@ -45,6 +45,6 @@ def cluster_controllers(clock: Clock) -> tuple[Controller, ...]:
     )
 
 
-def kubelet_controllers(clock: Clock, pace: Pace | None = None) -> tuple[Controller, ...]:
+def kubelet_controllers(clock: Clock, pace: KubeletPace | None = None) -> tuple[Controller, ...]:
     """Return what stands for the kubelets of all fake nodes."""
     return Kubelet(clock, pace), Heartbeats(clock)

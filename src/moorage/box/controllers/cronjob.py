@@ -10,7 +10,7 @@ from moorage.api.cron import Schedule, parse, zone_of
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.struct import Data
 from moorage.api.workloads import CronJob, Job
-from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.job import finished_at
 from moorage.box.controllers.ownership import owner_keys, owner_reference
 from moorage.box.controllers.view import View
@@ -33,7 +33,7 @@ class CronJobController:
         """Look at a cron job when it changes, or one of its jobs."""
         return (thing.key,) if isinstance(thing, CronJob) else owner_keys(thing, CronJob)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make the job that is due, forget old ones, and wait for the next."""
         cron_job = view[CronJob].get(key)
         if cron_job is None or cron_job.is_terminating:
@@ -55,7 +55,7 @@ class Runs:
         """The jobs that have not ended."""
         return [job for job in self.jobs if finished_at(job) is None]
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         yield from self._forget("Complete", self.cron_job.spec.successful_jobs_history_limit)
         yield from self._forget("Failed", self.cron_job.spec.failed_jobs_history_limit)
@@ -83,7 +83,7 @@ class Runs:
             since = max(since, self.now - spec.starting_deadline_seconds)
         return self._schedule.latest(since, self.now, self._zone)
 
-    def _run(self, due: float) -> Iterator[Action]:
+    def _run(self, due: float) -> Iterator[ControllerAction]:
         policy = self.cron_job.spec.concurrency_policy
         if policy == "Forbid" and self.active:
             return
@@ -106,7 +106,7 @@ class Runs:
         }
         return {"metadata": metadata, "spec": template.get("spec") or {}}
 
-    def _forget(self, outcome: str, limit: int) -> Iterator[Action]:
+    def _forget(self, outcome: str, limit: int) -> Iterator[ControllerAction]:
         ended = [job for job in self.jobs if _outcome(job) == outcome]
         ended.sort(key=lambda job: (job.status.get("startTime") or "", job.name))
         surplus = ended[: max(0, len(ended) - limit)]

@@ -13,7 +13,7 @@ from moorage.api.pod import Pod, PodSpec
 from moorage.api.selectors import node_matcher
 from moorage.api.struct import Data
 from moorage.api.workloads import ControllerRevision, DaemonSet
-from moorage.box.controllers.actions import Action, Create, Delete, status_actions
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -62,7 +62,7 @@ class DaemonSetController:
             return (thing.key,)
         return owner_keys(thing, DaemonSet) or adopter_keys(thing, view[DaemonSet].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Bring pods to nodes that lack one and take them from nodes that should have none."""
         daemon_set = view[DaemonSet].get(key)
         if daemon_set is None or daemon_set.is_terminating:
@@ -126,7 +126,7 @@ class Daemons:
     def _is_repelled(self, node: Node, *effects: str) -> bool:
         return any(taint.effect in effects and not self.example.tolerates(taint) for taint in node.taints)
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         for node in sorted(self.wanted - self.by_node.keys()):
             yield Create(Pod, self._pod_for(node))
@@ -155,7 +155,7 @@ class Daemons:
     def _is_new(self, pod: Pod) -> bool:
         return pod.labels.get(REVISION_LABEL) == self.revision
 
-    def _update(self) -> Iterator[Action]:
+    def _update(self) -> Iterator[ControllerAction]:
         """Replace pods of old templates, as long as enough others are available or some may be too many."""
         strategy = self.daemon_set.spec.update_strategy
         old = [pod for pod in self._kept if not self._is_new(pod) and is_active(pod)]
@@ -174,7 +174,7 @@ class Daemons:
                 room -= 1
                 yield Delete(pod)
 
-    def _surge_up(self, old: list[Pod]) -> Iterator[Action]:
+    def _surge_up(self, old: list[Pod]) -> Iterator[ControllerAction]:
         """Make new pods beside old ones, which go when the new ones are available."""
         waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[target_of(pod)]))]
         room = self._surge - (len(old) - len(waiting))

@@ -11,8 +11,8 @@ from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
 from moorage.api.struct import Data
 from moorage.api.workloads import Deployment, ReplicaSet, UpdateStrategy
-from moorage.box.controllers.actions import Action, Create, Delete, Patch
-from moorage.box.controllers.deployment_status import Counts, count_of, status_of
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.box.controllers.deployment_status import ReplicaCounts, count_of, status_of
 from moorage.box.controllers.ownership import (
     adopter_keys,
     adoptions,
@@ -53,7 +53,7 @@ class DeploymentController:
         made_by = view[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
         return () if made_by is None else owner_keys(made_by, Deployment)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Bring the replica sets of one deployment closer to what it asks for."""
         deployment = view[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
@@ -89,7 +89,7 @@ class Rollout:
         others = (item for item in self.owned if new is None or item.uid != new.uid)
         return sorted(others, key=lambda item: (_revision(item), item.name))
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         new = self.new
         if self.deployment.spec.paused:
@@ -106,7 +106,7 @@ class Rollout:
     def _strategy(self) -> UpdateStrategy:
         return self.deployment.spec.strategy
 
-    def _create(self) -> Iterator[Action]:
+    def _create(self) -> Iterator[ControllerAction]:
         spec, template = self.deployment.spec, self.deployment.spec.template
         hashed = revision_of(_without_hash(template))
         metadata = template.get("metadata") or {}
@@ -145,7 +145,7 @@ class Rollout:
     def _notes(self) -> dict[str, str]:
         return {key: text for key, text in self.deployment.annotations.items() if key not in _OWN_NOTES}
 
-    def _note_revision(self, new: ReplicaSet) -> Iterator[Action]:
+    def _note_revision(self, new: ReplicaSet) -> Iterator[ControllerAction]:
         """Number the current template higher than all others: it may be an old one that came back."""
         revision = _revision(new)
         if any(_revision(item) >= revision for item in self.old):
@@ -169,7 +169,7 @@ class Rollout:
         # Neither one more nor one less would mean standing still for ever.
         return 1 if most == 0 and self._surge == 0 else most
 
-    def _roll(self, new: ReplicaSet) -> Iterator[Action]:
+    def _roll(self, new: ReplicaSet) -> Iterator[ControllerAction]:
         wanted = self.deployment.spec.replicas
         total = sum(item.spec.replicas for item in self.owned)
         room = wanted + self._surge - total
@@ -180,7 +180,7 @@ class Rollout:
         else:
             yield from self._scale_old_down(new, total)
 
-    def _scale_old_down(self, new: ReplicaSet, total: int) -> Iterator[Action]:
+    def _scale_old_down(self, new: ReplicaSet, total: int) -> Iterator[ControllerAction]:
         """Take away from old replica sets what is not available first, then what can be spared."""
         least = self.deployment.spec.replicas - self._unavailable
         spare = total - least - (new.spec.replicas - count_of(new, "availableReplicas"))
@@ -193,24 +193,24 @@ class Rollout:
                 spare, available = spare - fewer, available - max(0, fewer - sick)
                 yield _scale(item, item.spec.replicas - fewer)
 
-    def _recreate(self, new: ReplicaSet) -> Iterator[Action]:
+    def _recreate(self, new: ReplicaSet) -> Iterator[ControllerAction]:
         yield from (_scale(item, 0) for item in self.old if item.spec.replicas)
         if not any(self.pods[item.uid] for item in self.old) and new.spec.replicas != self.deployment.spec.replicas:
             yield _scale(new, self.deployment.spec.replicas)
 
-    def _keep_scale(self) -> Iterator[Action]:
+    def _keep_scale(self) -> Iterator[ControllerAction]:
         """Heed only the number of replicas while a deployment is paused."""
         live = [item for item in self.owned if item.spec.replicas] or self.owned[-1:]
         if len(live) == 1 and live[0].spec.replicas != self.deployment.spec.replicas:
             yield _scale(live[0], self.deployment.spec.replicas)
 
-    def _forget_history(self) -> Iterator[Action]:
+    def _forget_history(self) -> Iterator[ControllerAction]:
         empty = [item for item in self.old if not item.spec.replicas and not self.pods[item.uid]]
         surplus = len(empty) - self.deployment.spec.revision_history_limit
         yield from (Delete(item) for item in empty[: max(0, surplus)])
 
-    def _status(self, new: ReplicaSet | None) -> Iterator[Action]:
-        counts = Counts(
+    def _status(self, new: ReplicaSet | None) -> Iterator[ControllerAction]:
+        counts = ReplicaCounts(
             total=sum(count_of(item, "replicas") for item in self.owned),
             updated=count_of(new, "replicas") if new is not None else 0,
             ready=sum(count_of(item, "readyReplicas") for item in self.owned),
@@ -221,7 +221,7 @@ class Rollout:
 
 
 def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
-    """Count the pods a replica set still has; its own word will do, unless new pods wait for the last old one."""
+    """Count the pods a replica set still has; its own status will do, unless new pods wait for the last old one."""
     if not is_exact:
         return count_of(replica_set, "replicas")
     return sum(not pod.is_finished for pod in managed_pods(replica_set, view))

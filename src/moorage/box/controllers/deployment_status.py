@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from moorage.api.meta import format_time, parse_time
 from moorage.api.struct import Data
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.box.controllers.actions import Action, After, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, status_actions
 from moorage.box.controllers.ownership import with_condition
 
 PROGRESSING = "Progressing"
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ReplicaCounts:
     """The pods of a deployment, and how many must be available at ``least``."""
 
     total: int
@@ -31,7 +31,7 @@ def count_of(replica_set: ReplicaSet, field: str) -> int:
     return int(replica_set.status.get(field) or 0)
 
 
-def status_of(deployment: Deployment, counts: Counts, newest: str, now: float) -> Iterator[Action]:
+def status_of(deployment: Deployment, counts: ReplicaCounts, newest: str, now: float) -> Iterator[ControllerAction]:
     """Bring a deployment's status up to date, and look again when its time to make progress is over.
 
     ``newest`` is the name of the replica set that is rolled out.
@@ -59,10 +59,10 @@ def status_of(deployment: Deployment, counts: Counts, newest: str, now: float) -
 
 def _availability(is_up: bool) -> dict[str, str]:
     if is_up:
-        told = "Deployment has minimum availability."
-        return {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": told}
-    told = "Deployment does not have minimum availability."
-    return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": told}
+        message = "Deployment has minimum availability."
+        return {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": message}
+    message = "Deployment does not have minimum availability."
+    return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": message}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RolloutProgress:
     is_complete: bool
 
     def noted_in(self, conditions: list[Data], now: float) -> list[Data]:
-        """Return conditions with the one that tells of progress; its update time is that of the last move."""
+        """Return conditions with the one about progress; its update time is that of the last move."""
         known = _progress_in(conditions)
         wanted = self._wanted(known, now)
         if wanted is None:

@@ -11,7 +11,7 @@ from moorage.api.pod import Pod
 from moorage.api.selectors import label_matcher
 from moorage.api.struct import Data
 from moorage.api.workloads import Deployment, ReplicaSet, ReplicationController, StatefulSet
-from moorage.box.controllers.actions import Action, After, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, status_actions
 from moorage.box.controllers.ownership import is_ready, scaled, with_condition
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -41,8 +41,8 @@ class DisruptionController:
             return [budget.key for budget in budgets if protects(budget, thing)]
         return [budget.key for budget in budgets]
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
-        """Count anew."""
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Count the healthy pods of a budget, and how many of them may be disrupted."""
         budget = view[PodDisruptionBudget].get(key)
         if budget is None or budget.is_terminating:
             return ()
@@ -51,7 +51,7 @@ class DisruptionController:
 
 
 def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Tell whether a pod counts for a budget; one without a selector protects nothing."""
+    """Return whether a pod counts for a budget; one without a selector protects nothing."""
     if budget.spec.selector is None or pod.is_finished:
         return False
     return label_matcher(budget.spec.selector).matches(pod.labels)
@@ -79,7 +79,7 @@ def maker_of(thing: KubeObject, view: View) -> Maker | None:
     return None
 
 
-def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: float) -> Iterator[Action]:
+def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: float) -> Iterator[ControllerAction]:
     """Decide what a budget's status should be."""
     granted = _granted(budget, pods, now)
     healthy = sum(1 for pod in pods if is_ready(pod) and not pod.is_terminating and pod.name not in granted)

@@ -24,7 +24,7 @@ import structlog
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Create, Delete, Sweep, Write, request_of
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Write, request_of
 from moorage.box.controllers.namespaces import sweep
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer, OnChanges
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class Controller(Protocol):
-    """Keeps one kind of promise. It holds no state that matters: all it knows is in the view."""
+    """Brings one kind of object to its wanted state. It holds no state that matters: all it knows is in the view."""
 
     @property
     def name(self) -> str:
@@ -63,15 +63,15 @@ class Controller(Protocol):
         ...
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Tell which keys to look at again when an object has come, changed or gone."""
+        """Return which keys to look at again when an object has come, changed or gone."""
         ...
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Decide what is to be done about a key; nothing, when all is as it should be."""
         ...
 
 
-class Source(Protocol):
+class ChangeSource(Protocol):
     """What brings the changes of one kind: an informer, or what stands for one in the same process."""
 
     @property
@@ -88,7 +88,7 @@ class Source(Protocol):
         ...
 
 
-MakeInformer = Callable[[Kind, OnChanges], Source]
+MakeInformer = Callable[[Kind, OnChanges], ChangeSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Driver:
         await self._synced.wait()
 
     def has_seen(self, data: Data) -> bool:
-        """Tell whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
+        """Return whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
         kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
         return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
@@ -183,7 +183,7 @@ class Driver:
             try:
                 keys = list(controller.affected(thing, self.view))
             except Exception:
-                # One object that makes no sense to one controller; the watch tells of thousands of others.
+                # One object that makes no sense to one controller; the watch brings thousands of others.
                 self.failures[controller.name] += 1
                 log.exception("controller cannot read an object", controller=controller.name, key=thing.key)
                 continue
@@ -282,7 +282,7 @@ class Driver:
                 self.view[asked.kind].drop(action.thing)
                 return
         if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
-            # Instead of the object, word that it is gone already.
+            # Instead of the object, a Status that it is gone already.
             self.view[asked.kind].drop(action.thing)
         else:
             self.view[asked.kind].put(decoded(asked.kind, body))

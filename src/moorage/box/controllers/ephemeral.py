@@ -8,7 +8,7 @@ from moorage.api.claims import claim_use
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
-from moorage.box.controllers.actions import Action, Create
+from moorage.box.controllers.actions import ControllerAction, Create
 from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 
@@ -27,7 +27,7 @@ class EphemeralVolumeController:
         owner = thing.metadata.controller
         return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make the claims a pod lacks."""
         pod = view[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
@@ -36,7 +36,7 @@ class EphemeralVolumeController:
         return claims_for(pod, known)
 
 
-def claims_for(pod: Pod, known: set[str]) -> Iterator[Action]:
+def claims_for(pod: Pod, known: set[str]) -> Iterator[ControllerAction]:
     """Decide which claims to make for a pod; one of that name that is another's is left alone, and the pod waits."""
     for volume in pod.spec.volumes:
         use, template = claim_use(pod, volume), volume.ephemeral and volume.ephemeral.volume_claim_template

@@ -22,7 +22,7 @@ from moorage.api.workloads import (
     ReplicationController,
     StatefulSet,
 )
-from moorage.box.controllers.actions import Action, After, Delete, Patch
+from moorage.box.controllers.actions import After, ControllerAction, Delete, Patch
 from moorage.box.controllers.ownership import without_owner
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -66,7 +66,7 @@ class GarbageCollector:
                 f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
             )
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
         kind, _, rest = key.partition("/")
         indexes = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
@@ -84,11 +84,11 @@ def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
         yield from view[kind].owned_by(uid)
 
 
-def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
+def _collect(thing: KubeObject, view: View, now: float) -> Iterator[ControllerAction]:
     owners = [_state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
-    if not owners or Owner.THERE in owners:
+    if not owners or OwnerState.THERE in owners:
         return
-    if Owner.WAITING in owners:
+    if OwnerState.WAITING in owners:
         # The owner stays until everything below it is gone, so nothing below it may be left to itself.
         yield Delete(thing, propagation="Foreground")
         return
@@ -97,7 +97,7 @@ def _collect(thing: KubeObject, view: View, now: float) -> Iterator[Action]:
     yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
 
 
-def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[Action]:
+def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[ControllerAction]:
     """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
     if ORPHAN in owner.metadata.finalizers:
         # The owner goes last: whoever still names it then would be taken for garbage.
@@ -117,7 +117,7 @@ def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
     return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
 
 
-class Owner(Enum):
+class OwnerState(Enum):
     """What has become of an owner."""
 
     THERE = auto()
@@ -125,15 +125,15 @@ class Owner(Enum):
     GONE = auto()
 
 
-def _state_of(owner: OwnerReference, namespace: str, view: View) -> Owner:
-    """Tell what has become of an owner; those of kinds we do not watch are taken to be there."""
+def _state_of(owner: OwnerReference, namespace: str, view: View) -> OwnerState:
+    """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
     kind = _BY_NAME.get(owner.kind)
     if kind is None:
-        return Owner.THERE
+        return OwnerState.THERE
     found = view[kind].get(_place_of(owner, namespace))
     if found is None or found.uid != owner.uid:
-        return Owner.GONE
-    return Owner.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else Owner.THERE
+        return OwnerState.GONE
+    return OwnerState.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else OwnerState.THERE
 
 
 def _place_of(owner: OwnerReference, namespace: str) -> str:

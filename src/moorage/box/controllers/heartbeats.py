@@ -1,4 +1,4 @@
-"""Fake nodes: what they look like, and that they say so again and again."""
+"""Fake nodes: what they look like, and the leases that they renew."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from moorage.api.quantity import value
 from moorage.api.records import Lease
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Create, Patch
+from moorage.box.controllers.actions import After, ControllerAction, Create, Patch
 from moorage.box.controllers.kubelet import FAKE_LABEL, is_silent
 from moorage.box.controllers.nodes import LEASE_NAMESPACE
 from moorage.box.controllers.view import View
@@ -123,10 +123,10 @@ class Heartbeats:
         self._clock = clock
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
-        """Look at a fake node when it comes or changes; its own lease is no news to it."""
+        """Look at a fake node when it comes or changes; changes of its own lease are ignored."""
         return (thing.name,) if isinstance(thing, Node) else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Renew the lease of a node when it is time."""
         node = view[Node].get(key)
         if node is None or FAKE_LABEL not in node.labels or is_silent(node):
@@ -135,7 +135,7 @@ class Heartbeats:
         return beat(node, view[Lease].get(f"{LEASE_NAMESPACE}/{key}"), interval, self._clock.now())
 
 
-def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterator[Action]:
+def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterator[ControllerAction]:
     """Decide how a node shows that it lives."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None or ready.status != "True":

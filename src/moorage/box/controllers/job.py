@@ -10,7 +10,7 @@ from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.struct import Data
 from moorage.api.workloads import Job
-from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
@@ -48,7 +48,7 @@ class JobController:
             return (thing.key,)
         return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make pods, end the job, or delete it when its time is over."""
         job = view[Job].get(key)
         if job is None or job.is_terminating:
@@ -95,7 +95,7 @@ class JobProgress:
             return {index_of(pod) for pod in succeeded if index_of(pod) < (self.job.spec.completions or 0)}
         return set(range(len(succeeded)))
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         if finished_at(self.job) is not None:
             yield from self._after_the_end()
@@ -118,7 +118,7 @@ class JobProgress:
         return parse_time(text) if text else self.now
 
     def _ending(self) -> tuple[str, str, str] | None:
-        """Tell how the job ends, if it does: the condition, its reason and its message."""
+        """Return how the job ends, if it does: the condition, its reason and its message."""
         spec = self.job.spec
         if self.failures.fatal:
             return "Failed", "PodFailurePolicy", self.failures.fatal
@@ -132,7 +132,7 @@ class JobProgress:
             return ("Complete", "CompletionsReached", reached) if self.done and not self.active else None
         return ("Complete", "CompletionsReached", reached) if len(self.done) >= spec.completions else None
 
-    def _make_pods(self) -> Iterator[Action]:
+    def _make_pods(self) -> Iterator[ControllerAction]:
         missing = self._wanted - len(self.active)
         if missing > 0 and (seconds := self._pause()) > 0:
             yield After(seconds)
@@ -207,11 +207,11 @@ class JobProgress:
             return known
         return with_condition(known, format_time(self.now), type="Suspended", **wanted)
 
-    def _end(self, ending: tuple[str, str, str]) -> Iterator[Action]:
+    def _end(self, ending: tuple[str, str, str]) -> Iterator[ControllerAction]:
         kind, reason, message = ending
         now = format_time(self.now)
         conditions = list(self.job.status.get("conditions") or ())
-        # The API wants to hear that the outcome is certain before it hears that all is over.
+        # The API accepts the final condition only after the one that says that the outcome is certain.
         first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
         for item in (first, kind):
             wanted = {"type": item, "status": "True", "reason": reason, "message": message}
@@ -221,7 +221,7 @@ class JobProgress:
             status["completionTime"] = now
         yield from status_actions(self.job, self.job.status, status)
 
-    def _after_the_end(self) -> Iterator[Action]:
+    def _after_the_end(self) -> Iterator[ControllerAction]:
         yield from (Delete(pod) for pod in self.active)
         lifetime, ended = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
         if lifetime is not None and ended is not None:

@@ -20,9 +20,9 @@ def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome
     """Apply a policy to the pods that failed; the first rule that fits a pod decides about it."""
     counted: list[Pod] = []
     for pod in failed:
-        action, told = _action(policy, pod)
+        action, message = _action(policy, pod)
         if action == "FailJob":
-            return FailureOutcome(counted, told)
+            return FailureOutcome(counted, message)
         if action != "Ignore":
             counted.append(pod)
     return FailureOutcome(counted)
@@ -30,8 +30,8 @@ def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome
 
 def _action(policy: FailurePolicy, pod: Pod) -> tuple[str, str]:
     for number, rule in enumerate(policy.rules):
-        if told := next(_fits(rule, pod), ""):
-            return rule.action, f"{told} matching {rule.action} rule at index {number}"
+        if message := next(_fits(rule, pod), ""):
+            return rule.action, f"{message} matching {rule.action} rule at index {number}"
     return "Count", ""
 
 

@@ -20,7 +20,7 @@ from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Delete, Patch
+from moorage.box.controllers.actions import After, ControllerAction, Delete, Patch
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 from moorage.errors import InputError
@@ -35,7 +35,7 @@ FAKE_LABEL: Final = "moorage.io/fake"
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class KubeletPace:
     """How long things take where a pod does not say, in seconds; ``run`` of ``None`` is for ever."""
 
     start: float = 0.5
@@ -50,10 +50,10 @@ class Kubelet:
     kinds = (Pod, Node)
     pause = 0.0
 
-    def __init__(self, clock: Clock, pace: Pace | None = None, *, runs_every_node: bool = False) -> None:
+    def __init__(self, clock: Clock, pace: KubeletPace | None = None, *, runs_every_node: bool = False) -> None:
         self._clock = clock
         self._runs_every_node = runs_every_node
-        self._pace = pace or Pace()
+        self._pace = pace or KubeletPace()
         self._since: dict[str, tuple[str, float]] = {}
         self._missed: set[str] = set()
 
@@ -73,7 +73,7 @@ class Kubelet:
             return ()
         return [pod.key for pod in view[Pod].on_node(thing.name)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Take the next step in a pod's life, or wait for it."""
         pod = view[Pod].get(key)
         if pod is None or not pod.node_name:
@@ -96,11 +96,11 @@ class Kubelet:
 
 
 def is_silent(node: Node) -> bool:
-    """Tell whether a node has been told to fail."""
+    """Return whether a node has been told to fail."""
     return node.annotations.get(FAIL, "") not in ("", "false")
 
 
-def next_step(pod: Pod, pace: Pace, *, since: float, now: float) -> Iterator[Action]:
+def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Iterator[ControllerAction]:
     """Decide what a pod does next; ``since`` is when it came into the state it is in."""
     if pod.is_terminating:
         grace = pod.metadata.deletion_grace_period_seconds
@@ -118,11 +118,11 @@ def next_step(pod: Pod, pace: Pace, *, since: float, now: float) -> Iterator[Act
             yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": ended(pod, now)}, "status"))
 
 
-def _when_due(moment: float, now: float, action: Callable[[], Action]) -> Iterator[Action]:
+def _when_due(moment: float, now: float, action: Callable[[], ControllerAction]) -> Iterator[ControllerAction]:
     yield After(moment - now) if moment > now else action()
 
 
-def _lifetime(pod: Pod, pace: Pace) -> float | None:
+def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
     if RUN_FOR in pod.annotations:
         return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
     return pace.run if pod.spec.restart_policy in ("Never", "OnFailure") else None

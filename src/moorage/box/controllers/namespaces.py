@@ -8,7 +8,7 @@ import msgspec
 from moorage.api.cluster import Namespace
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Patch, Sweep
+from moorage.box.controllers.actions import After, ControllerAction, Patch, Sweep
 from moorage.box.controllers.view import View
 from moorage.client.rest import ApiClient
 from moorage.errors import NotFound
@@ -29,13 +29,13 @@ class NamespaceController:
         """Look at a namespace when it changes."""
         return (thing.key,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Empty a namespace that is being deleted, and look again until it is gone."""
         namespace = view[Namespace].get(key)
         return () if namespace is None else reconcile(namespace)
 
 
-def reconcile(namespace: Namespace) -> Iterator[Action]:
+def reconcile(namespace: Namespace) -> Iterator[ControllerAction]:
     """Decide what is to be done about one namespace."""
     if not namespace.is_terminating or FINALIZER not in namespace.spec.finalizers:
         return

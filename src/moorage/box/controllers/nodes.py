@@ -9,7 +9,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.records import Lease
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, After, Delete, Patch
+from moorage.box.controllers.actions import After, ControllerAction, Delete, Patch
 from moorage.box.controllers.ownership import is_ready
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -28,7 +28,7 @@ OWN_TAINTS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES
 LEASE_NAMESPACE: Final = "kube-node-lease"
 DEFAULT_LEASE: Final = 40
 GRACE: Final = 1.25
-"""A node is given up after a quarter more than its lease: 50 seconds for kubelets that promise to be back in 40."""
+"""A node is given up after a quarter more than its lease: 50 seconds for kubelets whose lease lasts 40."""
 STRAY_SECONDS: Final = 20.0
 """How long a pod may name a node that does not exist."""
 
@@ -49,7 +49,7 @@ class NodeController:
             return (thing.name,)
         return (thing.name,) if thing.namespace == LEASE_NAMESPACE else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Set the condition and the taints a node should have."""
         node = view[Node].get(key)
         if node is None:
@@ -57,7 +57,7 @@ class NodeController:
         return reconcile(node, view[Lease].get(f"{LEASE_NAMESPACE}/{key}"), self._clock.now())
 
 
-def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[Action]:
+def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[ControllerAction]:
     """Decide what is to be done about one node."""
     deadline = _deadline(node, lease)
     ready = _ready(node)
@@ -106,9 +106,9 @@ def _ready(node: Node) -> Condition | None:
 
 def _unknown(node: Node, now: float) -> list[Data]:
     since = format_time(now)
-    told = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.", "status": "Unknown"}
+    unknown = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.", "status": "Unknown"}
     types = [condition.type for condition in node.status.conditions if condition.type != "Ready"]
-    return [{"type": kind, **told, "lastTransitionTime": since} for kind in (*types, "Ready")]
+    return [{"type": kind, **unknown, "lastTransitionTime": since} for kind in (*types, "Ready")]
 
 
 def _with_taints(node: Node, wanted: list[dict[str, str]], now: float) -> Patch:
@@ -141,7 +141,7 @@ class EvictionController:
             return ()
         return [pod.key for pod in view[Pod].on_node(thing.name)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Delete a pod whose time on its node is over."""
         pod = view[Pod].get(key)
         if pod is None or not pod.node_name:
@@ -155,7 +155,7 @@ class EvictionController:
         return stray(pod, since, now) if node is None else evict(pod, node, since, now)
 
 
-def stray(pod: Pod, since: float, now: float) -> Iterator[Action]:
+def stray(pod: Pod, since: float, now: float) -> Iterator[ControllerAction]:
     """Decide about a pod whose node is gone: nobody is there to say that it has stopped."""
     left = since + STRAY_SECONDS - now
     yield After(left) if left > 0 else Delete(pod, grace=0)
@@ -165,7 +165,7 @@ def _taints(thing: KubeObject) -> tuple[Taint, ...]:
     return thing.taints if isinstance(thing, Node) else ()
 
 
-def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[Action]:
+def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[ControllerAction]:
     """Decide what a node's taints, there ``since`` a moment, mean for a pod that runs on it."""
     taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     if pod.is_finished or pod.is_terminating:

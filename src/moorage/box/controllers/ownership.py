@@ -139,18 +139,18 @@ def revision_of(template: Data) -> str:
 
 
 def is_active(pod: Pod) -> bool:
-    """Tell whether a pod counts: it has not ended and is not about to."""
+    """Return whether a pod counts: it has not ended and is not about to."""
     return not pod.is_finished and not pod.is_terminating
 
 
 def is_ready(pod: Pod) -> bool:
-    """Tell whether a pod says it is ready."""
+    """Return whether a pod says it is ready."""
     condition = pod.condition("Ready")
     return condition is not None and condition.status == "True"
 
 
 def is_available(pod: Pod, min_ready: int, now: float) -> bool:
-    """Tell whether a pod has been ready for long enough."""
+    """Return whether a pod has been ready for long enough."""
     return is_ready(pod) and ready_since(pod) + min_ready <= now
 
 
@@ -161,7 +161,7 @@ def ready_since(pod: Pod) -> float:
 
 
 def is_node_ready(node: Node) -> bool:
-    """Tell whether a node says it is ready."""
+    """Return whether a node says it is ready."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 

@@ -8,7 +8,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.struct import Data
 from moorage.api.workloads import ReplicaSet, ReplicationController
-from moorage.box.controllers.actions import Action, After, Create, Delete, status_actions
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -45,7 +45,7 @@ class ReplicaSetController:
             return (thing.key,)
         return owner_keys(thing, self._kind) or adopter_keys(thing, view[self._kind].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make what is missing, delete what is too many, and count."""
         replica_set = view[self._kind].get(key)
         if replica_set is None:
@@ -55,7 +55,7 @@ class ReplicaSetController:
         return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
 
 
-def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterator[Action]:
+def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterator[ControllerAction]:
     """Decide what is to be done about one replica set."""
     active = [pod for pod in pods if is_active(pod)]
     missing = replica_set.spec.replicas - len(active)
@@ -84,7 +84,7 @@ def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
     }
 
 
-def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[Action]:
+def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:
     """Look again when the next pod has been ready for long enough."""
     if min_ready:
         waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]

@@ -7,7 +7,7 @@ from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTempl
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod, PodResourceClaim
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, Create, Delete, Patch
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch
 from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 
@@ -33,7 +33,7 @@ class PodClaimController:
         pods = view[Pod].in_namespace(thing.namespace)
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make the claims a pod lacks and write down which are whose."""
         pod = view[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
@@ -41,8 +41,8 @@ class PodClaimController:
         return claims_for(pod, view)
 
 
-def claims_for(pod: Pod, view: View) -> Iterator[Action]:
-    """Decide about the claims of one pod: it is told of them when all are there."""
+def claims_for(pod: Pod, view: View) -> Iterator[ControllerAction]:
+    """Decide about the claims of one pod: its status names them when all are there."""
     made = {
         claim.annotations[MADE_FOR]: claim
         for claim in view[ResourceClaim].owned_by(pod.uid)
@@ -94,7 +94,7 @@ class ClaimUseController:
         claims = view[ResourceClaim].in_namespace(thing.namespace)
         return [claim.key for claim in claims if any(user.uid == thing.uid for user in claim.status.reserved_for)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Drop reservations that are over; deallocate, let go or delete a claim that nobody uses."""
         claim = view[ResourceClaim].get(key)
         if claim is None:
@@ -107,7 +107,7 @@ class ClaimUseController:
         return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, view))
 
 
-def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[Action]:
+def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
     """Decide about one claim, given who still uses it, and whether the pod it was made for has ended."""
     is_unused = claim.is_terminating and not users and claim.status.allocation is not None
     if len(users) < len(claim.status.reserved_for) or is_unused:
@@ -129,7 +129,7 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
 
 
 def is_consumer(uid: str, key: str, view: View) -> bool:
-    """Tell whether a pod is there and still uses what was reserved for it."""
+    """Return whether a pod is there and still uses what was reserved for it."""
     pod = view[Pod].get(key)
     return pod is not None and pod.uid == uid and not pod.is_finished
 

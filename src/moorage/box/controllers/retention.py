@@ -10,13 +10,13 @@ from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.box.controllers.actions import Action, Patch
+from moorage.box.controllers.actions import ControllerAction, Patch
 from moorage.box.controllers.ownership import owner_reference, reference_data
 
 
 def claim_owners(
     stateful_set: StatefulSet, pod: Pod | None, claims: Iterable[PersistentVolumeClaim], *, is_surplus: bool
-) -> Iterator[Action]:
+) -> Iterator[ControllerAction]:
     """Have the claims of one ordinal named after whoever takes them along; ``is_surplus`` if it was scaled away."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     owner: KubeObject | None = None

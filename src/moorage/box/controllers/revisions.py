@@ -7,7 +7,7 @@ from typing import Final
 
 from moorage.api.struct import Data
 from moorage.api.workloads import AppsWorkload, ControllerRevision
-from moorage.box.controllers.actions import Action, Create, Delete, Patch
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch
 from moorage.box.controllers.ownership import adoptions, owner_reference, revision_of
 from moorage.box.controllers.view import View
 
@@ -44,8 +44,8 @@ class History:
         kept = ((found.data.get("spec") or {}).get("template") or {}) if found is not None else {}
         return {key: part for key, part in kept.items() if key != "$patch"} or self.owner.spec.template
 
-    def record(self, view: View) -> list[Action]:
-        """Write down the current template, unless that is done; one that came back is numbered anew."""
+    def record(self, view: View) -> list[ControllerAction]:
+        """Write down the current template, unless that is done; one that came back gets a new number."""
         adopted = list(adoptions(self.owner, view[ControllerRevision].orphans_in(self.owner.namespace)))
         if adopted:
             return [*adopted]
@@ -69,7 +69,7 @@ class History:
         data = {"spec": {"template": {**template, "$patch": "replace"}}}
         return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
 
-    def forget(self, in_use: Collection[str]) -> Iterator[Action]:
+    def forget(self, in_use: Collection[str]) -> Iterator[ControllerAction]:
         """Delete the oldest revisions beyond the limit that no pod is of; ``in_use`` are names or hashes."""
         spare = [
             item

@@ -10,7 +10,7 @@ from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.struct import Data
 from moorage.api.workloads import ControllerRevision, StatefulSet
-from moorage.box.controllers.actions import Action, Create, Delete, status_actions
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -51,7 +51,7 @@ class StatefulSetController:
             return [item.key for item in sets if _is_named_for(thing, item)]
         return owner_keys(thing, StatefulSet) or adopter_keys(thing, sets)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Make, replace or remove the next pod, and count."""
         stateful_set = view[StatefulSet].get(key)
         if stateful_set is None or stateful_set.is_terminating:
@@ -99,7 +99,7 @@ class Ordinals:
         """The name of the template before, while it is still being replaced; else of the current one."""
         return str(self.stateful_set.status.get("currentRevision") or self.revision)
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         yield from self._retention()
         yield from self._keep() or self._remove_surplus() or self._update()
@@ -107,7 +107,7 @@ class Ordinals:
         yield from self.history.forget({self.current_revision, *map(_revision, self.pods.values())})
         yield from wait_for_availability(self.pods.values(), self.stateful_set.spec.min_ready_seconds, self.now)
 
-    def _retention(self) -> Iterator[Action]:
+    def _retention(self) -> Iterator[ControllerAction]:
         own = self.stateful_set.name
         for name in sorted({*self.pods, *self._names_of_claims()}):
             claims = [self.claims[f"{item}-{name}"] for item in self._templates if f"{item}-{name}" in self.claims]
@@ -120,10 +120,10 @@ class Ordinals:
             prefix = f"{template}-{self.stateful_set.name}-"
             yield from (name.removeprefix(f"{template}-") for name in self.claims if name.startswith(prefix))
 
-    def _keep(self) -> list[Action]:
+    def _keep(self) -> list[ControllerAction]:
         """Make the pods that are missing; in order, each waits until those before it are there."""
         in_order = self.stateful_set.spec.pod_management_policy != "Parallel"
-        actions: list[Action] = []
+        actions: list[ControllerAction] = []
         missing = 0
         for name in map(self._name, self.numbers):
             pod = self.pods.get(name)
@@ -138,7 +138,7 @@ class Ordinals:
                 return actions
         return actions
 
-    def _create(self, name: str) -> Iterator[Action]:
+    def _create(self, name: str) -> Iterator[ControllerAction]:
         spec, ordinal = self.stateful_set.spec, name.rpartition("-")[2]
         claims = {template: f"{template}-{name}" for template in self._templates}
         if any(claim in self.claims and self.claims[claim].is_terminating for claim in claims.values()):
@@ -174,7 +174,7 @@ class Ordinals:
         own = {**metadata, "name": name, "namespace": self.stateful_set.namespace, "labels": labels}
         return {"metadata": own, "spec": given.get("spec") or {}}
 
-    def _remove_surplus(self) -> list[Action]:
+    def _remove_surplus(self) -> list[ControllerAction]:
         """Remove pods with numbers that are too high: the highest first, and in order one at a time."""
         surplus = [pod for name, pod in self.pods.items() if not self._is_wanted(name)]
         doomed = sorted(surplus, key=lambda pod: -_ordinal(pod))
@@ -182,14 +182,14 @@ class Ordinals:
             doomed = doomed[:1]
         return [Delete(pod) for pod in doomed if not pod.is_terminating]
 
-    def _update(self) -> list[Action]:
+    def _update(self) -> list[ControllerAction]:
         """Replace the highest pods that are not up to date, as many at a time as may be missing."""
         strategy = self.stateful_set.spec.update_strategy
         if strategy.type == "OnDelete":
             return []
         given = strategy.rolling_update.max_unavailable
         room = max(1, scaled(1 if given is None else given, self.stateful_set.spec.replicas, round_up=True))
-        actions: list[Action] = []
+        actions: list[ControllerAction] = []
         for name in map(self._name, reversed(self.numbers)):
             pod = self.pods.get(name)
             if pod is None or pod.is_terminating or not self._is_available(pod):
@@ -204,7 +204,7 @@ class Ordinals:
     def _is_available(self, pod: Pod) -> bool:
         return is_available(pod, self.stateful_set.spec.min_ready_seconds, self.now)
 
-    def _status(self) -> Iterator[Action]:
+    def _status(self) -> Iterator[ControllerAction]:
         stateful_set, update, current = self.stateful_set, self.revision, self.current_revision
         pods = [pod for pod in self.pods.values() if not pod.is_finished]
         updated = sum(1 for pod in pods if _revision(pod) == update and is_active(pod))
@@ -225,7 +225,7 @@ class Ordinals:
 
 
 def is_member(thing: KubeObject, stateful_set: StatefulSet) -> bool:
-    """Tell whether an object has the name of one of a stateful set's pods."""
+    """Return whether an object has the name of one of a stateful set's pods."""
     return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", thing.name) is not None
 
 

@@ -1,4 +1,4 @@
-"""The cluster as controllers see it: what the informers told, and what the controllers' own writes were answered."""
+"""The cluster as controllers see it: what informers delivered, and what the controllers' own writes were answered."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
@@ -10,7 +10,7 @@ from moorage.api.pod import Pod
 T = TypeVar("T", bound=KubeObject)
 
 MAX_GONE: Final = 20_000
-"""How many objects we remember to be gone; an answer that comes later than the news of its end is ignored."""
+"""How many objects we remember to be gone; an answer that comes later than the event of its deletion is ignored."""
 
 
 class ObjectIndex(Generic[T]):
@@ -54,7 +54,7 @@ class ObjectIndex(Generic[T]):
         return self._places.get((what, name), {}).values()
 
     def has_seen(self, uid: str, version: int) -> bool:
-        """Tell whether an object is known as it was at a version, or since; or is known to be gone."""
+        """Return whether an object is known as it was at a version, or since; or is known to be gone."""
         found = next((thing for thing in self._things.values() if thing.uid == uid), None)
         return uid in self._gone or (found is not None and _version(found) >= version)
 

@@ -17,7 +17,7 @@ from moorage.api.pod import Pod
 from moorage.api.selectors import label_matcher
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import Action, Create, Delete, Patch, status_actions
+from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
 from moorage.box.controllers.view import View
 
 IN_USE: Final = "kubernetes.io/pvc-protection"
@@ -53,7 +53,7 @@ class ClaimController:
                 return [f"{thing.namespace}/{use.name}" for use in claims.claim_uses(thing)]
         return ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Bring a claim closer to its volume; let one go that nobody uses."""
         claim = view[PersistentVolumeClaim].get(key)
         if claim is None:
@@ -63,7 +63,7 @@ class ClaimController:
         return Claiming(claim, view).actions()
 
 
-def _release(claim: PersistentVolumeClaim, view: View) -> Iterator[Action]:
+def _release(claim: PersistentVolumeClaim, view: View) -> Iterator[ControllerAction]:
     pods = view[Pod].in_namespace(claim.namespace)
     if IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(p, claim) and not p.is_finished for p in pods):
         kept = [name for name in claim.metadata.finalizers if name != IN_USE]
@@ -82,7 +82,7 @@ class Claiming:
         """The class of the claim."""
         return self.view[StorageClass].get(claims.class_of_claim(self.claim))
 
-    def actions(self) -> Iterator[Action]:
+    def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         if self.claim.spec.volume_name:
             return self._complete(self.view[PersistentVolume].get(self.claim.spec.volume_name))
@@ -111,7 +111,7 @@ class Claiming:
         fitting = (item for item in self.view[PersistentVolume] if fits(item, self.claim))
         return min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
 
-    def _complete(self, volume: PersistentVolume | None) -> Iterator[Action]:
+    def _complete(self, volume: PersistentVolume | None) -> Iterator[ControllerAction]:
         """Write both sides of a binding, as far as they are not written."""
         claim = self.claim
         if volume is None:
@@ -135,7 +135,7 @@ class Claiming:
             status = {"phase": "Bound", "accessModes": modes, "capacity": capacity}
             yield Patch(claim, {"status": status}, "status")
 
-    def _provision(self) -> Iterator[Action]:
+    def _provision(self) -> Iterator[ControllerAction]:
         if self.claim.spec.storage_class_name is None and (default := self._default_class()) is not None:
             yield Patch(self.claim, {"spec": {"storageClassName": default.name}})
             return
@@ -154,7 +154,7 @@ class Claiming:
 
 
 def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Tell whether a volume that is free has what a claim asks for."""
+    """Return whether a volume that is free has what a claim asks for."""
     spec = claim.spec
     return (
         volume.spec.claim_ref is None
@@ -227,7 +227,7 @@ class VolumeController:
             return (thing.spec.volume_name,) if thing.spec.volume_name else ()
         return (thing.name,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
         """Set the phase of a volume; delete one whose claim is gone if its policy says so."""
         volume = view[PersistentVolume].get(key)
         if volume is None:
@@ -237,7 +237,7 @@ class VolumeController:
         return reconcile(volume, view[PersistentVolumeClaim].get(name))
 
 
-def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[Action]:
+def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[ControllerAction]:
     """Decide what is to be done about one volume; ``claim`` is the one of the name it is bound to."""
     reference = volume.spec.claim_ref
     is_claimed = reference is not None and claim is not None and reference.uid in ("", claim.uid)

@@ -37,7 +37,7 @@ class Answers:
     def __init__(self, profile: Profile, cache: Cache) -> None:
         self._profile = profile
         self._cache = cache
-        signers = [p for p in profile.judges if p.depends_on < DependsOn.CLUSTER and _overrides(p, "sign")]
+        signers = [p for p in profile.node_plugins if p.depends_on < DependsOn.CLUSTER and _overrides(p, "sign")]
         self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
         self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
         self._signers = self._template_signers + self._pod_signers

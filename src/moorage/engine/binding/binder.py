@@ -65,7 +65,7 @@ class Undo:
                 stack.callback(action, *arguments)
 
 
-class Binding(Struct):
+class PendingBinding(Struct):
     """A pod on its way to its node; ``undo`` takes back what was assumed and reserved."""
 
     queued: QueuedPodInfo
@@ -84,7 +84,7 @@ class BindingPhases:
         self.profile = profile
         self._extenders = extenders
 
-    def pre_flight(self, binding: Binding) -> list[PreBindPlugin | None]:
+    def pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
         wanted: list[PreBindPlugin | None] = []
         without = idle(self.profile, binding.cycle)
@@ -101,7 +101,7 @@ class BindingPhases:
         """Wait until all plugins that hold the pod have let it go, or one has not."""
         return await permit.decision()
 
-    async def pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+    async def pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Have the plugins do their work, neighbours that allow it at the same time."""
         for group in parallel_groups(plugins):
             results = await asyncio.gather(*(_pre_bind(binding, plugin) for plugin in group))
@@ -110,7 +110,7 @@ class BindingPhases:
                     return status
         return None
 
-    async def bind(self, binding: Binding) -> Status | None:
+    async def bind(self, binding: PendingBinding) -> Status | None:
         """Have an extender or the first bind plugin that takes the pod bind it."""
         if self._extenders and await self._is_bound_by_extender(binding):
             return None
@@ -124,7 +124,7 @@ class BindingPhases:
                 return status.by(plugin.name)
         return Status.error("no bind plugin took the pod")
 
-    async def _is_bound_by_extender(self, binding: Binding) -> bool:
+    async def _is_bound_by_extender(self, binding: PendingBinding) -> bool:
         """Have the first interested extender that binds pods do so; one that may be ignored leaves it to others."""
         for extender in self._extenders:
             if extender.is_binder and extender.is_interested_in(binding.pod):
@@ -138,7 +138,7 @@ class BindingPhases:
                     return True
         return False
 
-    async def post_bind(self, binding: Binding) -> None:
+    async def post_bind(self, binding: PendingBinding) -> None:
         """Notify the post-bind plugins; the pod is bound, so one that fails now changes nothing."""
         for plugin in self.profile.post_bind:
             try:
@@ -166,13 +166,13 @@ class Binder:
         self._cancelled: dict[str, str] = {}
         self.in_flight = 0
 
-    def start(self, binding: Binding) -> None:
+    def start(self, binding: PendingBinding) -> None:
         """Begin a binding cycle."""
         self.in_flight += 1
         self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod that is in pre-bind, for example because it is preempted; tell whether it was."""
+        """Stop a pod that is in pre-bind, for example because it is preempted; return whether it was."""
         task = self._pre_binding.get(uid)
         if task is None:
             return False
@@ -180,7 +180,7 @@ class Binder:
         task.cancel()
         return True
 
-    async def _run(self, binding: Binding) -> None:
+    async def _run(self, binding: PendingBinding) -> None:
         try:
             refusal = await self._bind(binding)
         except MoorageError as error:
@@ -198,7 +198,7 @@ class Binder:
             self._services.activate(binding.cycle.pods_to_activate)
             binding.cycle.pods_to_activate = {}
 
-    async def _bind(self, binding: Binding) -> Status | None:
+    async def _bind(self, binding: PendingBinding) -> Status | None:
         """Go through the phases; return the status of the one that failed."""
         phases = binding.phases
         pre_binds = phases.pre_flight(binding)
@@ -222,17 +222,17 @@ class Binder:
         await phases.post_bind(binding)
         return None
 
-    def _is_news(self, binding: Binding) -> bool:
+    def _is_news(self, binding: PendingBinding) -> bool:
         return self._announces and binding.queued.pod.nominated_node_name != binding.node_name
 
-    async def _announce(self, binding: Binding) -> None:
+    async def _announce(self, binding: PendingBinding) -> None:
         """Let the cluster know where the pod is expected to go; if that fails, it is only noted."""
         try:
             await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
         except MoorageError as error:
             log.warning("expected node was not recorded", pod=binding.pod.key, error=str(error))
 
-    async def _pre_bind(self, binding: Binding, plugins: list[PreBindPlugin | None]) -> Status | None:
+    async def _pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Run pre-bind as a task of its own, so that preemption can cancel it."""
         uid = binding.pod.uid
         work = asyncio.ensure_future(binding.phases.pre_bind(binding, plugins))
@@ -247,7 +247,7 @@ class Binder:
         finally:
             del self._pre_binding[uid]
 
-    def _take_back(self, binding: Binding, refusal: Status) -> None:
+    def _take_back(self, binding: PendingBinding, refusal: Status) -> None:
         """Undo the placement and send the pod back; what it frees may help others, but not itself."""
         binding.undo.unwind()
         pod, own_uid = binding.pod, binding.pod.uid
@@ -264,7 +264,7 @@ class Binder:
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
 
 
-def _has_work(plugin: PreBindPlugin, binding: Binding) -> bool:
+def _has_work(plugin: PreBindPlugin, binding: PendingBinding) -> bool:
     method = plugin.pre_bind_pre_flight
     answer = ask(PRE_BIND_PRE_FLIGHT, plugin, method, binding.cycle, binding.pod, binding.node_name)
     status = require_status(PRE_BIND_PRE_FLIGHT, plugin, answer)
@@ -276,7 +276,7 @@ def _has_work(plugin: PreBindPlugin, binding: Binding) -> bool:
     raise PluginError(plugin.name, f"{problem} It is supposed to return Success, Skip, or Error status")
 
 
-async def _pre_bind(binding: Binding, plugin: PreBindPlugin) -> Status | None:
+async def _pre_bind(binding: PendingBinding, plugin: PreBindPlugin) -> Status | None:
     answer = await ask_waiting(PRE_BIND, plugin, plugin.pre_bind, binding.cycle, binding.pod, binding.node_name)
     status = require_status(PRE_BIND, plugin, answer)
     return None if status is None else rejection(PRE_BIND, plugin, status)

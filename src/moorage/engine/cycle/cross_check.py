@@ -33,7 +33,7 @@ class CrossCheck:
         self.differences = 0
 
     def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable) -> None:
-        """Compare what is said of each row."""
+        """Compare the statuses of each row."""
         if not self._is_due():
             return
         plain = StatusTable()

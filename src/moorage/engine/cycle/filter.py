@@ -161,7 +161,7 @@ class Filtering:
     def _ask_fresh_filters(
         self, answer: StandingAnswer, cycle: CycleState, pod: Pod
     ) -> tuple[IdArray, BoolArray, bool]:
-        """Add the verdicts of the filters that are asked in every cycle; tell whether the answer's own still hold."""
+        """Add the verdicts of the filters that are asked in every cycle; return whether the answer's own still hold."""
         numbers, feasible, is_own = answer.numbers, answer.feasible, True
         for fresh in answer.layout.fresh_filters:
             if fresh.plugin.name in cycle.skipped_filters:

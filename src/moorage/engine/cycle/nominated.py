@@ -34,7 +34,7 @@ class NominatedPods:
         return filter_node(self._profile.filter, cycle, pod, node)
 
     def refused_nodes(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, Status]:
-        """Find the nodes that will not do with their nominated pods, with what is said of them then."""
+        """Find the nodes that will not do with their nominated pods, with the statuses they have then."""
         refused: dict[int, Status] = {}
         for name in self.nodes():
             info = self._services.cache.node(name)

@@ -6,7 +6,7 @@ import numpy as np
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.config.types import Profile as ProfileConfig
+from moorage.config.types import ProfileConfig
 from moorage.engine import extension_points
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.extenders import Extending
@@ -63,7 +63,7 @@ class ProfileCycle:
             try:
                 agreed = await self.extending.narrow(found)
             except ExtenderError as error:
-                log.warning("nominated node could not be judged", pod=pod.key, error=str(error))
+                log.warning("nominated node could not be filtered", pod=pod.key, error=str(error))
             else:
                 if not isinstance(agreed, NoNode):
                     return agreed

@@ -7,8 +7,8 @@ from moorage.api.devices import AllocationResult, DeviceRequestAllocationResult
 from moorage.api.quantity import nano_value
 from moorage.plugins.dynamic_resources.ids import DeviceId, PoolId
 
-Capacity = dict[str, int]
-_NOTHING: Final[Capacity] = {}
+ConsumedCapacity = dict[str, int]
+_NOTHING: Final[ConsumedCapacity] = {}
 
 
 class AllocatedDevices:
@@ -22,21 +22,21 @@ class AllocatedDevices:
         self._shares_count = shares
         self._whole: dict[DeviceId, int] = {}
         self._shares: dict[DeviceId, int] = {}
-        self._capacity: dict[DeviceId, Capacity] = {}
+        self._capacity: dict[DeviceId, ConsumedCapacity] = {}
 
     def takes_whole(self, device: DeviceId) -> bool:
-        """Tell whether a device is taken as a whole."""
+        """Return whether a device is taken as a whole."""
         return device in self._whole
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Tell whether somebody holds a share of a device."""
+        """Return whether somebody holds a share of a device."""
         return device in self._shares
 
     def is_taken(self, device: DeviceId) -> bool:
-        """Tell whether a device is in use in any way."""
+        """Return whether a device is in use in any way."""
         return device in self._whole or device in self._shares
 
-    def consumed(self, device: DeviceId) -> Capacity:
+    def consumed(self, device: DeviceId) -> ConsumedCapacity:
         """Return how much of a device's capacities its shares consume, in billionths."""
         return self._capacity.get(device, _NOTHING)
 
@@ -82,7 +82,7 @@ def _count(counts: dict[DeviceId, int], device: DeviceId, change: int) -> None:
 
 
 def _consume(
-    capacity: dict[DeviceId, Capacity], device: DeviceId, result: DeviceRequestAllocationResult, sign: int
+    capacity: dict[DeviceId, ConsumedCapacity], device: DeviceId, result: DeviceRequestAllocationResult, sign: int
 ) -> None:
     held = capacity.setdefault(device, {})
     for name, quantity in result.consumed_capacity.items():

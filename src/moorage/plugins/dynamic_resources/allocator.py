@@ -22,7 +22,7 @@ from moorage.plugins.dynamic_resources.counters import CounterBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, DeviceId
 from moorage.plugins.dynamic_resources.lookahead import Lookahead
 from moorage.plugins.dynamic_resources.pools import Pool, PooledDevice, Situation
-from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault
+from moorage.plugins.dynamic_resources.requests import Alternative, Ask, ClaimFault
 from moorage.plugins.dynamic_resources.taints import repels
 
 MAX_RESULTS: Final = 32
@@ -63,7 +63,7 @@ class Budget:
             raise Expired
 
     def went_to_last_search(self) -> bool:
-        """Tell whether the last search took most of it, and did not merely come after others that did."""
+        """Return whether the last search took most of it, and did not merely come after others that did."""
         time, steps = self._began
         return 2 * (self.now() - time) > self._timeout or 2 * (steps - self._steps) > MAX_STEPS
 
@@ -133,7 +133,7 @@ class Search:
         self._selected: list[list[Alternative]] = [[] for _ in asks]
 
     def run(self) -> Solution | None:
-        """Find devices for all claims, or none; raise :class:`Fault` or :class:`Expired`."""
+        """Find devices for all claims, or none; raise :class:`ClaimFault` or :class:`Expired`."""
         for claim, ask in enumerate(self._asks):
             self._prepare(claim, ask)
         if self._claim(0) is not _End.FOUND:
@@ -148,24 +148,24 @@ class Search:
         least = 0
         for request in ask.requests:
             if request.problem:
-                raise Fault(request.problem, claim=claim)
+                raise ClaimFault(request.problem, claim=claim)
             needed = min(self._needed(claim, alternative) for alternative in request.alternatives)
             if needed > MAX_RESULTS - least:
                 text = f"adding {needed} devices exceeds the claim limit of {MAX_RESULTS}"
-                raise Fault(f", request {request.name}: {text}, with {least} already accounted for", claim=claim)
+                raise ClaimFault(f", request {request.name}: {text}, with {least} already accounted for", claim=claim)
             least += needed
         constraints = []
         for number, written in enumerate(ask.spec.devices.constraints):
             constraint = constraint_for(written)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
-                raise Fault(text, claim=claim)
+                raise ClaimFault(text, claim=claim)
             constraints.append(constraint)
         self._constraints.append(constraints)
 
     def _needed(self, claim: int, alternative: Alternative) -> int:
         if alternative.problem:
-            raise Fault(alternative.problem, claim=claim)
+            raise ClaimFault(alternative.problem, claim=claim)
         if not alternative.takes_all:
             return alternative.count
         found = self._everything[alternative] = []
@@ -173,7 +173,7 @@ class Search:
             if not pool.is_usable:
                 state = "currently being updated" if pool.is_incomplete else "currently invalid"
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
-                raise Fault(f", request {alternative.name}: {text}", claim=claim)
+                raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
                 # Only what the device could give at all counts here: one that others use up makes "all" fail later.
                 if self._is_selectable(claim, alternative, device, reached) and self._has_room(
@@ -279,7 +279,7 @@ class Search:
             self._lookahead = lookahead
 
     def _might_take(self, claim: int, alternative: Alternative, place: int) -> bool:
-        """Tell whether a device could be taken if nothing of this search were in its way."""
+        """Return whether a device could be taken if nothing of this search were in its way."""
         device, _, reached = self._situation.candidates[place]
         fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
         is_selectable = self._is_selectable(claim, alternative, device, reached)
@@ -326,7 +326,7 @@ class Search:
             taken = consumption(device.device, alternative.capacity, fractions=fractions)
         except CapacityError as error:
             text = f", request {alternative.name}: checking capacity for device {name}: {error}"
-            raise Fault(text, claim=claim) from error
+            raise ClaimFault(text, claim=claim) from error
         if taken is None:
             return False
         return fits(device.device, taken, {} if empty else self._consumed(device), fractions=fractions)
@@ -384,7 +384,7 @@ class Search:
                 earlier.remove(request, alternative.qualified)
             if alternative.takes_all:
                 text = f"cannot add device {device.id} because a claim constraint would not be satisfied"
-                raise Fault(f", request {alternative.name}: {text}", claim=claim)
+                raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             return False
         return True
 

@@ -20,7 +20,7 @@ from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search,
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures
 from moorage.plugins.dynamic_resources.pools import Situation
-from moorage.plugins.dynamic_resources.requests import Ask, Fault, ask_for
+from moorage.plugins.dynamic_resources.requests import Ask, ClaimFault, ask_for
 from moorage.plugins.dynamic_resources.results import check_node_selector, preference
 from moorage.plugins.dynamic_resources.slices import Situations
 
@@ -36,20 +36,20 @@ PAUSE: Final = 60.0
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
-class Outcome(Struct, frozen=True, eq=False):
+class AllocationOutcome(Struct, frozen=True, eq=False):
     """What came of a search: devices, a rejection, or a fault that names a claim by its place."""
 
     solution: Solution | None = None
     rejection: Status | None = None
-    fault: Fault | None = None
+    fault: ClaimFault | None = None
     score: int = 0
 
     def status(self, names: Sequence[str]) -> Status | None:
-        """Return what a node is told."""
+        """Return the status of a node; ``names`` are those of the claims."""
         return self.rejection if self.fault is None else Status.error(self.fault.about(names))
 
 
-class Answers:
+class AllocationAnswers:
     """What claims of certain specs get in each situation."""
 
     def __init__(
@@ -61,11 +61,11 @@ class Answers:
         self._features = features
         self._generation = -1
         self._position = 0
-        self._outcomes: dict[int, Outcome] = {}
+        self._outcomes: dict[int, AllocationOutcome] = {}
         self._late: dict[int, float] = {}
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
-        self._kinds: list[Outcome] = []
+        self._kinds: list[AllocationOutcome] = []
 
     def refresh(self) -> None:
         """Forget the answers for devices that were taken or given back since."""
@@ -74,7 +74,7 @@ class Answers:
         if touched is None:
             self._outcomes.clear()
             self._late.clear()
-            self._kinds = [Outcome()]
+            self._kinds = [AllocationOutcome()]
             self._codes = np.full(len(situations.all), UNKNOWN, dtype=np.int64)
             self._scores = np.zeros(len(situations.all), dtype=np.int64)
         else:
@@ -98,11 +98,11 @@ class Answers:
         """Return the score of each of many situations that are known."""
         return self._scores[numbers]
 
-    def rejections(self) -> Iterable[tuple[int, Outcome]]:
+    def rejections(self) -> Iterable[tuple[int, AllocationOutcome]]:
         """Return the distinct rejections and faults by their codes."""
         return enumerate(self._kinds[1:], start=1)
 
-    def outcome(self, situation: Situation, budget: Budget) -> Outcome:
+    def outcome(self, situation: Situation, budget: Budget) -> AllocationOutcome:
         """Return what the claims get in a situation, searching if need be; raise :class:`Expired` if it takes long."""
         known = self._outcomes.get(situation.number)
         if known is not None:
@@ -123,23 +123,23 @@ class Answers:
             self._scores[situation.number] = found.score
         return found
 
-    def _search(self, situation: Situation, budget: Budget) -> Outcome:
+    def _search(self, situation: Situation, budget: Budget) -> AllocationOutcome:
         if situation.problem:
-            return Outcome(fault=Fault(situation.problem))
+            return AllocationOutcome(fault=ClaimFault(situation.problem))
         try:
             search = Search(self.asks, situation, self._claims.allocated, self._features, budget)
             solution = search.run()
             if solution is None:
                 is_invalid = any(pool.is_invalid for pool in situation.pools)
-                return Outcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
+                return AllocationOutcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
             for chosen in solution.chosen:
                 check_node_selector(chosen)
-        except Fault as fault:
-            return Outcome(fault=fault)
+        except ClaimFault as fault:
+            return AllocationOutcome(fault=fault)
         score = sum(preference(ask, selected) for ask, selected in zip(self.asks, solution.selected, strict=True))
-        return Outcome(solution, score=score)
+        return AllocationOutcome(solution, score=score)
 
-    def _code(self, outcome: Outcome) -> int:
+    def _code(self, outcome: AllocationOutcome) -> int:
         if outcome.solution is not None:
             return ALLOCATED
         for code, kind in self.rejections():
@@ -149,7 +149,7 @@ class Answers:
         return len(self._kinds) - 1
 
 
-def _text(outcome: Outcome) -> tuple[str, int | None] | None:
+def _text(outcome: AllocationOutcome) -> tuple[str, int | None] | None:
     return None if outcome.fault is None else (outcome.fault.text, outcome.fault.claim)
 
 
@@ -163,15 +163,15 @@ class AnswerBook:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._kept: LRU[tuple[object, ...], Answers] = LRU(MAX_KEPT)
+        self._kept: LRU[tuple[object, ...], AllocationAnswers] = LRU(MAX_KEPT)
 
-    def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> Answers:
+    def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> AllocationAnswers:
         """Return the answers for claims with these specs, up to date."""
         key = (self._classes.version, *keys)
         answers = self._kept.find(key)
         if answers is None:
             asks = tuple(ask_for(spec, self._classes.get, self._features) for spec in specs)
-            answers = Answers(asks, self._situations, self._claims, self._features)
+            answers = AllocationAnswers(asks, self._situations, self._claims, self._features)
             self._kept.put(key, answers)
         answers.refresh()
         return answers

@@ -21,9 +21,9 @@ def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
 
 
 def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
-    """Return the places of the claims for which some node was turned down at the end of an attempt.
+    """Return the places of the claims for which some node was rejected at the end of an attempt.
 
-    Read from the final statuses and not noted while filtering: a node that would have been turned down for a claim does
+    Read from the final statuses and not noted while filtering: a node that would have been rejected for a claim does
     not count when kube-scheduler never asks about the claim there, as where a nominated pod leaves no room.
     """
     candidates = state.stuck | state.matchers.keys()

@@ -31,7 +31,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 NO_HELP: Final = Status.unschedulable()
-MOST_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE: Final = 0.01
 POLL_INTERVAL: Final = 5.0
 CREATIONS: Final = "dynamic_resource_allocation_resourceclaim_creates_total"
@@ -169,7 +169,7 @@ class ClaimBinder:
 
     async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
         """Write, and where the claim changed meanwhile read it again and repeat, a few times."""
-        for attempt in range(1, MOST_ATTEMPTS):
+        for attempt in range(1, MAX_ATTEMPTS):
             try:
                 return await write(claim)
             except BindingProblem as error:

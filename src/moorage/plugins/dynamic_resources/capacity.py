@@ -37,7 +37,7 @@ def consumption(device: Device, asked: Mapping[str, Quantity], *, fractions: boo
 
 
 def fits(device: Device, taken: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool) -> bool:
-    """Tell whether an amount keeps to the device's policy and, with what is consumed already, to its capacity."""
+    """Return whether an amount keeps to the device's policy and, with what is consumed already, to its capacity."""
     return all(
         not _breaks(taken[name], capacity.request_policy, fractions)
         and taken[name] + consumed.get(name, 0) <= nano_value(capacity.value)

@@ -120,7 +120,7 @@ class Program:
         self._attempts: LRU[Size, int] = LRU(64, self._attempts_for)
 
     def matches(self, facts: Facts) -> bool:
-        """Tell whether a device is selected, or raise :class:`CelRuntimeError`."""
+        """Return whether a device is selected, or raise :class:`CelRuntimeError`."""
         answer = facts.answers.find(self.expression)
         if answer is None:
             answer = self._ask(facts)

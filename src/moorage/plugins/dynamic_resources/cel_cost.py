@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moorage.plugins.dynamic_resources.cel_tree import Call, Fold, ListNode, Literal, MapNode, Name, Node, Select
+from moorage.plugins.dynamic_resources.cel_tree import Call, Expression, Fold, ListNode, Literal, MapNode, Name, Select
 
 MAX_COST: Final = 1_000_000
 MAX_LENGTH: Final = 1 << 20
@@ -84,7 +84,7 @@ def _rounded(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
-def cost_of(tree: Node, variables: Mapping[str, Size]) -> float:
+def cost_of(tree: Expression, variables: Mapping[str, Size]) -> float:
     """Return what evaluating an expression costs at most, or raise :class:`OverBudget`."""
     estimate = _Estimate()
     estimate.visit(tree, variables)
@@ -98,7 +98,7 @@ class _Estimate:
         self.cost = 0.0
         self._times = 1
 
-    def visit(self, node: Node, names: Mapping[str, Size]) -> Size:
+    def visit(self, node: Expression, names: Mapping[str, Size]) -> Size:
         match node:
             case Literal():
                 return size(len(node.text))
@@ -167,7 +167,7 @@ class _Estimate:
         self._charge(cost)
         return made
 
-    def _choice(self, arguments: Sequence[Node], names: Mapping[str, Size]) -> Size:
+    def _choice(self, arguments: Sequence[Expression], names: Mapping[str, Size]) -> Size:
         self._charge(1)
         self.visit(arguments[0], names)
         before = self.cost
@@ -251,7 +251,7 @@ def _encode(a: Size, _b: Size, _c: Size) -> Priced:
     return 1 + PER_BYTE * a.length, size(4 + 2 * a.length)
 
 
-def _regex_size(pattern: Node, bound: Size) -> Size:
+def _regex_size(pattern: Expression, bound: Size) -> Size:
     r"""Return how many instructions a pattern compiles to: ``\pL{30}`` has seven letters and thousands of them."""
     if not isinstance(pattern, Literal):
         return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))

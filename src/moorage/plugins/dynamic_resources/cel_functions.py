@@ -17,7 +17,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 from moorage.api.quantity import NANO, nano_value
 
 Tagged = dict[str, str]
-Signature = tuple[cel.Type, ...]
+ParameterTypes = tuple[cel.Type, ...]
 
 _T = cel.Type
 QUANTITY: Final = _T.AbstractType("kubernetes.Quantity")
@@ -165,7 +165,7 @@ class _Function:
     """One overload: how the checker sees it, how the evaluator dispatches it, and what it does."""
 
     def __init__(
-        self, name: str, takes: Signature, gives: cel.Type, does: Callable[..., Any], *, member: bool = True
+        self, name: str, takes: ParameterTypes, gives: cel.Type, does: Callable[..., Any], *, member: bool = True
     ) -> None:
         self.name, self.takes, self.gives, self.does, self.member = name, takes, gives, does, member
 

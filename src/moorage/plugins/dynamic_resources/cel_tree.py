@@ -20,7 +20,7 @@ class Name(Struct, frozen=True):
 class Select(Struct, frozen=True):
     """A field of a value, or with ``has`` whether it is there."""
 
-    operand: "Node"
+    operand: "Expression"
     is_test: bool
 
 
@@ -28,19 +28,19 @@ class Call(Struct, frozen=True):
     """A function or an operator; what a method is called on is its first argument."""
 
     function: str
-    arguments: "tuple[Node, ...]"
+    arguments: "tuple[Expression, ...]"
 
 
 class ListNode(Struct, frozen=True):
     """A list that is written out."""
 
-    items: "tuple[Node, ...]"
+    items: "tuple[Expression, ...]"
 
 
 class MapNode(Struct, frozen=True):
     """A map that is written out."""
 
-    entries: "tuple[tuple[Node, Node], ...]"
+    entries: "tuple[tuple[Expression, Expression], ...]"
 
 
 class Fold(Struct, frozen=True):
@@ -48,24 +48,24 @@ class Fold(Struct, frozen=True):
 
     variable: str
     second: str
-    source: "Node"
+    source: "Expression"
     result_name: str
-    start: "Node"
-    condition: "Node"
-    step: "Node"
-    result: "Node"
+    start: "Expression"
+    condition: "Expression"
+    step: "Expression"
+    result: "Expression"
 
 
-Node = Literal | Name | Select | Call | ListNode | MapNode | Fold
+Expression = Literal | Name | Select | Call | ListNode | MapNode | Fold
 
 
-def read_tree(serialized: bytes) -> Node:
+def read_tree(serialized: bytes) -> Expression:
     """Read a serialized expression."""
     # The expression stands in a ParsedExpr, and that in a google.protobuf.Any.
     return _node(_bytes(_fields(_bytes(_fields(serialized), 2)), 2))
 
 
-def _node(content: bytes) -> Node:
+def _node(content: bytes) -> Expression:
     fields = _fields(content)
     if 4 in fields:
         return Name(_text(_fields(_bytes(fields, 4)), 1))

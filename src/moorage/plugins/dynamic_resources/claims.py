@@ -1,7 +1,7 @@
-"""Claims as the scheduler knows them: as heard of, as it wrote them itself, and as it is about to write them.
+"""Claims as the scheduler knows them: as observed, as it wrote them itself, and as it is about to write them.
 
-What the scheduler wrote is believed over older news. A claim that a pod on its way to a node will be given devices for
-is *in flight*: its devices count as taken, and other pods have to wait for it.
+What the scheduler wrote is believed over older versions. A claim that will be given devices for a pod on its way to a
+node is *in flight*: its devices count as taken, and other pods have to wait for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ class ClaimProblem(MoorageError):
 
 
 class ClaimBook:
-    """Every claim, and which devices are taken; ``on_change`` hears of pools whose devices were taken or given back."""
+    """Every claim, and which devices are taken; ``on_change`` gets the pools whose devices were taken or given back."""
 
     def __init__(
         self, claims: Lister[ResourceClaim], *, shares: bool, on_change: Callable[[Iterable[PoolId]], None]
@@ -39,7 +39,7 @@ class ClaimBook:
         self._extended: dict[str, str] = {}
 
     def refresh(self) -> None:
-        """Take in what was heard since."""
+        """Apply what was observed since."""
         if self._seen == self._claims.version:
             return
         changed = self._claims.changed_since(self._seen) if self._seen >= 0 else None
@@ -63,7 +63,7 @@ class ClaimBook:
         return claim if owner is not None and owner.name == pod.name else None
 
     def is_in_flight(self, uid: str) -> bool:
-        """Tell whether a claim is about to be given devices for some pod."""
+        """Return whether a claim is about to be given devices for some pod."""
         return uid in self._in_flight
 
     def launch(self, uid: str, allocation: AllocationResult) -> None:
@@ -72,26 +72,26 @@ class ClaimBook:
         self._count(uid)
 
     def land(self, uid: str) -> bool:
-        """Stop treating a claim as in flight, be it stored now or given up; tell whether it was."""
+        """Stop treating a claim as in flight, be it stored now or given up; return whether it was."""
         if self._in_flight.pop(uid, None) is None:
             return False
         self._count(uid)
         return True
 
     def assume(self, claim: ResourceClaim) -> None:
-        """Believe what the API returned for a write until it is heard of."""
+        """Believe what the API returned for a write until it is observed."""
         self.refresh()
-        heard = self._claims.find(claim.key)
-        if heard is None or _version(heard) < _version(claim):
+        observed = self._claims.find(claim.key)
+        if observed is None or _version(observed) < _version(claim):
             self._assumed[claim.key] = claim
             self._take_in(claim.key, claim)
 
     def _settle(self, key: str) -> None:
-        heard, assumed = self._claims.find(key), self._assumed.get(key)
-        if assumed is not None and heard is not None and _version(heard) < _version(assumed):
+        observed, assumed = self._claims.find(key), self._assumed.get(key)
+        if assumed is not None and observed is not None and _version(observed) < _version(assumed):
             return
         self._assumed.pop(key, None)
-        self._take_in(key, heard)
+        self._take_in(key, observed)
 
     def _take_in(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._uids.pop(key, None)
@@ -142,7 +142,7 @@ class ClaimBook:
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Tell whether a pod is among those a claim is reserved for."""
+    """Return whether a pod is among those a claim is reserved for."""
     return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
 
 

@@ -16,7 +16,7 @@ class DeviceBindingTimeoutError(DeviceBindingError):
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Tell whether all devices of a claim are prepared; raise :class:`DeviceBindingError` if one has failed."""
+    """Return whether all devices of a claim are prepared; raise :class:`DeviceBindingError` if one has failed."""
     if claim.status.allocation is None:
         return False
     for result in conditional(claim):
@@ -34,7 +34,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def is_late(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
-    """Tell whether a claim's devices had their time to get ready."""
+    """Return whether a claim's devices had their time to get ready."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or next(conditional(claim), None) is None:
         return False
@@ -42,7 +42,7 @@ def is_late(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
 
 
 def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
-    """Tell whether a claim has to be deallocated before a pod can use it: its devices failed, or are late."""
+    """Return whether a claim has to be deallocated before a pod can use it: its devices failed, or are late."""
     try:
         return not is_ready(claim) and is_late(claim, now=now, timeout=timeout)
     except DeviceBindingError:
@@ -50,7 +50,7 @@ def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
-    """Tell whether a claim's devices have to be prepared."""
+    """Return whether a claim's devices have to be prepared."""
     return next(conditional(claim), None) is not None
 
 

@@ -53,7 +53,7 @@ class Constraint(ABC):
             self._values.pop()
 
     def covers(self, request: str, qualified: str) -> bool:
-        """Tell whether the devices of a request are meant; without a list those of all are."""
+        """Return whether the devices of a request are meant; without a list those of all are."""
         return not self._requests or request in self._requests or qualified in self._requests
 
     @property
@@ -63,7 +63,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def _admits(self, value: Value) -> bool:
-        """Tell whether a device with this value may join those chosen so far."""
+        """Return whether a device with this value may join those chosen so far."""
 
 
 class SameValue(Constraint):

@@ -1,6 +1,6 @@
 """Extended resources that devices stand behind: a request for ``example.com/gpu: 2`` becomes a claim of the scheduler.
 
-Which class stands behind a resource is said by ``spec.extendedResourceName``, or by the resource's own name:
+Which class stands behind a resource is given by ``spec.extendedResourceName``, or by the resource's own name:
 ``deviceclass.resource.kubernetes.io/<class>``. A node that offers the resource by itself, through a device plugin,
 keeps serving it; only where its allocatable amount is zero the devices do.
 """
@@ -27,12 +27,12 @@ CLAIM_IN_MEMORY: Final = "<extended-resources>"
 
 
 def may_be_backed(resource: str) -> bool:
-    """Tell whether devices could stand behind a resource of this name."""
+    """Return whether devices could stand behind a resource of this name."""
     return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
 def asks_for_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
-    """Tell whether devices stand behind some resource a pod asks for; most pods ask for none with a slash."""
+    """Return whether devices stand behind some resource a pod asks for; most pods ask for none with a slash."""
     for name, amount in pod.requests.items():
         if "/" in name and amount and may_be_backed(name) and classes.find(name) is not None:
             return True

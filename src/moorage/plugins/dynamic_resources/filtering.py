@@ -12,7 +12,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired
-from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, Answers, Outcome, spec_key
+from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, AllocationAnswers, AllocationOutcome, spec_key
 from moorage.plugins.dynamic_resources.availability import NOT_AVAILABLE, unavailable_on, unavailable_on_nodes
 from moorage.plugins.dynamic_resources.extended import requests_for
 from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
@@ -88,12 +88,12 @@ class NodeFilter:
             scores[found] = pattern.answers.scores(numbers)[found] + state.fixed_score
         return scores
 
-    def outcome(self, state: DeviceState, answers: Answers, info: NodeInfo) -> Outcome:
+    def outcome(self, state: DeviceState, answers: AllocationAnswers, info: NodeInfo) -> AllocationOutcome:
         """Return what a node's devices come to; raise :class:`Expired` if finding out takes too long."""
         return answers.outcome(self._world.situations.at(info), self._budget(state))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
-        """Tell what has to be allocated on a node, or why the node is out of the question."""
+        """Return what has to be allocated on a node, or why the node is out of the question."""
         if state.extended is None:
             return self._pattern(state, pod, frozenset())
         if state.extended.spec.devices.requests:
@@ -170,7 +170,7 @@ class NodeFilter:
                 found.append((where, status))
         return found
 
-    def _settle(self, state: DeviceState, answers: Answers, numbers: IntArray, mask: BoolArray) -> BoolArray:
+    def _settle(self, state: DeviceState, answers: AllocationAnswers, numbers: IntArray, mask: BoolArray) -> BoolArray:
         """Search where nothing is known yet; return the nodes for which there was not enough time."""
         unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
         if not unknown.any():

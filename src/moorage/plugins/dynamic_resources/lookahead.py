@@ -1,14 +1,14 @@
 """Seeing early that a search is in vain: fewer devices are left than the rest of the requests needs.
 
 Cutting off a branch must not change what comes of the search. So it is done only where no device, request or limit can
-make the branch end in anything but "nothing found"; :meth:`Lookahead.prepare` tells.
+make the branch end in anything but "nothing found"; :meth:`Lookahead.prepare` decides.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 from moorage.plugins.dynamic_resources.constraints import Constraint, SameValue, Value, attribute_of
 from moorage.plugins.dynamic_resources.pools import PooledDevice
-from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault, Request
+from moorage.plugins.dynamic_resources.requests import Alternative, Ask, ClaimFault, Request
 
 Mask = int
 """A set of candidates: bit n stands for the nth device in the order of the search."""
@@ -63,7 +63,7 @@ class Lookahead:
         self._after: list[list[_Rest]] = []
 
     def prepare(self, passes: Passes, limit: int) -> bool:
-        """Ask every request about every device; tell whether branches may be cut off at all.
+        """Ask every request about every device; return whether branches may be cut off at all.
 
         Not if a test fails with an error, which a branch might have met; nor if a request takes all devices, which is
         an error when a constraint is in the way; nor if a claim could ask for more devices than it may get.
@@ -78,13 +78,13 @@ class Lookahead:
                     self._eligible[alternative] = sum(
                         1 << place for place in range(self._count) if passes(claim, alternative, place)
                     )
-            except Fault:
+            except ClaimFault:
                 return False
         self._sum_up()
         return True
 
     def is_hopeless(self, claim: int, number: int, alternative: Alternative, missing: int, used: Mask) -> bool:
-        """Tell whether a request that lacks some devices, and all requests after it, cannot all be served."""
+        """Return whether a request that lacks some devices, and all requests after it, cannot all be served."""
         eligible = self._eligible[alternative]
         need = 0 if alternative.has_admin_access else missing
         rest = self._after[claim][number].with_more(need, eligible)

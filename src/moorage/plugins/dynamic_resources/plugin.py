@@ -229,7 +229,7 @@ class DynamicResources(
         return None
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
-        """Tell why no devices can be looked for, whatever the node."""
+        """Return why no devices can be looked for, whatever the node."""
         if self._world.claims.is_in_flight(claim.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         for request in () if is_extended else claim.spec.devices.requests:

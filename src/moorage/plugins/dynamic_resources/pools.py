@@ -21,7 +21,7 @@ Counters = dict[CounterKey, int]
 
 
 class PoolError(MoorageError):
-    """Which devices a node reaches cannot be told."""
+    """It is unknown which devices a node reaches."""
 
 
 class PooledDevice:
@@ -77,7 +77,7 @@ class Slice:
         self.matchers: dict[NodeSelector, NodeMatcher] = {}
 
     def is_reached_from(self, node: Node) -> bool:
-        """Tell whether some of its devices can be used on a node."""
+        """Return whether some of its devices can be used on a node."""
         spec = self.spec
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
             return self._matches(node, spec, f"slice {self.name}")
@@ -86,7 +86,7 @@ class Slice:
         )
 
     def reach(self, node: Node) -> tuple[bool, ...] | None:
-        """Tell for each device whether it can be used on a node; ``None`` if the slice speaks for all."""
+        """Return for each device whether it can be used on a node; ``None`` if the slice speaks for all."""
         if not self.spec.per_device_node_selection:
             return None
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)

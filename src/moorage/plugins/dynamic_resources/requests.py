@@ -26,7 +26,7 @@ ALL: Final = "All"
 ClassOf = Callable[[str], DeviceClass | None]
 
 
-class Fault(MoorageError):
+class ClaimFault(MoorageError):
     """Something is wrong with a claim, a class or a device: allocation fails as an error, on all nodes.
 
     The claim is named by its place, since claims that ask the same share the answer; :meth:`about` names it.
@@ -77,7 +77,7 @@ class Alternative(Struct, frozen=True, eq=False):
         return self.wanted.capacity.requests if self.wanted.capacity is not None else {}
 
     def selects(self, device: PooledDevice, claim: int) -> bool:
-        """Tell whether a device passes the tests of the class and then of the request."""
+        """Return whether a device passes the tests of the class and then of the request."""
         assert self.device_class is not None
         owner = f"class {self.device_class.name}"
         return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(
@@ -92,10 +92,10 @@ def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str,
             if not compiled(selector.cel.expression).matches(device.facts):
                 return False
         except CelCompileError as error:
-            raise Fault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
+            raise ClaimFault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
         except CelRuntimeError as error:
             text = f"{owner}: selector #{number} on device {device.id}: CEL runtime error: {error}"
-            raise Fault(text, claim=claim) from error
+            raise ClaimFault(text, claim=claim) from error
     return True
 
 

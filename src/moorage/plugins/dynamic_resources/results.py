@@ -14,11 +14,11 @@ from moorage.api.devices import (
 from moorage.api.selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.plugins.dynamic_resources.allocator import Chosen
 from moorage.plugins.dynamic_resources.capacity import written
-from moorage.plugins.dynamic_resources.requests import Alternative, Ask, Fault
+from moorage.plugins.dynamic_resources.requests import Alternative, Ask, ClaimFault
 
 FROM_CLASS: Final = "FromClass"
 FROM_CLAIM: Final = "FromClaim"
-MOST_ALTERNATIVES: Final = 8
+MAX_ALTERNATIVES: Final = 8
 
 
 def allocation(
@@ -35,14 +35,14 @@ def allocation(
 
 
 def check_node_selector(chosen: Sequence[Chosen]) -> None:
-    """Raise :class:`Fault` if it could not be said where the devices can be used."""
+    """Raise :class:`ClaimFault` if it could not be said where the devices can be used."""
     _node_selector(chosen, "")
 
 
 def preference(ask: Ask, selected: Sequence[Alternative]) -> int:
     """Score an allocation: the earlier the alternative that was picked from each list, the more."""
     return sum(
-        MOST_ALTERNATIVES - request.alternatives.index(alternative)
+        MAX_ALTERNATIVES - request.alternatives.index(alternative)
         for request, alternative in zip(ask.requests, selected, strict=True)
         if request.is_list
     )
@@ -53,7 +53,7 @@ def preference_of_stored(claim: ResourceClaim) -> int:
     held = claim.status.allocation
     served = {result.request for result in held.devices.results} if held is not None else set()
     return sum(
-        MOST_ALTERNATIVES - number
+        MAX_ALTERNATIVES - number
         for request in claim.spec.devices.requests
         if request.exactly is None
         for number, alternative in enumerate(request.first_available)
@@ -121,7 +121,7 @@ def _node_selector(chosen: Sequence[Chosen], node_name: str) -> NodeSelector | N
             continue
         terms = where.node_selector.node_selector_terms
         if len(terms) > 1:
-            raise Fault(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
+            raise ClaimFault(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
         for term in terms:
             _add_new(term.match_fields, fields)
             _add_new(term.match_expressions, expressions)

@@ -16,7 +16,7 @@ from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError
 from moorage.state.change_log import ChangeLog
 
 UNKNOWN: Final = -1
-FEWEST_SITUATIONS: Final = 1024
+MIN_SITUATIONS: Final = 1024
 NumberArray = NDArray[np.int64]
 
 
@@ -109,7 +109,7 @@ class SliceIndex:
 class Situations:
     """What each node sees, numbered so that a column of numbers stands for the cluster.
 
-    Nodes that see the same pools have the same number. The log tells whose devices were taken or given back since;
+    Nodes that see the same pools have the same number. The log says whose devices were taken or given back since;
     ``generation`` changes when all numbers are new.
     """
 
@@ -130,7 +130,7 @@ class Situations:
         nodes = self._handle.nodes
         concerned = self._index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
-        if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + FEWEST_SITUATIONS:
+        if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_SITUATIONS:
             self._restart(nodes)
             rows = range(len(nodes))
         else:

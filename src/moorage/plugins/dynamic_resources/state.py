@@ -9,7 +9,7 @@ from moorage.api.pod import ContainerExtendedResourceRequest
 from moorage.api.selectors import NodeMatcher
 from moorage.framework.cycle import StateKey
 from moorage.plugins.dynamic_resources.allocator import Budget
-from moorage.plugins.dynamic_resources.answers import Answers
+from moorage.plugins.dynamic_resources.answers import AllocationAnswers
 
 
 class Pattern(Struct):
@@ -18,7 +18,7 @@ class Pattern(Struct):
     ``answers`` is ``None`` where nothing has to be allocated; ``is_idle`` where claims play no part at all.
     """
 
-    answers: Answers | None = None
+    answers: AllocationAnswers | None = None
     names: tuple[str, ...] = ()
     extended_claim: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()

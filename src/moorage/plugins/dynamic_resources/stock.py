@@ -24,14 +24,14 @@ class DeviceStock:
         self._world = world
 
     def concerns(self, resources: Mapping[str, int], scored: Iterable[str]) -> bool:
-        """Tell whether devices stand behind a resource that is asked for and scored."""
+        """Return whether devices stand behind a resource that is asked for and scored."""
         return any(
             resources.get(name, 0) and may_be_backed(name) and self._world.extended.find(name) is not None
             for name in scored
         )
 
     def refresh(self) -> None:
-        """Take in what was heard; before nodes are scored."""
+        """Apply what was observed; before nodes are scored."""
         self._world.refresh()
 
     def on_node(self, info: NodeInfo, resource: str) -> tuple[int, int]:

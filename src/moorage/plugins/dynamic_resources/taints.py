@@ -24,7 +24,7 @@ def _is_about(rule: DeviceTaintRule, spec: ResourceSliceSpec, device: Device) ->
 
 
 def repels(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Tell whether a taint keeps a request away; effects nobody knows keep nobody away."""
+    """Return whether a taint keeps a request away; effects nobody knows keep nobody away."""
     return any(
         taint.effect in BLOCKING and not any(_tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints

@@ -26,7 +26,7 @@ class DeviceWorld:
         self.answers = AnswerBook(self.situations, self.claims, self.classes, self.features)
 
     def refresh(self) -> None:
-        """Take in what was heard since the last cycle: slices and nodes first, so that claims find their pools."""
+        """Apply what was observed since the last cycle: slices and nodes first, so that claims find their pools."""
         self.situations.refresh()
         self.claims.refresh()
 

@@ -42,13 +42,13 @@ class PairCounts:
         return all(counts.total == 0 for counts in self.by_key.values())
 
     def has(self, key: str, node: NodeInfo) -> bool:
-        """Tell whether a pod was counted in the node's domain of a key."""
+        """Return whether a pod was counted in the node's domain of a key."""
         value = node.labels.get(key)
         counts = self.by_key.get(key)
         return value is not None and counts is not None and counts[value] > 0
 
     def has_any(self, node: NodeInfo) -> bool:
-        """Tell whether a pod was counted in one of the node's domains."""
+        """Return whether a pod was counted in one of the node's domains."""
         return any(self.has(key, node) for key in self.by_key)
 
     def change(self, key: str, node: NodeInfo, by: int) -> None:
@@ -177,7 +177,7 @@ class RequiredRules:
         return not (self._affinity_terms or self._anti_terms) and not is_any_counted(self._existing.values())
 
     def are_over(self, nodes: NodeTable) -> bool:
-        """Tell whether a window is the cluster that the tallies follow, row by row."""
+        """Return whether a window is the cluster that the tallies follow, row by row."""
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:

@@ -37,7 +37,7 @@ SCORE_STATE: Final = StateKey[DomainScores](
 
 
 class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Required terms rule nodes out, preferred ones rate them; pods already there have their say, too."""
+    """Required terms rule nodes out, preferred ones score them; the terms of pods already there count, too."""
 
     Args = InterPodAffinityArgs
     depends_on = DependsOn.CLUSTER

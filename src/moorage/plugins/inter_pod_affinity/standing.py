@@ -48,7 +48,7 @@ class StandingRules:
 
     @property
     def has_opinions(self) -> bool:
-        """Whether some pod on a node has a term that rates nodes for others."""
+        """Whether some pod on a node has a term that scores nodes for others."""
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
     def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:

@@ -20,7 +20,7 @@ class IncomingTerm(NamedTuple):
     matcher: LabelMatcher
 
     def matches(self, pod: Pod) -> bool:
-        """Tell whether a pod is meant."""
+        """Return whether a pod is meant."""
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
@@ -69,7 +69,7 @@ class NamespaceExpansion:
 
 
 def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
-    """Tell whether every term means the pod; without terms, none does."""
+    """Return whether every term means the pod; without terms, none does."""
     return bool(terms) and all(term.matches(pod) for term in terms)
 
 

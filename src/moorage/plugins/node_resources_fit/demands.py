@@ -48,7 +48,7 @@ class DemandReader:
         )
 
     def is_delegable(self, resource: str) -> bool:
-        """Tell whether a device class serves the resource."""
+        """Return whether a device class serves the resource."""
         return resource not in NATIVE and self._classes.find(resource) is not None
 
     def _is_ignored(self, resource: str) -> bool:

@@ -46,7 +46,7 @@ class FitHints:
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-    """Try again when a pod is gone that held a node, or was promised one."""
+    """Try again when a pod is gone that had a node, or was nominated to one."""
     return QueueingHint.QUEUE if old.node_name or old.nominated_node_name else QueueingHint.SKIP
 
 

@@ -26,10 +26,10 @@ from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
 from moorage.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources_fit.hints import FitHints
-from moorage.plugins.node_resources_fit.strategies import FEW_NODES, RatingColumn, strategy_of
+from moorage.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
 
 
-class Share(NamedTuple):
+class WeightedRequest(NamedTuple):
     """What a pod counts for in the score of one resource, and what that resource weighs."""
 
     resource: str
@@ -40,11 +40,11 @@ class Share(NamedTuple):
 DEMANDS: Final = StateKey[tuple[Demand, ...]](
     "PreFilterNodeResourcesFit", missing='error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 )
-SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit: what the pod counts for in scores")
+SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin):
-    """Turn down nodes that are full, and score by how full the others would be."""
+    """Reject nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
@@ -107,7 +107,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         cycle[SHARES] = self._read_shares(pod)
         return None
 
-    def _read_shares(self, pod: Pod) -> tuple[Share, ...]:
+    def _read_shares(self, pod: Pod) -> tuple[WeightedRequest, ...]:
         """Read what the pod counts for; a profile without the pre-score does so when it scores."""
         asked = pod.scoring_requests
         if self._stock is not None:
@@ -116,21 +116,21 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         for resource, weight in self._weights:
             amount = asked.get(resource, 0)
             if amount or not is_scalar(resource):
-                shares.append(Share(resource, amount, weight))
+                shares.append(WeightedRequest(resource, amount, weight))
         return tuple(shares)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        allocatable, rate = node.allocatable, self._strategy.rate
-        ratings = []
+        allocatable, score_resource = node.allocatable, self._strategy.score_resource
+        weighted = []
         for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
             capacity = allocatable.get(resource, 0)
             if capacity:
-                ratings.append((weight, rate(_taken(node, resource) + amount, capacity)))
+                weighted.append((weight, score_resource(_taken(node, resource) + amount, capacity)))
             elif self._stock is not None:
                 capacity, taken = self._stock.on_node(node, resource)
                 if capacity:
-                    ratings.append((weight, rate(taken + amount, capacity)))
-        return self._strategy.mean(ratings)
+                    weighted.append((weight, score_resource(taken + amount, capacity)))
+        return self._strategy.mean(weighted)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
@@ -138,15 +138,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         shares = cycle.get(SHARES) or self._read_shares(pod)
         kept = self._capacities.of(nodes, [resource for resource, _, _ in shares])
         nonzero, requested = nodes.nonzero_requested, nodes.requested
-        ratings = []
+        weighted = []
         for place, (resource, amount, weight) in enumerate(shares):
             taken, capacity = (nonzero if resource in (CPU, MEMORY) else requested)[resource], kept[place]
             if self._stock is not None:
                 amounts, taken = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], taken)
                 capacity = capacity_of(amounts)
-            rated = self._strategy.rate_nodes(taken + amount, capacity)
-            ratings.append(RatingColumn(weight, rated, capacity.present))
-        return self._strategy.mean_nodes(ratings, len(nodes))
+            scores = self._strategy.score_resource_nodes(taken + amount, capacity)
+            weighted.append(WeightedScores(weight, scores, capacity.present))
+        return self._strategy.mean_nodes(weighted, len(nodes))
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes).registrations()

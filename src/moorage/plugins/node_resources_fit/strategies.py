@@ -22,12 +22,12 @@ FEW_NODES: Final = 8
 """So few nodes are scored faster one by one than as columns."""
 
 
-Rating: TypeAlias = tuple[int, int]
-"""What one resource weighs, and what it says of a node."""
+WeightedScore: TypeAlias = tuple[int, int]
+"""The weight of one resource, and the score of a node for it."""
 
 
-class RatingColumn(NamedTuple):
-    """What one resource says of a window of nodes; ``present`` is ``None`` when every node has the resource."""
+class WeightedScores(NamedTuple):
+    """The scores of a window of nodes for one resource; ``present`` is ``None`` when every node has the resource."""
 
     weight: int
     scores: IntArray
@@ -35,30 +35,30 @@ class RatingColumn(NamedTuple):
 
 
 class Strategy(ABC):
-    """Rates each resource by how full it would be, and takes the weighted mean of those the node has."""
+    """Scores each resource by how full it would be, and takes the weighted mean of those the node has."""
 
     @abstractmethod
-    def rate(self, used: int, capacity: int) -> int:
-        """Rate one resource of one node that has some of it."""
+    def score_resource(self, used: int, capacity: int) -> int:
+        """Score one resource of one node that has some of it."""
 
     @abstractmethod
-    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        """Rate one resource of many nodes."""
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        """Score one resource of many nodes."""
 
-    def mean(self, ratings: Sequence[Rating]) -> int:
-        """Put the ratings of one node together; a node without any of the resources gets 0."""
+    def mean(self, weighted: Sequence[WeightedScore]) -> int:
+        """Put the scores of one node together; a node without any of the resources gets 0."""
         total = weights = 0
-        for weight, score in ratings:
+        for weight, score in weighted:
             total += weight * score
             weights += weight
         return total // weights if weights else 0
 
-    def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:
-        """Put the ratings of many nodes together."""
+    def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
+        """Put the scores of many nodes together."""
         total: IntArray | None = None
         everywhere = 0
         somewhere: IntArray | None = None
-        for weight, scores, present in ratings:
+        for weight, scores, present in weighted:
             part = scores if weight == 1 else weight * scores
             if present is None:
                 everywhere += weight
@@ -74,10 +74,10 @@ class Strategy(ABC):
 class LeastAllocated(Strategy):
     """The share of a resource that stays free."""
 
-    def rate(self, used: int, capacity: int) -> int:
+    def score_resource(self, used: int, capacity: int) -> int:
         return (capacity - used) * MAX_NODE_SCORE // capacity if used <= capacity else 0
 
-    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         free = capacity.amounts - used
         np.maximum(free, 0, out=free)
         free *= MAX_NODE_SCORE
@@ -87,10 +87,10 @@ class LeastAllocated(Strategy):
 class MostAllocated(Strategy):
     """The share of a resource that is taken."""
 
-    def rate(self, used: int, capacity: int) -> int:
+    def score_resource(self, used: int, capacity: int) -> int:
         return min(used, capacity) * MAX_NODE_SCORE // capacity
 
-    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         taken = np.minimum(used, capacity.amounts)
         taken *= MAX_NODE_SCORE
         return percentages(taken, capacity)
@@ -99,7 +99,7 @@ class MostAllocated(Strategy):
 class RequestedToCapacityRatio(MostAllocated):
     """A broken line over the share that is taken, drawn in the configuration.
 
-    Unlike the other two, a resource that rates 0 has no weight, and the mean is rounded rather than cut.
+    Unlike the other two, a resource that scores 0 has no weight, and the mean is rounded rather than cut.
     """
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
@@ -108,21 +108,21 @@ class RequestedToCapacityRatio(MostAllocated):
         self._line = [broken_line(points, utilization) for utilization in range(101)]
         self._line_column = np.array(self._line, dtype=np.int64)
 
-    def rate(self, used: int, capacity: int) -> int:
-        return self._line[super().rate(used, capacity)]
+    def score_resource(self, used: int, capacity: int) -> int:
+        return self._line[super().score_resource(used, capacity)]
 
-    def rate_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        return self._line_column[super().rate_nodes(used, capacity)]
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        return self._line_column[super().score_resource_nodes(used, capacity)]
 
-    def mean(self, ratings: Sequence[Rating]) -> int:
-        weights = sum(weight for weight, score in ratings if score > 0)
-        total = sum(weight * score for weight, score in ratings if score > 0)
+    def mean(self, weighted: Sequence[WeightedScore]) -> int:
+        weights = sum(weight for weight, score in weighted if score > 0)
+        total = sum(weight * score for weight, score in weighted if score > 0)
         return round_half_away(float(total) / float(weights)) if weights else 0
 
-    def mean_nodes(self, ratings: Sequence[RatingColumn], size: int) -> IntArray:
+    def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
         total = np.zeros(size, dtype=np.int64)
         weights = np.zeros(size, dtype=np.int64)
-        for weight, scores, present in ratings:
+        for weight, scores, present in weighted:
             counts = scores > 0 if present is None else (scores > 0) & present
             total += weight * scores * counts
             weights += weight * counts

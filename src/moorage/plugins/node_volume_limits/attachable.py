@@ -29,7 +29,7 @@ NOT_YET_PROVISIONED: Final = "\0not-yet-provisioned-"
 
 
 class UnattachableError(Exception):
-    """A pod's volumes cannot be told; ``status`` says how the node is to be judged."""
+    """It is unknown which volumes a pod has; ``status`` is what the filter returns for the node."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -129,12 +129,12 @@ class AttachableVolumes:
 
 
 def attaches_anything(pod: Pod) -> bool:
-    """Tell whether a pod has a volume that a CSI driver may have to attach."""
+    """Return whether a pod has a volume that a CSI driver may have to attach."""
     return any(map(may_attach, pod.spec.volumes)) if pod.spec.volumes else False
 
 
 def may_attach(volume: Volume) -> bool:
-    """Tell whether a volume is a claim, or a disk that CSI may have taken over."""
+    """Return whether a volume is a claim, or a disk that CSI may have taken over."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or takes_part_in_migration(volume)
 
 

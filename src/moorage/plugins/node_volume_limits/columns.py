@@ -205,7 +205,7 @@ class VolumeColumns(SideColumns):
 
 
 def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: bool) -> set[CSIName]:
-    """Return the volumes that pods on a node have; raise :class:`UnattachableError` where that cannot be told."""
+    """Return the volumes that pods on a node have; raise :class:`UnattachableError` where that is unknown."""
     return {
         name
         for pod in node.pods.values()

@@ -16,7 +16,7 @@ def after_csi_node_updated(_pod: Pod, old: CSINode, new: CSINode) -> QueueingHin
 
 
 def after_pod_deleted(_pod: Pod, old: Pod, _new: None) -> QueueingHint:
-    """Queue if the pod that went had a node, or the promise of one, and volumes that count."""
+    """Queue if the pod that went had a node, or was nominated to one, and volumes that count."""
     had_node = bool(old.node_name or old.nominated_node_name)
     return QueueingHint.QUEUE if had_node and attaches_anything(old) else QueueingHint.SKIP
 

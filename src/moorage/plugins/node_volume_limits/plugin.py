@@ -26,7 +26,7 @@ EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
 class NewVolumes(Struct, frozen=True):
-    """What the pod attaches, by driver, or why that cannot be told; the drivers it cannot do without come first."""
+    """What the pod attaches, by driver, or why that is unknown; the drivers it cannot do without come first."""
 
     volumes: Mapping[CSIName, str]
     failure: Status | None = None
@@ -44,7 +44,7 @@ KEY = StateKey[BothWays]("NodeVolumeLimits")
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
-    """Turn down nodes where a driver would have more volumes to attach than it can, or where it does not run."""
+    """Reject nodes where a driver would have more volumes to attach than it can, or where it does not run."""
 
     _signs_template = True
 
@@ -76,7 +76,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node by counting its volumes."""
+        """Filter one node by counting its volumes."""
         csi_node = self._csi_nodes.get(node.name)
         both = self._new(cycle, pod)
         new = both.without if csi_node is None else both.with_csi_node
@@ -99,17 +99,17 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return None if fits else EXCEEDED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge all nodes by standing counts; a node is counted anew only where the pod's volume is held already."""
+        """Filter all nodes by standing counts; a node is counted again only where the pod's volume is held already."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
         both = self._new(cycle, pod)
         if both.with_csi_node == both.without:
-            rejections = self._judge(both.without, nodes, np.ones(len(nodes), dtype=np.bool_))
+            rejections = self._rejections(both.without, nodes, np.ones(len(nodes), dtype=np.bool_))
         else:
             has_csi_node = self._columns.has_csi_node(nodes)
-            rejections = self._judge(both.with_csi_node, nodes, has_csi_node.copy())
-            rejections += self._judge(both.without, nodes, ~has_csi_node)
+            rejections = self._rejections(both.with_csi_node, nodes, has_csi_node.copy())
+            rejections += self._rejections(both.without, nodes, ~has_csi_node)
         exceptions = self._exceptions(both, nodes)
         if not len(exceptions):
             return Verdict(len(nodes), tuple(rejections))
@@ -120,7 +120,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         )
         return Verdict(len(nodes), (*rejections, *exact.rejections))
 
-    def _judge(self, new: NewVolumes, nodes: NodeTable, undecided: BoolArray) -> list[tuple[BoolArray, Status]]:
+    def _rejections(self, new: NewVolumes, nodes: NodeTable, undecided: BoolArray) -> list[tuple[BoolArray, Status]]:
         if new.failure is not None:
             return [(undecided, new.failure)]
         rejections = []

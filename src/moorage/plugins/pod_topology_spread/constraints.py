@@ -28,7 +28,7 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
 
-Labels = tuple[tuple[str, str], ...]
+LabelPairs = tuple[tuple[str, str], ...]
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -44,7 +44,7 @@ class SpreadConstraint(Struct, frozen=True):
     honors_taints: bool
 
     def counts(self, other: Pod, namespace: str) -> bool:
-        """Tell whether a pod on a node counts; an empty selector counts no pod, as upstream."""
+        """Return whether a pod on a node counts; an empty selector counts no pod, as upstream."""
         return (
             other.namespace == namespace
             and not other.is_terminating
@@ -85,7 +85,7 @@ class ConstraintSource:
         self._known: LRU[LabelMatcher, _Defaults] = LRU(MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
         self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU(MAX_KNOWN)
-        self._by_text: LRU[tuple[bytes, str, Labels], Constraints] = LRU(MAX_KNOWN)
+        self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU(MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the constraints that keep the pod off nodes."""
@@ -100,7 +100,7 @@ class ConstraintSource:
         return self._defaults(pod).soft if self._default_soft else NO_CONSTRAINTS
 
     def needs_all_keys(self, pod: Pod) -> bool:
-        """Tell whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
+        """Return whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:

@@ -84,7 +84,7 @@ class Spread:
         self._paths.update(value, self.counts[value])
 
     def is_too_many(self, value: str) -> bool:
-        """Tell whether the pod would make a domain too full."""
+        """Return whether the pod would make a domain too full."""
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
     def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:

@@ -7,7 +7,7 @@ from moorage.framework.masks import all_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray
-from moorage.plugins.node_affinity import demands_of, wishes_of
+from moorage.plugins.node_affinity import demands_of, node_affinity_of
 from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.taint_toleration import repels
 
@@ -17,7 +17,7 @@ class Inclusion:
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
-        is_choosy = bool(pod.spec.node_selector) or wishes_of(pod).required is not None
+        is_choosy = bool(pod.spec.node_selector) or node_affinity_of(pod).required is not None
         self._demands = demands_of(pod) if is_choosy else None
 
     def sign(self, constraints: Constraints) -> Hashable:
@@ -27,7 +27,7 @@ class Inclusion:
         return self._demands if honors_affinity else None, self._pod.spec.tolerations if honors_taints else ()
 
     def includes(self, constraint: SpreadConstraint, node: NodeInfo) -> bool:
-        """Tell whether a node counts."""
+        """Return whether a node counts."""
         if constraint.honors_affinity and self._demands is not None and not self._demands.accepts(node.node):
             return False
         return not (constraint.honors_taints and repels(node.taints, self._pod))

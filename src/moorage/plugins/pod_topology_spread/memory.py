@@ -38,7 +38,7 @@ class SpreadCache(Generic[K]):
         self._kept: LRU[Hashable, K] = LRU(MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
-        """Return what is kept for pods like this one; ``rows`` tells how much memory that takes."""
+        """Return what is kept for pods like this one; ``rows`` says how much memory that takes."""
         metadata = pod.metadata
         template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
         known = self._by_template.find(template)

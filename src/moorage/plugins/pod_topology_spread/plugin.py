@@ -36,7 +36,7 @@ SCORE_STATE: Final = StateKey[PreferenceState](
 
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Constraints that must hold rule nodes out, the others rate them; pods that have none get the default ones."""
+    """Constraints that must hold rule nodes out, the others score them; pods that have none get the default ones."""
 
     Args = PodTopologySpreadArgs
     depends_on = DependsOn.CLUSTER

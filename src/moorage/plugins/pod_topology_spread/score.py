@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.api.node import HOSTNAME_LABEL
@@ -14,7 +13,7 @@ from moorage.api.pod import Pod
 from moorage.framework.masks import all_of, any_of
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
 from moorage.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.tally import SpreadTally
@@ -22,9 +21,7 @@ from moorage.state.domains import DomainTally, Labels, nodes_lacking
 from moorage.state.pod_index import PodIndex
 
 FEW_ROWS: Final = 6
-"""Up to so many changed rows it is cheaper to rate them one by one."""
-
-FloatArray = NDArray[np.float64]
+"""Up to so many changed rows it is cheaper to score them one by one."""
 
 
 class SpreadPreference(Struct, frozen=True):
@@ -73,9 +70,9 @@ class SpreadScores:
         self._bounds = (0, 0)
         self._stale: list[int] = []
 
-    def put(self, row: int, rating: int) -> None:
-        """Follow the rating of one row, which is not ignored."""
-        self._raw[row] = rating
+    def put(self, row: int, score: int) -> None:
+        """Follow the score of one row, which is not ignored."""
+        self._raw[row] = score
         self._stale.append(row)
 
     def turned(self) -> IntArray:
@@ -92,13 +89,13 @@ class SpreadScores:
 
 
 def bounds(scores: IntArray, ignored: BoolArray | None) -> tuple[int, int]:
-    """Return the lowest and the highest rating of nodes that are not ignored; none are 0."""
-    rated = scores if ignored is None else scores[~ignored]
-    return (int(np.minimum.reduce(rated)), int(np.maximum.reduce(rated))) if len(rated) else (0, 0)
+    """Return the lowest and the highest score of nodes that are not ignored; none are 0."""
+    counted = scores if ignored is None else scores[~ignored]
+    return (int(np.minimum.reduce(counted)), int(np.maximum.reduce(counted))) if len(counted) else (0, 0)
 
 
 def turned_round(scores: IntArray, between: tuple[int, int], ignored: BoolArray | None) -> IntArray:
-    """Turn ratings round, so that the lowest become the highest, near 100; nodes that are ignored get 0."""
+    """Turn scores round, so that the lowest become the highest, near 100; nodes that are ignored get 0."""
     low, top = between
     if top == 0:
         turned = np.full_like(scores, MAX_NODE_SCORE)
@@ -126,7 +123,7 @@ class PreferenceState(Struct, frozen=True):
     preferences: Sequence[SpreadPreference]
     needs_all_keys: bool
     counted: NodeTable
-    ratings: SpreadScores
+    scores: SpreadScores
 
     def ignored(self, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that get no score for want of a key; ``None`` if there are none."""
@@ -134,7 +131,7 @@ class PreferenceState(Struct, frozen=True):
             return None
         if not nodes.is_window_of(self.counted):
             return nodes_lacking_any([nodes.label(item.constraint.topology_key) for item in self.preferences])
-        ignored = self.ratings.ignored
+        ignored = self.scores.ignored
         return ignored if ignored is None or nodes.shows_all else ignored.take(nodes.rows)
 
     def score(self, node: NodeInfo, namespace: str) -> int:
@@ -151,19 +148,19 @@ class PreferenceState(Struct, frozen=True):
     def score_nodes(self, nodes: NodeTable) -> IntArray:
         """Score every node of a window."""
         if not nodes.is_window_of(self.counted):
-            return rated(self.preferences, nodes, self.ignored(nodes))
-        return self.ratings.raw if nodes.shows_all else self.ratings.raw.take(nodes.rows)
+            return spread_scores(self.preferences, nodes, self.ignored(nodes))
+        return self.scores.raw if nodes.shows_all else self.scores.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Turn the ratings round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
-        # The array that score_nodes gave: it is read-only, so if it comes back, so do the ratings kept here.
-        if scores is self.ratings.raw:
-            return self.ratings.turned()
+        """Turn the scores round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
+        # The array that score_nodes gave: it is read-only, so if it comes back, so do the scores kept here.
+        if scores is self.scores.raw:
+            return self.scores.turned()
         ignored = self.ignored(nodes)
         return turned_round(scores, bounds(scores, ignored), ignored)
 
 
-def rated(preferences: Sequence[SpreadPreference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
+def spread_scores(preferences: Sequence[SpreadPreference], nodes: NodeTable, ignored: BoolArray | None) -> IntArray:
     """Score every node of a window by its points."""
     columns = [item.points_at(nodes, nodes.label(item.constraint.topology_key)) for item in preferences]
     score = columns[0]
@@ -220,7 +217,7 @@ class PreferenceCounts:
         self._lacking: BoolArray | None = None
         self._tallies: list[SpreadTally | HostCounts] = []
         self._sizes: list[int] = []
-        self._rated_for: list[int] = []
+        self._scored_for: list[int] = []
         self._state: PreferenceState | None = None
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
@@ -232,12 +229,12 @@ class PreferenceCounts:
             self._counted_as_of = as_of
         sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
         state, rows = self._state, self._follow()
-        if state is None or rows is None or sizes != self._rated_for:
-            self._rated_for = sizes
-            self._state = state = self._rate(sizes, everywhere)
+        if state is None or rows is None or sizes != self._scored_for:
+            self._scored_for = sizes
+            self._state = state = self._score(sizes, everywhere)
             return state
         for row in rows:
-            state.ratings.put(row, self._rating_of(row, state.preferences))
+            state.scores.put(row, self._score_of(row, state.preferences))
         return state
 
     def _follow(self) -> list[int] | None:
@@ -280,7 +277,7 @@ class PreferenceCounts:
             _size(constraint, column, ignored) for constraint, column in zip(self.constraints, columns, strict=True)
         ]
 
-    def _rate(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
+    def _score(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
         preferences = [
             SpreadPreference(
                 constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row()
@@ -288,10 +285,10 @@ class PreferenceCounts:
             for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
         ]
         ignored = self._lacking if self._needs_all_keys else None
-        ratings = SpreadScores(rated(preferences, everywhere, ignored), ignored)
-        return PreferenceState(preferences, self._needs_all_keys, everywhere, ratings)
+        scores = SpreadScores(spread_scores(preferences, everywhere, ignored), ignored)
+        return PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
 
-    def _rating_of(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
+    def _score_of(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
         """Score one row, in a cluster where all have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):

@@ -13,8 +13,8 @@ from moorage.lru import LRU, MAX_KEY_LABELS
 
 MAX_KNOWN: Final = 16384
 
-Labels = frozenset[tuple[str, str]]
-Key = tuple[str, Labels, str, str]
+LabelSet = frozenset[tuple[str, str]]
+Key = tuple[str, LabelSet, str, str]
 
 
 class _Known(NamedTuple):
@@ -34,7 +34,7 @@ class DefaultSelectors:
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
         self._services_version = -1
-        self._unowned: LRU[tuple[str, Labels], LabelMatcher] = LRU(MAX_KNOWN)
+        self._unowned: LRU[tuple[str, LabelSet], LabelMatcher] = LRU(MAX_KNOWN)
         self._owned: LRU[Key, _Known] = LRU(MAX_KNOWN)
 
     def of(self, pod: Pod) -> LabelMatcher:
@@ -54,7 +54,7 @@ class DefaultSelectors:
                 self._unowned.put((metadata.namespace, labels), selector)
         return selector
 
-    def _of_owned(self, pod: Pod, owner: KubeObject, labels: Labels) -> LabelMatcher:
+    def _of_owned(self, pod: Pod, owner: KubeObject, labels: LabelSet) -> LabelMatcher:
         key = (pod.namespace, labels, type(owner).__name__, owner.name)
         known = self._owned.find(key)
         if known is None or not _same_selector(known.owner, owner):

@@ -202,5 +202,5 @@ def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 
 def _is_newer(left: KubeObject, right: KubeObject) -> bool:
-    """Tell whether we have written a later version than the one the API has shown us so far."""
+    """Return whether we have written a later version than the one the API has shown us so far."""
     return int(left.metadata.resource_version or 0) > int(right.metadata.resource_version or 0)

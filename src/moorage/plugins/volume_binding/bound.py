@@ -45,7 +45,7 @@ class BoundVolume(Struct, frozen=True):
         return cls(reach_of_volume(volume), migration, moved)
 
     def is_reached(self, node: NodeInfo, migrated_plugins: str) -> bool:
-        """Tell whether a node can reach the volume."""
+        """Return whether a node can reach the volume."""
         reach = self.reach
         if self.migration is not None and self.migration.plugin in migrated_plugins.split(","):
             if self.problem:
@@ -69,8 +69,8 @@ class BoundVolume(Struct, frozen=True):
         return np.where(here, True if moved is None else moved, True if plain is None else plain)
 
 
-def judge_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_plugins: str) -> tuple[bool, bool]:
-    """Tell whether a node reaches all volumes, and whether they are all there; the first that is not decides."""
+def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_plugins: str) -> tuple[bool, bool]:
+    """Return whether a node reaches all volumes, and whether they are all there; the first that is not decides."""
     for volume in volumes:
         if volume is None:
             return True, False
@@ -79,7 +79,7 @@ def judge_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_
     return True, True
 
 
-def judge_bound_nodes(
+def check_bound_nodes(
     volumes: Sequence[BoundVolume | None], nodes: NodeTable, migrated_plugins: "MigratedPlugins"
 ) -> tuple[BoolArray | None, BoolArray | None]:
     """Find the nodes that do not reach a volume, and those for which one is not there; ``None`` means no node."""

@@ -32,8 +32,8 @@ from moorage.plugins.volume_binding.bound import (
     BoundVolume,
     MigratedPlugins,
     TranslationError,
-    judge_bound,
-    judge_bound_nodes,
+    check_bound,
+    check_bound_nodes,
 )
 from moorage.plugins.volume_binding.claims import ClaimSorter, PodClaims
 from moorage.plugins.volume_binding.matching import StaticVolumes
@@ -47,8 +47,8 @@ NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 WANTED = StateKey[WantedVolumes]("VolumeBinding", missing="not found")
-JUDGED = StateKey[bool]("VolumeBinding/judged")
-"""Set when nodes were judged: without that nothing is known of them, and they offer nothing."""
+FILTERED = StateKey[bool]("VolumeBinding/filtered")
+"""Set when nodes were filtered: without that nothing is known of them, and they offer nothing."""
 ASKED = StateKey[bool]("VolumeBinding/asked to reserve")
 """Set when volumes were to be reserved, needed or not; a profile may leave that out."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
@@ -97,40 +97,40 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node; all reasons that apply are given, in upstream's order."""
+        """Filter one node; all reasons that apply are given, in upstream's order."""
         wanted = cycle[WANTED]
-        cycle[JUDGED] = True
+        cycle[FILTERED] = True
         try:
-            reached, found = judge_bound(wanted.bound, node, self._migrated.on_node(node.name))
+            reached, found = check_bound(wanted.bound, node, self._migrated.on_node(node.name))
         except TranslationError as error:
             return self._failed("predicate", str(error))
         offer = wanted.offer_of(node.name, node.labels)
         if offer.problem:
             return self._failed("predicate", offer.problem)
-        judged = (
+        checks = (
             (reached, NODE_CONFLICT),
             (offer.has_volumes, BIND_CONFLICT),
             (offer.has_space, NO_SPACE),
             (found, VOLUME_MISSING),
         )
-        reasons = tuple(reason for holds, reason in judged if not holds)
+        reasons = tuple(reason for holds, reason in checks if not holds)
         return Status.unresolvable(*reasons) if reasons else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge all nodes, once per distinct topology; errors are left to the per-node form."""
+        """Filter all nodes, once per distinct topology; errors are left to the per-node form."""
         wanted = cycle[WANTED]
-        cycle[JUDGED] = True
+        cycle[FILTERED] = True
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         try:
-            unreached, missing = judge_bound_nodes(wanted.bound, nodes, self._migrated)
+            unreached, missing = check_bound_nodes(wanted.bound, nodes, self._migrated)
         except TranslationError:
             return super().filter_nodes(cycle, pod, nodes)
         lacking = self._lacking(wanted, nodes)
         if lacking is None:
             return super().filter_nodes(cycle, pod, nodes)
-        judged = ((unreached, NODE_CONFLICT), *lacking, (missing, VOLUME_MISSING))
-        rejections = tuple((where, Status.unresolvable(reason)) for where, reason in judged if where is not None)
+        checks = ((unreached, NODE_CONFLICT), *lacking, (missing, VOLUME_MISSING))
+        rejections = tuple((where, Status.unresolvable(reason)) for where, reason in checks if where is not None)
         return Verdict(len(nodes), rejections)
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -140,24 +140,24 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if WANTED in cycle else NOT_PREPARED
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Rate one node by the storage that the pod would leave free there."""
+        """Score one node by the storage that the pod would leave free there."""
         wanted = cycle[WANTED]
-        return self._rate(wanted.offer_of(node.name, node.labels)) if JUDGED in cycle else 0
+        return self._score_offer(wanted.offer_of(node.name, node.labels)) if FILTERED in cycle else 0
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Rate all nodes, once per distinct topology."""
+        """Score all nodes, once per distinct topology."""
         wanted = cycle[WANTED]
-        if not wanted.waits or JUDGED not in cycle:
+        if not wanted.waits or FILTERED not in cycle:
             return np.zeros(len(nodes), dtype=np.int64)
         offers, groups = wanted.offers(nodes)
-        scores = np.fromiter((self._rate(offer) for offer in offers), dtype=np.int64, count=len(offers))
+        scores = np.fromiter((self._score_offer(offer) for offer in offers), dtype=np.int64, count=len(offers))
         return scores[groups]
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Assume what the node offers; nothing is to be done if all claims are bound."""
         wanted = cycle[WANTED]
         cycle[ASKED] = True
-        if not wanted.waits or JUDGED not in cycle:
+        if not wanted.waits or FILTERED not in cycle:
             return None
         node = self._handle.nodes.find(node_name)
         assert node is not None, "a pod is only given a node that is there"
@@ -177,7 +177,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """Skip binding if nothing was reserved; that nobody looked for volumes at all is an error."""
         if WANTED not in cycle:
             return NOT_PREPARED
-        if ASKED not in cycle and JUDGED not in cycle:
+        if ASKED not in cycle and FILTERED not in cycle:
             return Status.error(f'no pod volume found for node "{node_name}"')
         return None if RESERVED in cycle else Status.skip()
 
@@ -245,5 +245,5 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         without_space = np.array([not offer.has_space for offer in offers], dtype=np.bool_)
         return [(without_volumes[groups], BIND_CONFLICT), (without_space[groups], NO_SPACE)]
 
-    def _rate(self, offer: Offer) -> int:
+    def _score_offer(self, offer: Offer) -> int:
         return 0 if self._score is None else self._score(offer)

@@ -11,11 +11,11 @@ from moorage.framework.status import MAX_NODE_SCORE
 from moorage.plugins.volume_binding.wanted import Offer
 
 FULL: Final = 100
-Shape = Sequence[tuple[int, int]]
+ScorePoints = Sequence[tuple[int, int]]
 
 
 def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
-    """Make the function that rates what a node offers, from the configured shape."""
+    """Make the function that scores what a node offers, from the configured shape."""
     shape = [(point.utilization, point.score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for point in points]
 
     def score(offer: Offer) -> int:
@@ -28,7 +28,7 @@ def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
     return score
 
 
-def broken_linear(shape: Shape, at: int) -> int:
+def broken_linear(shape: ScorePoints, at: int) -> int:
     """Follow straight lines through the points of a shape, level before the first and after the last."""
     for (left, low), (right, high) in zip([shape[0], *shape], shape, strict=False):
         if at <= right:

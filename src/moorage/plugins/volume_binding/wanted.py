@@ -12,7 +12,7 @@ from moorage.plugins.volume_binding.bound import BoundVolume
 from moorage.plugins.volume_binding.matching import Candidates
 from moorage.plugins.volume_binding.provisioning import Provision, Provisioning, Refusal
 
-LARGEST_TABLE: Final = 1 << 20
+MAX_TABLE: Final = 1 << 20
 
 
 class StaticBinding(Struct, frozen=True):
@@ -23,7 +23,7 @@ class StaticBinding(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """What a node has for the claims that wait for it; ``problem`` is an error, if that cannot be told."""
+    """What a node has for the claims that wait for it; ``problem`` is an error, if that is unknown."""
 
     bindings: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()
@@ -117,7 +117,7 @@ def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, Row
     size = 1
     for key in keys:
         column = nodes.label(key)
-        if size * len(column.values) > LARGEST_TABLE:
+        if size * len(column.values) > MAX_TABLE:
             # The numbers of what is there are smaller than those of what could be.
             combined, size = _renumbered(combined, size)
         combined = combined * len(column.values) + column.codes
@@ -130,7 +130,7 @@ def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, Row
 
 def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
     """Number what occurs from 0 on."""
-    if size > LARGEST_TABLE:
+    if size > MAX_TABLE:
         distinct, inverse = np.unique(numbers, return_inverse=True)
         return inverse.astype(np.int64, copy=False), len(distinct)
     occurs = np.zeros(size, dtype=np.bool_)

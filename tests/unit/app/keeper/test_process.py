@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.app.keeper.link import Link, Setup, Stop
-from moorage.app.keeper.page import HELD_UNTIL, Page
+from moorage.app.keeper.page import HELD_UNTIL, SharedPage
 from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.client.leader import LeaseSettings
 from moorage.clock import boot_time
@@ -26,7 +26,7 @@ SETUP = Setup(
 
 
 def test_the_lease_is_held_until_its_moment() -> None:
-    page = Page()
+    page = SharedPage()
     assert not page.is_held()
     page[HELD_UNTIL] = boot_time() + 60
     assert page.is_held()

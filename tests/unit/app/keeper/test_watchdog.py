@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.app.keeper.page import BEAT, WAITING_SINCE, Page
+from moorage.app.keeper.page import BEAT, WAITING_SINCE, SharedPage
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
 
 LOOKS = 8  # two seconds
@@ -10,7 +10,7 @@ LOOKS = 8  # two seconds
 
 class Scene:
     def __init__(self, limit: float = 2.0) -> None:
-        self.page = Page()
+        self.page = SharedPage()
         self.dog = Watchdog(self.page, limit)
         self.now = 1000.0
 

@@ -10,12 +10,14 @@ import pytest
 from tests.support.serving import Reply, page_sources, served
 
 from moorage.app.logs import VERBOSITY
-from moorage.app.serving.health import Check
+from moorage.app.serving.health import HealthCheck
 from moorage.app.serving.pages import PageSources
 from moorage.features import FeatureGates
 
 
-def visit(path: str, sources: PageSources | None = None, checks: dict[str, Check] | None = None, **asked: str) -> Reply:
+def visit(
+    path: str, sources: PageSources | None = None, checks: dict[str, HealthCheck] | None = None, **asked: str
+) -> Reply:
     async def work() -> Reply:
         async with served(sources, checks=checks) as visitor:
             return await visitor.ask(path, **asked)  # type: ignore[arg-type]
@@ -36,7 +38,7 @@ def test_health(endpoint: str) -> None:
 
 
 def test_health_that_fails() -> None:
-    sick: dict[str, Check] = {"ping": lambda: "no"}
+    sick: dict[str, HealthCheck] = {"ping": lambda: "no"}
     assert visit("/readyz", checks=sick).status == 500
     assert visit("/readyz/ping", checks=sick).text == "internal server error: no\n"
     assert visit("/readyz?exclude=ping&verbose", checks=sick).text == "[+]ping excluded: ok\nreadyz check passed\n"

@@ -4,9 +4,9 @@ import pytest
 from tests.support.reconciling import NOW, make, said, status_in
 
 from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.box.controllers.actions import Action, Create
+from moorage.box.controllers.actions import ControllerAction, Create
 from moorage.box.controllers.deployment import REVISION, Rollout
-from moorage.box.controllers.deployment_status import Counts, status_of
+from moorage.box.controllers.deployment_status import ReplicaCounts, status_of
 
 Old = tuple[int, int]
 
@@ -31,7 +31,9 @@ def replica_set(name: str, image: str, revision: int, size: Old) -> ReplicaSet:
     )
 
 
-def rollout(wanted: Deployment, *, old: Old | None = None, new: Old | None = None, left: int = 0) -> list[Action]:
+def rollout(
+    wanted: Deployment, *, old: Old | None = None, new: Old | None = None, left: int = 0
+) -> list[ControllerAction]:
     sets = []
     if old is not None:
         sets.append(replica_set("old", "web:1", 1, old))
@@ -108,21 +110,21 @@ def progress(status: dict[str, Any]) -> str:
 
 
 def test_tells_how_far_it_is() -> None:
-    counts = Counts(total=5, updated=2, ready=4, available=4, least=3)
+    counts = ReplicaCounts(total=5, updated=2, ready=4, available=4, least=3)
     status = status_in(status_of(deployment(), counts, "new", NOW))
     assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (5, 2, 1)
     assert progress(status) == "ReplicaSetUpdated"
 
 
 def test_tells_when_it_is_done() -> None:
-    status = status_in(status_of(deployment(), Counts(4, 4, 4, 4, 3), "new", NOW))
+    status = status_in(status_of(deployment(), ReplicaCounts(4, 4, 4, 4, 3), "new", NOW))
     assert progress(status) == "NewReplicaSetAvailable"
     available = next(item for item in status["conditions"] if item["type"] == "Available")
     assert (available["status"], available["reason"]) == ("True", "MinimumReplicasAvailable")
 
 
 def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
-    stuck, counts = deployment(progressDeadlineSeconds=60), Counts(4, 1, 3, 3, 3)
+    stuck, counts = deployment(progressDeadlineSeconds=60), ReplicaCounts(4, 1, 3, 3, 3)
     first = status_in(status_of(stuck, counts, "new", NOW))
     later = make(Deployment, "web", spec={"replicas": 4, "progressDeadlineSeconds": 60}, status=first)
     assert status_in(status_of(later, counts, "new", NOW + 59)) == {}
@@ -130,7 +132,7 @@ def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
 
 
 def test_a_pause_is_told_and_so_is_its_end() -> None:
-    counts = Counts(4, 4, 4, 4, 3)
+    counts = ReplicaCounts(4, 4, 4, 4, 3)
     paused = status_in(status_of(deployment(paused=True), counts, "new", NOW))
     assert progress(paused) == "DeploymentPaused"
     resumed = make(Deployment, "web", spec={"replicas": 4}, status=paused)

@@ -15,7 +15,7 @@ from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.storage.store import Store
 from moorage.box.box import Box, BoxOptions
 from moorage.box.controllers import driver
-from moorage.box.controllers.actions import Action
+from moorage.box.controllers.actions import ControllerAction
 from moorage.box.controllers.view import View
 from moorage.box.transport import InProcess
 from moorage.client.kubeconfig import Connection
@@ -99,7 +99,7 @@ class Picky:
             raise RuntimeError("not that one")
         return (thing.key,)
 
-    def reconcile(self, key: str, _view: View) -> Iterable[Action]:
+    def reconcile(self, key: str, _view: View) -> Iterable[ControllerAction]:
         if key == "node-1":
             raise ZeroDivisionError("not that one")
         self.seen.append(key)

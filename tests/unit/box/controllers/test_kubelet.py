@@ -3,16 +3,16 @@ from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.controllers.actions import Action
-from moorage.box.controllers.kubelet import FAIL, FAKE_LABEL, Kubelet, Pace, duration, next_step
+from moorage.box.controllers.actions import ControllerAction
+from moorage.box.controllers.kubelet import FAIL, FAKE_LABEL, Kubelet, KubeletPace, duration, next_step
 from moorage.box.controllers.view import View
 from moorage.clock import VirtualClock
 from moorage.errors import InputError
 
-PACE = Pace(start=2.0, run=7.0, stop=3.0)
+PACE = KubeletPace(start=2.0, run=7.0, stop=3.0)
 
 
-def step(thing: Pod, seconds: float) -> list[Action]:
+def step(thing: Pod, seconds: float) -> list[ControllerAction]:
     return list(next_step(thing, PACE, since=NOW - seconds, now=NOW))
 
 
@@ -83,12 +83,12 @@ SILENCE = {
 
 @pytest.mark.parametrize(("thing", "want"), SILENCE.values(), ids=SILENCE)
 def test_whose_pods_are_run(thing: Node, want: bool) -> None:
-    kubelet = Kubelet(VirtualClock(), Pace(start=0.0))
+    kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
     assert bool(list(kubelet.reconcile("shop/pod", View([thing, pod(phase="Pending")])))) is want
 
 
 def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
-    kubelet, view, late = Kubelet(VirtualClock(), Pace(start=0.0)), View([pod(phase="Pending")]), node()
+    kubelet, view, late = Kubelet(VirtualClock(), KubeletPace(start=0.0)), View([pod(phase="Pending")]), node()
     assert list(kubelet.reconcile("shop/pod", view)) == []
     view[Node].put(late)
     assert list(kubelet.affected(late, view)) == ["shop/pod"]

@@ -35,7 +35,7 @@ from moorage.plugins.dynamic_resources.allocated import AllocatedDevices
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search, Solution
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
 from moorage.plugins.dynamic_resources.pools import PoolBuilder, Situation, Slice
-from moorage.plugins.dynamic_resources.requests import Fault, ask_for
+from moorage.plugins.dynamic_resources.requests import ClaimFault, ask_for
 from moorage.plugins.dynamic_resources.results import allocation
 from moorage.testing import make_node
 
@@ -333,7 +333,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("slices", "claim", "text"), FAULTS.values(), ids=FAULTS)
 def test_faults(slices: Sequence[ResourceSlice], claim: ResourceClaim, text: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ClaimFault) as caught:
         search(slices, claim)
     assert caught.value.about(["default/claim"]).startswith(f"claim default/claim{text}")
 
@@ -351,12 +351,12 @@ GATED = {
 
 @pytest.mark.parametrize(("features", "request_", "text"), GATED.values(), ids=GATED)
 def test_gates(features: DeviceFeatures, request_: DeviceRequest, text: str) -> None:
-    with pytest.raises(Fault, match=text):
+    with pytest.raises(ClaimFault, match=text):
         search([four()], make_claim(request_), features=features)
 
 
 def test_a_class_is_named_when_its_expression_fails() -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ClaimFault) as caught:
         search([make_slice(device("d"))], make_claim(exactly(device_class_name="big")))
     assert caught.value.about(["default/claim"]).startswith("class big: selector #0 on device gpu.example/pool/d: CEL")
 

@@ -14,7 +14,7 @@ from moorage.plugins.dynamic_resources.extended import requests_for
 from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 GPU = "example.com/gpu"
 CLASS = make_class("gpu", resource=GPU)
@@ -139,11 +139,11 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Status | None]] = {
 @pytest.mark.parametrize(("objects", "pod", "want"), JUDGED.values(), ids=JUDGED)
 def test_filter(form: FilterForm, objects: Sequence[KubeObject], pod: Pod, want: Status | None) -> None:
     rig = Rig(*objects)
-    assert judge(DynamicResources(handle=rig), rig, pod, form) == [want]
+    assert run_filter(DynamicResources(handle=rig), rig, pod, form) == [want]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_nodes_of_every_kind_are_judged_by_what_they_offer(form: FilterForm) -> None:
     nodes = [make_node("n1"), make_node("n2", allocatable={GPU: 1}), make_node("n3")]
     rig = Rig(*nodes, CLASS, make_slice(device("d"), node="n3"))
-    assert judge(DynamicResources(handle=rig), rig, ASKING, form) == [CANNOT, None, None]
+    assert run_filter(DynamicResources(handle=rig), rig, ASKING, form) == [CANNOT, None, None]

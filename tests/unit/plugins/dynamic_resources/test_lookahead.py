@@ -10,7 +10,7 @@ from tests.unit.plugins.dynamic_resources.test_allocator import search
 
 from moorage.api.devices import AllocationResult, DeviceConstraint, DeviceRequest, ResourceClaim, ResourceSlice
 from moorage.plugins.dynamic_resources import allocator
-from moorage.plugins.dynamic_resources.requests import Fault
+from moorage.plugins.dynamic_resources.requests import ClaimFault
 
 SELECTORS = (
     (),
@@ -31,7 +31,7 @@ def outcome(
         patch.setattr(allocator, "HARD", hard)
         try:
             found = search(slices, *claims, taken=taken)
-        except Fault as fault:
+        except ClaimFault as fault:
             return fault.text, fault.claim
     if found is None:
         return None

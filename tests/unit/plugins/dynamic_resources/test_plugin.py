@@ -39,7 +39,7 @@ from moorage.plugins.dynamic_resources import allocator
 from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.plugins.dynamic_resources.state import KEY
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, judge
+from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter
 
 NODES = (make_node("n1", labels={"zone": "a"}), make_node("n2", labels={"zone": "b"}))
 GPU = make_class("gpu")
@@ -232,7 +232,7 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
 @pytest.mark.parametrize(("objects", "pod", "want"), JUDGED.values(), ids=JUDGED)
 def test_filter(form: FilterForm, objects: Sequence[KubeObject], pod: Pod, want: Sequence[Status | None]) -> None:
     rig = Rig(*NODES, GPU, *objects)
-    found = judge(DynamicResources(handle=rig), rig, pod, form)
+    found = run_filter(DynamicResources(handle=rig), rig, pod, form)
     assert [_up_to_cel(status) for status in found] == list(want)
 
 
@@ -264,7 +264,7 @@ def test_a_search_that_takes_too_long_is_an_error(form: FilterForm) -> None:
     claim = make_claim(*(exactly(f"r{i}") for i in range(10)))
     rig = Rig(NODES[0], GPU, *slices, claim)
     rig.clock = Impatient()
-    assert judge(DynamicResources(handle=rig), rig, claiming("claim"), form) == [
+    assert run_filter(DynamicResources(handle=rig), rig, claiming("claim"), form) == [
         Status.error("node n1: timed out trying to allocate devices")
     ]
 
@@ -324,7 +324,7 @@ def test_devices_set_aside_are_taken_for_the_pods_of_every_profile() -> None:
     one, other = DynamicResources(handle=rig), DynamicResources(handle=rig)
     reserve(one, rig, claiming("claim"), "n1")
     for form in FORMS:
-        assert judge(other, rig, claiming("b"), form) == [CANNOT, None]
+        assert run_filter(other, rig, claiming("b"), form) == [CANNOT, None]
 
 
 def test_a_claim_that_is_being_allocated_has_to_be_waited_for() -> None:
@@ -344,7 +344,7 @@ def test_answers_follow_what_happens() -> None:
     pod = claiming("c0")
 
     def verdict() -> list[Status | None]:
-        found = [judge(plugin, rig, pod, form) for form in FORMS]
+        found = [run_filter(plugin, rig, pod, form) for form in FORMS]
         assert found[0] == found[1]
         return found[0]
 
@@ -431,7 +431,7 @@ def test_an_unsupported_selector_is_an_error() -> None:
     assert request.exactly is not None
     odd = replace(request, exactly=replace(request.exactly, selectors=(DeviceSelector(),)))
     rig = Rig(NODES[0], GPU, ONE_EACH[0], make_claim(odd))
-    (status,) = judge(DynamicResources(handle=rig), rig, claiming("claim"), FORMS[0])
+    (status,) = run_filter(DynamicResources(handle=rig), rig, claiming("claim"), FORMS[0])
     text = "claim default/claim, request r, selector #0: CEL expression empty (unsupported selector type?)"
     assert status == Status.error(text)
 

@@ -23,7 +23,7 @@ from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 GPU = "example.com/gpu"
 NODE = make_node("n1", labels={"zone": "a"})
@@ -84,7 +84,7 @@ def mixed() -> Rig:
 def test_fit_scores_by_devices(form: ScoreForm) -> None:
     args = NodeResourcesFitArgs(scoring_strategy=ScoringStrategy("LeastAllocated", resources=(ResourceSpec(GPU, 1),)))
     rig = mixed()
-    scores = rate(NodeResourcesFit(args=args, handle=rig), rig, make_pod(requests={GPU: 1}), form)
+    scores = run_score(NodeResourcesFit(args=args, handle=rig), rig, make_pod(requests={GPU: 1}), form)
     assert scores == [75, 0, 0, 75, 50, 0, 75, 85, 0]
 
 
@@ -93,7 +93,7 @@ def test_balance_is_scored_by_devices(form: ScoreForm) -> None:
     args = NodeResourcesBalancedAllocationArgs(resources=(ResourceSpec("cpu", 1), ResourceSpec(GPU, 1)))
     rig = mixed()
     plugin = NodeResourcesBalancedAllocation(args=args, handle=rig)
-    scores = rate(plugin, rig, make_pod(requests={GPU: 1, "cpu": 1}), form)
+    scores = run_score(plugin, rig, make_pod(requests={GPU: 1, "cpu": 1}), form)
     assert scores is not None
     assert scores[0] == 75  # a quarter of the CPU and a quarter of the devices
     assert scores[1] < 75  # all of the devices

@@ -10,7 +10,7 @@ from moorage.framework.status import SKIP, Code, Status
 from moorage.plugins.inter_pod_affinity.filter import AFFINITY_UNMET, ANTI_AFFINITY_BROKEN, EXISTING_BROKEN
 from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.testing import make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 NEVER = [AFFINITY_UNMET] * 5
 ALWAYS = [None] * 5
@@ -159,7 +159,7 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
 @pytest.mark.parametrize(("objects", "incoming", "want"), FILTERS.values(), ids=FILTERS)
 def test_filter(form: FilterForm, objects: list[KubeObject], incoming: Pod, want: list[Status | None]) -> None:
     rig = Rig(*CLUSTER, *objects)
-    assert judge(InterPodAffinity(handle=rig), rig, incoming, form) == want
+    assert run_filter(InterPodAffinity(handle=rig), rig, incoming, form) == want
 
 
 def test_reasons_and_codes() -> None:
@@ -208,9 +208,9 @@ def test_namespaces_that_change_are_seen_in_the_next_cycle() -> None:
     rig = Rig(*CLUSTER, pod(node="a1", namespace="other"), namespace("other"))
     plugin = InterPodAffinity(handle=rig)
     choosy = pod("db", away=[to(namespace_selector=LabelSelector(match_labels={"team": "x"}))])
-    assert judge(plugin, rig, choosy, FORMS[1]) == ALWAYS
+    assert run_filter(plugin, rig, choosy, FORMS[1]) == ALWAYS
     rig.add(namespace("other", team="x"))
-    assert judge(plugin, rig, choosy, FORMS[1]) == NOT_IN_A
+    assert run_filter(plugin, rig, choosy, FORMS[1]) == NOT_IN_A
 
 
 WHAT_IFS: dict[str, tuple[list[Pod], Pod, str, Pod, list[Status | None]]] = {

@@ -8,7 +8,7 @@ from moorage.api.selectors import LabelSelector
 from moorage.config.args import InterPodAffinityArgs
 from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.plugins.inter_pod_affinity.score import normalize
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 PLAIN = InterPodAffinityArgs()
 IGNORING = InterPodAffinityArgs(ignore_preferred_terms_of_existing_pods=True)
@@ -78,7 +78,7 @@ def test_score(
     form: ScoreForm, objects: list[KubeObject], incoming: Pod, args: InterPodAffinityArgs, want: list[int] | None
 ) -> None:
     rig = Rig(*CLUSTER, *objects)
-    assert rate(InterPodAffinity(args=args, handle=rig), rig, incoming, form) == want
+    assert run_score(InterPodAffinity(args=args, handle=rig), rig, incoming, form) == want
 
 
 NORMALIZED = {

@@ -9,7 +9,16 @@ from moorage.framework.cycle import CycleState
 from moorage.plugins.inter_pod_affinity import standing
 from moorage.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.state import pod_index
-from moorage.testing.rig import FORMS, FilterForm, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
+from moorage.testing.rig import (
+    FORMS,
+    FilterForm,
+    Rig,
+    all_at_once,
+    one_at_a_time,
+    run_filter,
+    run_score,
+    score_all_at_once,
+)
 
 WISHES: dict[str, dict[str, object]] = {
     "away from its own kind, by host": {"away": [to(key=HOSTNAME_LABEL)]},
@@ -25,8 +34,8 @@ WISHES: dict[str, dict[str, object]] = {
 
 def assert_up_to_date(kept: InterPodAffinity, rig: Rig, incoming: Pod) -> None:
     fresh = InterPodAffinity(handle=rig)
-    assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
-    assert rate(kept, rig, incoming, rate_all_at_once) == rate(fresh, rig, incoming, rate_all_at_once)
+    assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+    assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, score_all_at_once)
 
 
 @pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
@@ -51,7 +60,7 @@ def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
 
     assert plugin.filter(cycle, incoming, rig.nodes[1]) is not None
     assert plugin.filter_nodes(cycle, incoming, rig.nodes).status_at(1) is not None
-    assert judge(plugin, rig, incoming, form) == [None] * len(CLUSTER)
+    assert run_filter(plugin, rig, incoming, form) == [None] * len(CLUSTER)
 
 
 def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 GPU = "example.com/gpu"
 FPGA = "other.org/fpga"
@@ -120,7 +120,7 @@ CASES = {
 @pytest.mark.parametrize(("place", "present", "pod", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, place: Node, present: Pod, pod: Pod, want: Status | None) -> None:
     rig = Rig(place, present)
-    assert judge(NodeResourcesFit(handle=rig), rig, pod, form) == [want]
+    assert run_filter(NodeResourcesFit(handle=rig), rig, pod, form) == [want]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -131,7 +131,7 @@ def test_each_node_is_judged_by_itself(form: FilterForm) -> None:
         make_node("free", allocatable={"cpu": 4}),
         make_pod("there", node="full", requests={"cpu": 3}),
     )
-    assert judge(NodeResourcesFit(handle=rig), rig, asking(cpu=2), form) == [
+    assert run_filter(NodeResourcesFit(handle=rig), rig, asking(cpu=2), form) == [
         UAU("Insufficient cpu"),
         US("Too many pods", "Insufficient cpu"),
         None,
@@ -156,7 +156,7 @@ IGNORED = {
 @pytest.mark.parametrize(("args", "want"), IGNORED.values(), ids=IGNORED)
 def test_ignored_resources(form: FilterForm, args: NodeResourcesFitArgs, want: Status | None) -> None:
     rig = Rig(node())
-    assert judge(NodeResourcesFit(args=args, handle=rig), rig, asking(**{GPU: 1, FPGA: 1}), form) == [want]
+    assert run_filter(NodeResourcesFit(args=args, handle=rig), rig, asking(**{GPU: 1, FPGA: 1}), form) == [want]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -164,7 +164,7 @@ def test_only_extended_resources_can_be_ignored(form: FilterForm) -> None:
     rig = Rig(node())
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs((NATIVE, "cpu"), ("kubernetes.io",)), handle=rig)
     want = UAU("Insufficient cpu", f"Insufficient {NATIVE}")
-    assert judge(plugin, rig, asking(**{NATIVE: 1, "cpu": 1}), form) == [want]
+    assert run_filter(plugin, rig, asking(**{NATIVE: 1, "cpu": 1}), form) == [want]
 
 
 DELEGATED = {
@@ -192,17 +192,17 @@ def test_delegation_to_devices(
     form: FilterForm, offer: DeviceClass, place: Node, resource: str, want: Status | None
 ) -> None:
     rig = Rig(place, offer)
-    assert judge(NodeResourcesFit(handle=rig), rig, asking(**{resource: 2}), form) == [want]
+    assert run_filter(NodeResourcesFit(handle=rig), rig, asking(**{resource: 2}), form) == [want]
 
 
 def test_answers_are_computed_anew_when_classes_change() -> None:
     rig = Rig(node())
     plugin = NodeResourcesFit(handle=rig)
-    assert judge(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [UAU(f"Insufficient {GPU}")]
+    assert run_filter(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [UAU(f"Insufficient {GPU}")]
     before = plugin.epoch()
     rig.add(device_class("gpu", GPU))
     assert plugin.epoch() != before
-    assert judge(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [None]
+    assert run_filter(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [None]
 
 
 def test_it_never_sits_out() -> None:

@@ -8,7 +8,7 @@ from moorage.config.args import (
     MOST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
     NodeResourcesFitArgs,
-    RequestedToCapacityRatio,
+    RequestedToCapacityRatioParam,
     ResourceSpec,
     ScoringStrategy,
     UtilizationShapePoint,
@@ -17,11 +17,11 @@ from moorage.plugins.capacities import capacity_of, percentages
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.node_resources_fit.strategies import broken_line, strategy_of
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 GPU = "example.com/gpu"
 BOTH = (ResourceSpec("cpu"), ResourceSpec("memory"))
-RISING = RequestedToCapacityRatio((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10)))
+RISING = RequestedToCapacityRatioParam((UtilizationShapePoint(0, 0), UtilizationShapePoint(100, 10)))
 
 LEAST = ScoringStrategy(LEAST_ALLOCATED, BOTH)
 MOST = ScoringStrategy(MOST_ALLOCATED, BOTH)
@@ -75,13 +75,13 @@ def test_score(form: ScoreForm, strategy: ScoringStrategy, taken: dict[str, str]
     there = make_pod("there", node="node", requests={"cpu": 0, "memory": 0, **taken})
     rig = Rig(make_node(allocatable={GPU: 4}), there)
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs(scoring_strategy=strategy), handle=rig)
-    assert rate(plugin, rig, pod, form) == [want]
+    assert run_score(plugin, rig, pod, form) == [want]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_running_pods_that_ask_for_nothing_count_by_default(form: ScoreForm) -> None:
     rig = Rig(make_node(allocatable={"cpu": 1, "memory": "1000Mi"}), make_pod("there", node="node"))
-    assert rate(NodeResourcesFit(handle=rig), rig, make_pod(), form) == [(80 + 60) // 2]
+    assert run_score(NodeResourcesFit(handle=rig), rig, make_pod(), form) == [(80 + 60) // 2]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
@@ -95,7 +95,7 @@ def test_a_resource_the_node_lacks_has_no_weight(form: ScoreForm, kind: str) -> 
     )
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs(scoring_strategy=with_gpu(kind, weight=1)), handle=rig)
     want = [50, 25, 75, 0] if kind == LEAST_ALLOCATED else [50, 75, 25, 0]
-    assert rate(plugin, rig, make_pod(requests={"cpu": 3, GPU: 1}), form) == want
+    assert run_score(plugin, rig, make_pod(requests={"cpu": 3, GPU: 1}), form) == want
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
@@ -103,7 +103,7 @@ def test_the_number_of_pods_is_no_resource_to_score(form: ScoreForm) -> None:
     rig = Rig(make_node())
     strategy = ScoringStrategy(LEAST_ALLOCATED, (ResourceSpec("cpu"), ResourceSpec("pods")))
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs(scoring_strategy=strategy), handle=rig)
-    assert rate(plugin, rig, make_pod(requests={"cpu": 1}), form) == [75]
+    assert run_score(plugin, rig, make_pod(requests={"cpu": 1}), form) == [75]
 
 
 LINES = {

@@ -25,7 +25,7 @@ from moorage.framework.status import SKIP
 from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.plugins.pod_topology_spread.selectors import DefaultSelectors
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, ScoreForm, judge, rate
+from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, ScoreForm, run_filter, run_score
 
 
 def owned_by(kind: str, api_version: str = "apps/v1", *, controller: bool = True) -> OwnerReference:
@@ -159,8 +159,8 @@ def test_an_empty_zone_label_is_the_domain_of_nodes_without_one() -> None:
 def test_listed_defaults_filter_and_score() -> None:
     rig = Rig(service(app="web"), *ZONED, make_node("bare"), *on("a1"))
     plugin = PodTopologySpread(args=LISTED, handle=rig)
-    assert judge(plugin, rig, pod(), FORMS[1]) == verdict("uu....m")
-    assert rate(plugin, rig, pod(), SCORE_FORMS[1]) == [0, 0, 100, 100, 100, 100, 0]
+    assert run_filter(plugin, rig, pod(), FORMS[1]) == verdict("uu....m")
+    assert run_score(plugin, rig, pod(), SCORE_FORMS[1]) == [0, 0, 100, 100, 100, 100, 0]
 
 
 def test_a_pod_with_any_constraint_gets_no_defaults() -> None:

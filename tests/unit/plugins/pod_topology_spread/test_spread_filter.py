@@ -18,7 +18,7 @@ from moorage.framework.status import SKIP, Code, Status
 from moorage.plugins.pod_topology_spread.filter import LABEL_MISSING, TOO_UNEVEN, CriticalPaths
 from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.testing import make_node
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 ONLY_AB = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("zone", "In", ("a", "b")),)),))
 
@@ -112,7 +112,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
 @pytest.mark.parametrize(("existing", "incoming", "want"), FILTERS.values(), ids=FILTERS)
 def test_filter(form: FilterForm, existing: list[Pod], incoming: Pod, want: str) -> None:
     rig = Rig(*CLUSTER, *existing)
-    assert judge(PodTopologySpread(handle=rig), rig, incoming, form) == verdict(want)
+    assert run_filter(PodTopologySpread(handle=rig), rig, incoming, form) == verdict(want)
 
 
 def test_reasons_and_codes() -> None:
@@ -150,7 +150,7 @@ def test_match_label_keys_are_ignored_without_their_gate() -> None:
     )
     rig = Rig(*CLUSTER, *on("a1", labels={"rev": "1"}), features=gates)
     incoming = pod(spread(match_label_keys=("rev",)), labels={"rev": "2"})
-    assert judge(PodTopologySpread(handle=rig), rig, incoming, FORMS[1]) == verdict("uu...m")
+    assert run_filter(PodTopologySpread(handle=rig), rig, incoming, FORMS[1]) == verdict("uu...m")
 
 
 WHAT_IFS: dict[str, tuple[list[Pod], Pod, list[tuple[str, Pod]], str]] = {

@@ -14,7 +14,16 @@ from moorage.plugins.pod_topology_spread.memory import MIN_KEPT, SpreadCache
 from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
-from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, all_at_once, judge, one_at_a_time, rate, rate_all_at_once
+from moorage.testing.rig import (
+    FORMS,
+    SCORE_FORMS,
+    Rig,
+    all_at_once,
+    one_at_a_time,
+    run_filter,
+    run_score,
+    score_all_at_once,
+)
 
 KINDS: dict[str, tuple[TopologySpreadConstraint, ...]] = {
     "a hard constraint over zones": (spread(2),),
@@ -36,8 +45,8 @@ def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # typ
     placed = []
     for step in range(24):
         fresh = PodTopologySpread(handle=rig)
-        assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
-        assert rate(kept, rig, incoming, rate_all_at_once) == rate(fresh, rig, incoming, SCORE_FORMS[0])
+        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
         placed.append(pod(*constraints, name=f"p{step}", node=nodes[step * step % 5].name))
         rig.cache.add_pod(placed[-1])
         if step % 4 == 3:
@@ -49,25 +58,25 @@ def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpr
     rig, incoming = Rig(*NODES), pod(constraint)
     kept = PodTopologySpread(handle=rig)
     for number in range(3):
-        judge(kept, rig, incoming, all_at_once)
-        rate(kept, rig, incoming, rate_all_at_once)
+        run_filter(kept, rig, incoming, all_at_once)
+        run_score(kept, rig, incoming, score_all_at_once)
         for asked in range(MAX_COUNTS):
             rig.pods.count(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
         rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
         fresh = PodTopologySpread(handle=rig)
-        assert judge(kept, rig, incoming, all_at_once) == judge(fresh, rig, incoming, one_at_a_time)
-        assert rate(kept, rig, incoming, rate_all_at_once) == rate(fresh, rig, incoming, SCORE_FORMS[0])
+        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_what_if_does_not_change_what_is_kept(form) -> None:  # type: ignore[no-untyped-def]
     rig, incoming = Rig(*NODES), pod(spread())
     plugin = PodTopologySpread(handle=rig)
-    before = judge(plugin, rig, incoming, form)
+    before = run_filter(plugin, rig, incoming, form)
     cycle = plugin_cycle(plugin, rig)
     plugin.add_pod(cycle, incoming, pod(node="n0"), rig.nodes[0])
     assert plugin.filter(cycle, incoming, rig.nodes[0]) is not None
-    assert judge(plugin, rig, incoming, form) == before
+    assert run_filter(plugin, rig, incoming, form) == before
 
 
 def plugin_cycle(plugin: PodTopologySpread, rig: Rig):  # type: ignore[no-untyped-def]

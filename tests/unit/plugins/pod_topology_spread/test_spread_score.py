@@ -9,7 +9,7 @@ from moorage.api.selectors import (
 )
 from moorage.framework.cycle import CycleState
 from moorage.plugins.pod_topology_spread.plugin import PodTopologySpread
-from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, rate
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 SCORES: dict[str, tuple[list[Pod], Pod, list[int] | None]] = {
     "no soft constraint, no score": (on("a1"), pod(), None),
@@ -59,7 +59,7 @@ SCORES: dict[str, tuple[list[Pod], Pod, list[int] | None]] = {
 @pytest.mark.parametrize(("existing", "incoming", "want"), SCORES.values(), ids=SCORES)
 def test_score(form: ScoreForm, existing: list[Pod], incoming: Pod, want: list[int] | None) -> None:
     rig = Rig(*CLUSTER, *existing)
-    assert rate(PodTopologySpread(handle=rig), rig, incoming, form) == want
+    assert run_score(PodTopologySpread(handle=rig), rig, incoming, form) == want
 
 
 def test_only_feasible_nodes_make_domains_but_all_pods_in_them_count() -> None:

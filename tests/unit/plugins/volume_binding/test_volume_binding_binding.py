@@ -15,7 +15,7 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.config.args import VolumeBindingArgs
 from moorage.errors import ApiError
 from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Cluster
+from moorage.framework.handle import ClusterApi
 from moorage.framework.status import Status
 from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, RESERVED, STAGE_ERRORS, VolumeBinding
 from moorage.simulator.loop import run_virtual
@@ -101,7 +101,7 @@ class StorageRig(Rig):
         super().__init__(*objects)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterApi:
         return self.api
 
 

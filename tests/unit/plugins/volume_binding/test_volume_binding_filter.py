@@ -16,7 +16,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.status import Status
 from moorage.plugins.volume_binding.plugin import BIND_CONFLICT, NO_SPACE, NODE_CONFLICT, VOLUME_MISSING, VolumeBinding
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import FORMS, FilterForm, Rig, judge
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 from moorage.testing.storage import (
     claim_volume,
     ephemeral_volume,
@@ -430,14 +430,14 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], Verdicts]] = {
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_filter(form: FilterForm, objects: tuple[KubeObject, ...], want: Verdicts) -> None:
     rig = Rig(*NODES, *objects)
-    assert judge(VolumeBinding(handle=rig), rig, POD, form) == want
+    assert run_filter(VolumeBinding(handle=rig), rig, POD, form) == want
 
 
 def judged(form: FilterForm, *objects: KubeObject) -> Verdicts:
     """What is said of a pod that names the claims among the objects, in their order."""
     rig = Rig(*NODES, *objects)
     names = [thing.name for thing in objects if isinstance(thing, PersistentVolumeClaim)]
-    return judge(VolumeBinding(handle=rig), rig, make_pod(volumes=tuple(map(claim_volume, names))), form)
+    return run_filter(VolumeBinding(handle=rig), rig, make_pod(volumes=tuple(map(claim_volume, names))), form)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,14 +1,15 @@
 """Questions about who somebody is and what they may do: whoever has the token is the administrator."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-Data = dict[str, Any]
+from moorage.api.struct import Data
+
 USER: Final[Data] = {"username": "moorage-admin", "groups": ["system:masters", "system:authenticated"]}
 
 
 class Reviews:
-    """Answers reviews, given how to tell a good token."""
+    """Answers reviews, given how to verify a token."""
 
     def __init__(self, knows_token: Callable[[str], bool]) -> None:
         self._knows_token = knows_token

@@ -29,7 +29,7 @@ from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import schema_of_kind, type_problems, unknown_fields
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, forbidden, invalid
 from moorage.box.apiserver.storage.plain_data import apply_difference
-from moorage.box.apiserver.storage.store import Change, Store
+from moorage.box.apiserver.storage.store import Store, StoredChange
 from moorage.errors import ApiError, InputError
 from moorage.features import FeatureGates
 from moorage.lru import LRU
@@ -66,7 +66,7 @@ class Admission:
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
 
-    def _changed(self, resource: str, _change: Change) -> None:
+    def _changed(self, resource: str, _change: StoredChange) -> None:
         if resource == PRIORITY_CLASSES:
             self._pods = None
         if resource in _SHAPES_PODS:

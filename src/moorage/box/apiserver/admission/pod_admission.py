@@ -120,7 +120,8 @@ def _merge_terms(affinity: AnyAffinity | None, labels: Mapping[str, str]) -> Any
         affinity,
         required=tuple(_merge_term(term, labels) for term in affinity.required),
         preferred=tuple(
-            replace(wish, pod_affinity_term=_merge_term(wish.pod_affinity_term, labels)) for wish in affinity.preferred
+            replace(preference, pod_affinity_term=_merge_term(preference.pod_affinity_term, labels))
+            for preference in affinity.preferred
         ),
     )
 

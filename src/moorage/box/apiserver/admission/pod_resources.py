@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import nano_value
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import forbidden
 from moorage.box.apiserver.storage.store import Store
 
-Data = dict[str, Any]
 RUNTIMES: Final = "runtimeclasses.node.k8s.io"
 LIMITS: Final = "limitranges"
 _COUNTED: Final = ("cpu", "memory")
@@ -65,10 +65,10 @@ def _place_with(resource: ServedResource, name: str, spec: Data, scheduling: Dat
     selector = spec.get("nodeSelector") or {}
     for key, text in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, text) != text:
-            told = (
+            difference = (
                 f"runtimeClass.scheduling.nodeSelector[{key}] = {text}; pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
-            raise _rejected(resource, name, f"conflict: {told}")
+            raise _rejected(resource, name, f"conflict: {difference}")
         selector = {**selector, key: text}
     if selector:
         spec["nodeSelector"] = selector
@@ -82,7 +82,7 @@ def _rejected(resource: ServedResource, name: str, why: str) -> Exception:
 
 
 def qos_class(spec: Data) -> str:
-    """Tell how hard a pod is to be evicted: by what it asks for of CPU and memory, and whether that is all it may use.
+    """Return how hard a pod is to evict: by what it asks for of CPU and memory, and whether that is all it may use.
 
     >>> qos_class({"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     'Burstable'

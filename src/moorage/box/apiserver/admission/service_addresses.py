@@ -5,11 +5,11 @@ from ipaddress import IPv4Network
 from itertools import count
 from typing import Any, Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import invalid, invalid_value
 from moorage.box.apiserver.storage.store import Store
 
-Data = dict[str, Any]
 SERVICES: Final = "services"
 NETWORK: Final = IPv4Network("10.96.0.0/16")
 FIRST: Final = str(NETWORK[1])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-Data = dict[str, Any]
+from moorage.api.struct import Data
 
 
 def part(data: Data, name: str) -> Data:

@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid, invalid_value, required
-from moorage.box.apiserver.storage.store import Change, Store
+from moorage.box.apiserver.storage.store import Store, StoredChange
 
-Data = dict[str, Any]
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
@@ -79,7 +79,7 @@ class CustomResources:
         """Return the columns a definition wants printed."""
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
-    def _changed(self, resource: str, change: Change) -> None:
+    def _changed(self, resource: str, change: StoredChange) -> None:
         if resource != DEFINITIONS:
             return
         if change.after is not None:
@@ -155,13 +155,13 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     if causes:
         raise invalid(resource, name, causes)
     moment = format_time(now)
-    told = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
+    conditions = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
     data["status"] = {
         "acceptedNames": data["spec"]["names"],
         "storedVersions": [version.name for version in spec.versions if version.storage],
         "conditions": [
             {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": moment}
-            for kind, reason, text in told
+            for kind, reason, text in conditions
         ],
     }
 
@@ -200,8 +200,8 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
         return
     allowed = schema.get("enum")
     if isinstance(allowed, list) and data not in allowed:
-        told = ", ".join(f'"{item}"' for item in allowed)
-        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {told}", path)
+        supported = ", ".join(f'"{item}"' for item in allowed)
+        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
     if isinstance(data, int | float) and not isinstance(data, bool):
         yield from _range_problems(data, schema, path)
     if isinstance(data, dict):

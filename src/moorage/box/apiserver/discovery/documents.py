@@ -1,11 +1,11 @@
 """What there is to ask for: the documents by which clients find groups, versions and resources."""
 
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.requests.request import JSON
 
-Data = dict[str, Any]
 VERSION: Final[Data] = {
     "major": "1",
     "minor": "37",

@@ -1,13 +1,13 @@
 """The OpenAPI documents, as far as kubectl reads them: types, how lists merge, and which paths take which query."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.discovery.documents import VERSION
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
 from moorage.box.apiserver.kinds.schema import Field, schema_of, tables
 
-Data = dict[str, Any]
 _SCALARS: Final[Mapping[str, Data]] = {
     "string": {"type": "string"},
     "int32": {"type": "integer", "format": "int32"},

@@ -140,7 +140,7 @@ def _single_problems(content: Any, field: Field, owner: Schema, path: str) -> It
 
 
 def _fits(content: Any, name: str) -> bool:
-    """Tell whether a whole number is in the range of its type."""
+    """Return whether a whole number is in the range of its type."""
     bits = _BITS.get(name)
     return bits is None or not isinstance(content, int) or -(1 << bits) <= content < 1 << bits
 

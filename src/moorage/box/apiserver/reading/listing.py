@@ -28,7 +28,7 @@ class ListPage:
     remaining: int = 0
 
 
-class Token(msgspec.Struct, frozen=True):
+class ContinueToken(msgspec.Struct, frozen=True):
     """Where the next page begins."""
 
     list: int
@@ -72,7 +72,7 @@ class Lists:
 
     def _next_page(self, resource: ServedResource, text: str, limit: int | None) -> ListPage:
         try:
-            token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=Token)
+            token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=ContinueToken)
         except (binascii.Error, msgspec.DecodeError, ValueError) as error:
             raise bad_request(f"continue key is not valid: {error}") from error
         if token.list not in self._open or token.resource != resource.storage or token.start < 0:
@@ -89,5 +89,5 @@ class Lists:
         remaining = len(whole.entries) - start - len(entries)
         if remaining <= 0:
             return ListPage(entries, whole.version)
-        token = msgspec.json.encode(Token(number, start + len(entries), resource.storage))
+        token = msgspec.json.encode(ContinueToken(number, start + len(entries), resource.storage))
         return ListPage(entries, whole.version, base64.urlsafe_b64encode(token).decode(), remaining)

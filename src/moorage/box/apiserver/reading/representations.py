@@ -1,16 +1,16 @@
 """How objects are shown: as they are stored, converted to another version, as metadata only, or as a table."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.reading.tables.printing import Printer, table
 from moorage.box.apiserver.requests.refusals import bad_request
-from moorage.box.apiserver.storage.store import Change, Entry
+from moorage.box.apiserver.storage.store import Entry, StoredChange
 
-Data = dict[str, Any]
 PARTIAL: Final = "PartialObjectMetadata"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,7 +40,7 @@ class Representation:
     def _list_version(self) -> str:
         return self.resource.api_version
 
-    def event(self, kind: str, change: Change) -> bytes:
+    def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch."""
         return change.line(kind)
 
@@ -73,7 +73,7 @@ class ConvertedRepresentation(Representation):
             return from_core(data)
         return {**data, "apiVersion": self.resource.api_version}
 
-    def event(self, kind: str, change: Change) -> bytes:
+    def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch."""
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(change.body(kind)))
 
@@ -115,8 +115,8 @@ class TableRepresentation(ConvertedRepresentation):
     def _table(self, things: Iterable[Data], meta: Data) -> Data:
         return table(things, self._printer, meta, self._include)
 
-    def event(self, kind: str, change: Change) -> bytes:
-        """Show a change as a line of a watch; the columns are told once."""
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch; the columns are sent once."""
         return self._line(kind, change.body(kind))
 
     def added(self, entry: Entry) -> bytes:

@@ -53,7 +53,7 @@ class Selection:
         return not self.fields and self.labels.is_everything
 
     def matches(self, resource: ServedResource, entry: Entry) -> bool:
-        """Tell whether an object is selected."""
+        """Return whether an object is selected."""
         facts = entry.facts
         if facts is None:
             facts = entry.facts = facts_of(resource.storage, entry)

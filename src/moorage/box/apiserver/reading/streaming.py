@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from moorage.box.apiserver.reading.watching import Watch
-from moorage.box.apiserver.storage.store import Change, Store
+from moorage.box.apiserver.storage.store import Store, StoredChange
 from moorage.http.messages import Sink, chunk
 
 MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 MAX_STALL: Final = 60.0
-"""How long a client may leave a watch unread; it then lists and watches anew, if it is still there."""
+"""How long a client may leave a watch unread; it then lists and watches again, if it is still there."""
 
 
 class Watchers:
-    """All watches under way. What changes while requests are being read is told in one go."""
+    """All watches under way. What changes while requests are being read is sent in one go."""
 
     def __init__(self, store: Store) -> None:
         self._streams: dict[str, set[WatchStream]] = {}
@@ -34,28 +34,28 @@ class Watchers:
                 stream.tick()
 
     def add(self, stream: "WatchStream") -> None:
-        """Tell a watch of changes from now on."""
+        """Notify a watch of changes from now on."""
         self._streams.setdefault(stream.watch.resource.storage, set()).add(stream)
 
     def discard(self, stream: "WatchStream") -> None:
-        """Tell a watch no more."""
+        """Stop notifying a watch."""
         self._streams.get(stream.watch.resource.storage, set()).discard(stream)
 
     def wrapped(self, text: bytes) -> bytes:
-        """Wrap what is told for the wire, once for all who are told the same."""
+        """Wrap a text for the wire, once for all who are sent the same."""
         known, piece = self._shared
         if text is not known:
             piece = chunk(text)
             self._shared = (text, piece)
         return piece
 
-    def _note(self, resource: str, _change: Change) -> None:
+    def _note(self, resource: str, _change: StoredChange) -> None:
         if self._streams.get(resource):
             if not self._changed:
-                asyncio.get_running_loop().call_soon(self._tell)
+                asyncio.get_running_loop().call_soon(self._notify)
             self._changed.add(resource)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, set()
         for resource in changed:
             for stream in tuple(self._streams[resource]):
@@ -77,7 +77,7 @@ class WatchStream:
         self._stalled_at: float | None = None
 
     def start(self, sink: Sink) -> None:
-        """Begin to tell what there is."""
+        """Begin to send what there is."""
         self._sink = sink
         seconds = min(self.watch.terms.seconds or MAX_WATCH_SECONDS, MAX_WATCH_SECONDS)
         self._end_at = self._loop.time() + seconds
@@ -87,7 +87,7 @@ class WatchStream:
         self.go_on()
 
     def go_on(self) -> None:
-        """Tell what is new, as far as there is room for it."""
+        """Send what is new, as far as there is room for it."""
         sink = self._sink
         if sink is None or sink.is_full:
             return
@@ -100,7 +100,7 @@ class WatchStream:
             self._end(sink)
 
     def _has_begun(self, sink: Sink) -> bool:
-        """Tell of what was there at the beginning; whether that is done."""
+        """Send what was there at the beginning; return whether that is done."""
         if self._first is None:
             return True
         for piece in self._first:
@@ -136,7 +136,7 @@ class WatchStream:
         sink.end()
 
     def stop(self) -> None:
-        """Stop: nobody reads any more, or there is nothing more to tell."""
+        """Stop: nobody reads any more, or there is nothing more to send."""
         self._sink = None
         self._watchers.discard(self)
         if self._alarm is not None:

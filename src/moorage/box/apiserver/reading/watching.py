@@ -10,7 +10,7 @@ from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.reading.representations import Representation
 from moorage.box.apiserver.reading.selection import Selection
 from moorage.box.apiserver.requests.refusals import expired, status_of
-from moorage.box.apiserver.storage.store import Change, Entry, Store
+from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.errors import ApiError, Gone
 
 CHUNK: Final = 1 << 18
@@ -29,7 +29,7 @@ class WatchTerms:
 
 
 class Watch:
-    """Tells what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
+    """Shows what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
 
     def __init__(self, store: Store, resource: ServedResource, view: Representation, terms: WatchTerms) -> None:
         self.resource = resource
@@ -40,7 +40,7 @@ class Watch:
         self._log = store.log(resource.storage)
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
-        # Most watches ask for everything, plainly: what they are told is written once for all of them.
+        # Most watches ask for everything, plainly: what they get is written once for all of them.
         self._is_common = type(view) is Representation and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
@@ -53,7 +53,7 @@ class Watch:
 
     def _seek(self, version: int) -> None:
         if version > self._store.version:
-            # The store has forgotten more than it remembers: it was made anew.
+            # The store has forgotten more than it remembers: it is a new store.
             self._problem = expired(f"too new resource version: {version} ({self._store.version})")
             return
         try:
@@ -62,7 +62,7 @@ class Watch:
             self._problem = error
 
     def begin(self) -> Iterator[bytes]:
-        """Tell of the objects that were there when the watch was made, in pieces."""
+        """Return the objects that were there when the watch was made, in pieces."""
         if self._problem is not None:
             yield self.ended(self._problem)
             return
@@ -72,7 +72,7 @@ class Watch:
             yield self._view.bookmark(self._begun_at, ends_initial_events=True)
 
     def take(self) -> bytes:
-        """Tell what changed since last time; empty if nothing that this watch shows did."""
+        """Return what changed since last time; empty if nothing that this watch shows did."""
         if self.is_over:
             return b""
         position, self._position = self._position, self._log.end
@@ -97,7 +97,7 @@ class Watch:
             return False
         return not self._selects or self.terms.selection.matches(self.resource, entry)
 
-    def _line(self, change: Change) -> bytes:
+    def _line(self, change: StoredChange) -> bytes:
         was_shown = change.before is not None and self._shows(change.before)
         is_shown = change.after is not None and self._shows(change.after)
         if not was_shown and not is_shown:

@@ -1,4 +1,4 @@
-"""The API's ways to say no, with its own codes, reasons and words; and the Status object they are told in."""
+"""The API's ways to say no, with its own codes, reasons and words; and the Status object they are sent in."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -131,8 +131,8 @@ def conflict(resource: ServedResource, name: str, why: str = "", subresource: st
     """Say that the object has changed, or does not let this be done to it."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     part = f"/{subresource}" if subresource else ""
-    told = f"{resource.plural}{part}{f'.{resource.group}' if resource.group else ''}"
-    message = f'Operation cannot be fulfilled on {told} "{name}": {why}'
+    subject = f"{resource.plural}{part}{f'.{resource.group}' if resource.group else ''}"
+    message = f'Operation cannot be fulfilled on {subject} "{name}": {why}'
     details = _about(resource, name, kind=f"{resource.plural}{part}")
     return Conflict(message, status=409, reason="Conflict", details=details)
 
@@ -141,8 +141,8 @@ def not_the_one(resource: ServedResource, name: str, what: str, wanted: str, fou
     """Say that an object is not the one, or not of the version, that was to be deleted."""
     became = "deleted and then recreated" if what == "UID" else "modified"
     why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
-    told = f"{resource.name}{f'.{resource.group}' if resource.group else ''}"
-    message = f'Operation cannot be fulfilled on {told} "{name}": {why}. The object might have been {became}'
+    subject = f"{resource.name}{f'.{resource.group}' if resource.group else ''}"
+    message = f'Operation cannot be fulfilled on {subject} "{name}": {why}. The object might have been {became}'
     return Conflict(message, status=409, reason="Conflict", details=_about(resource, name, kind=resource.name))
 
 
@@ -163,8 +163,8 @@ def forbidden(resource: ServedResource, name: str, why: str, causes: Iterable[Ca
 def invalid(resource: ServedResource, name: str, causes: Iterable[Cause]) -> ApiError:
     """Say everything that is wrong with an object."""
     found = list(causes)
-    told = [f"{cause.field}: {cause.message}" for cause in found]
-    sentence = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    lines = [f"{cause.field}: {cause.message}" for cause in found]
+    sentence = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     message = f'{resource.name}{f".{resource.group}" if resource.group else ""} "{name}" is invalid: {sentence}'
     details = _about(resource, name, causes=[cause._asdict() for cause in found]) | {"kind": resource.name}
     return ApiError(message, status=422, reason="Invalid", details=details)
@@ -191,6 +191,6 @@ def unsupported_media_type(found: str, known: Iterable[str]) -> ApiError:
 def disrupts(budget: str, needed: int, healthy: int) -> TooManyRequests:
     """Say that an eviction would take more pods than a budget allows."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    told = f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
-    cause = {"reason": "DisruptionBudget", "message": told}
+    details = f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+    cause = {"reason": "DisruptionBudget", "message": details}
     return TooManyRequests(message, status=429, reason="TooManyRequests", details={"causes": [cause]})

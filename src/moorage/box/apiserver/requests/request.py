@@ -33,7 +33,7 @@ class ApiRequest:
     user_agent: str = ""
 
     def is_set(self, flag: str) -> bool:
-        """Tell whether a flag of the query is on; 400 if it is neither on nor off."""
+        """Return whether a flag of the query is on; 400 if it is neither on nor off."""
         text = self.query.get(flag, "")
         if text in ("", "0", "false", "False", "f", "F", "FALSE"):
             return False

@@ -28,8 +28,8 @@ def forget_old_events(store: Store, now: float) -> int:
 def last_seen(event: dict[str, Any]) -> float:
     """Return when an event was last seen, whichever way it counts its repetitions."""
     series = event.get("series") or {}
-    told = (event.get("lastTimestamp"), event.get("eventTime"), series.get("lastObservedTime"))
-    return max(_moment(text) for text in (*told, event["metadata"].get("creationTimestamp")))
+    times = (event.get("lastTimestamp"), event.get("eventTime"), series.get("lastObservedTime"))
+    return max(_moment(text) for text in (*times, event["metadata"].get("creationTimestamp")))
 
 
 def _moment(text: Any) -> float:

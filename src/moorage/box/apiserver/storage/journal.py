@@ -1,8 +1,8 @@
-"""A store kept in SQLite: every change is on disk before its writer hears of success.
+"""A store kept in SQLite: every change is on disk before its writer gets an answer.
 
 Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
 pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk. What cannot be written is
-undone, so that nobody reads what its writer was told had failed; the next change tries again.
+undone, so that nobody reads what its writer was answered had failed; the next change tries again.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import Final
 
 import structlog
 
-from moorage.box.apiserver.storage.store import Change, Entry, Store
+from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.errors import InputError, ServerError
 
 FILE: Final = "moorage.db"
 GAP: Final = 10_000
-"""How far versions jump at a restart: watchers may have been told of versions that did not reach the disk."""
+"""How far versions jump at a restart: watchers may have seen versions that did not reach the disk."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
-        self._pending: list[tuple[str, Change]] = []
+        self._pending: list[tuple[str, StoredChange]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._committed = 0
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class Journal:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown()
 
-    def _changed(self, resource: str, change: Change) -> None:
+    def _changed(self, resource: str, change: StoredChange) -> None:
         if self._is_undoing:
             return
         self._pending.append((resource, change))
@@ -134,7 +134,7 @@ class Journal:
         finally:
             self._task = None
 
-    def _commit(self, batch: list[tuple[str, Change]]) -> None:
+    def _commit(self, batch: list[tuple[str, StoredChange]]) -> None:
         database = self._database
         database.execute("BEGIN")
         try:
@@ -152,8 +152,8 @@ class Journal:
                 database.execute("ROLLBACK")
             raise
 
-    def _undo(self, changes: list[tuple[str, Change]], failure: ServerError) -> None:
-        """Bring the store back to what is on disk, and say so to those who wait."""
+    def _undo(self, changes: list[tuple[str, StoredChange]], failure: ServerError) -> None:
+        """Bring the store back to what is on disk, and notify those who wait."""
         self._pending = []
         self._undone = (range(changes[0][1].version, self.store.version + 1), failure)
         first: dict[tuple[str, str], Entry | None] = {}

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One change: ``before`` is ``None`` for a creation, ``after`` for a deletion."""
 
     version: int
@@ -34,14 +34,16 @@ class ObjectStore:
         self.store = store or storage.Store()
         self._clock = clock
 
-    def subscribe(self, tell: Callable[[Change], None]) -> None:
-        """Tell somebody of every change from now on, of the kinds that have a struct."""
+    def subscribe(self, callback: Callable[[ObjectChange], None]) -> None:
+        """Call back with every change from now on, of the kinds that have a struct."""
 
-        def typed(resource: str, change: storage.Change) -> None:
+        def typed(resource: str, change: storage.StoredChange) -> None:
             kind = _kinds().get(resource)
             if kind is not None:
                 before = change.before.typed(kind) if change.before is not None else None
-                tell(Change(change.version, before, change.after.typed(kind) if change.after is not None else None))
+                callback(
+                    ObjectChange(change.version, before, change.after.typed(kind) if change.after is not None else None)
+                )
 
         self.store.subscribe(typed)
 
@@ -114,5 +116,5 @@ def _kinds() -> Mapping[str, type[KubeObject]]:
 
 @cache
 def _kinds_of(_count: int) -> Mapping[str, type[KubeObject]]:
-    """Find the struct of a resource; asked anew when plugins have added kinds."""
+    """Find the struct of a resource; asked again when plugins have added kinds."""
     return {storage.storage_of(kind): kind for kind in BY_TYPE}

@@ -78,7 +78,7 @@ class Entry:
         return cast("T", self._typed)
 
 
-class Change:
+class StoredChange:
     """One change: ``before`` is ``None`` for a creation, ``after`` for a deletion."""
 
     __slots__ = ("after", "before", "version")
@@ -94,7 +94,7 @@ class Change:
         return "ADDED" if self.before is None else "DELETED" if self.after is None else "MODIFIED"
 
     def line(self, event: str) -> bytes:
-        """Return the line of a watch that tells this change as an event."""
+        """Return the line of a watch that shows this change as an event."""
         return b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
 
     def body(self, event: str) -> bytes:
@@ -108,7 +108,7 @@ class Change:
         return _encode_json(data)
 
 
-def _held(change: Change) -> int:
+def _held(change: StoredChange) -> int:
     """Return how many bytes a change keeps alive; what was before it belongs to the change before."""
     entry = change.after or change.before
     return entry.size if entry is not None else 0
@@ -119,10 +119,10 @@ class Log:
 
     def __init__(self, history: int) -> None:
         self._history = history
-        self._changes: list[Change] = []
+        self._changes: list[StoredChange] = []
         self._bytes = 0
         self._forgotten = 0
-        self._told = (0, 0, b"")
+        self._last_lines = (0, 0, b"")
         self.forgotten_version = 0
 
     @property
@@ -130,7 +130,7 @@ class Log:
         """The position after the last change."""
         return self._forgotten + len(self._changes)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoredChange) -> None:
         """Add a change; when there are twice as many as are to be kept, or bytes, the older half is forgotten."""
         self._changes.append(change)
         self._bytes += _held(change)
@@ -150,7 +150,7 @@ class Log:
         del self._changes[:surplus]
         self._bytes = sum(map(_held, self._changes))
         self._forgotten += surplus
-        self._told = (0, 0, b"")
+        self._last_lines = (0, 0, b"")
 
     def position_after(self, version: int) -> int:
         """Return the position of the first change after a version; :class:`Gone` if some of those are forgotten."""
@@ -158,7 +158,7 @@ class Log:
             raise Gone(f"too old resource version: {version} ({self.forgotten_version})", status=410, reason="Expired")
         return self._forgotten + bisect_right(self._changes, version, key=lambda change: change.version)
 
-    def since(self, position: int) -> list[Change]:
+    def since(self, position: int) -> list[StoredChange]:
         """Return the changes from a position on; :class:`Gone` if the reader was too slow for them."""
         if position < self._forgotten:
             raise Gone(f"the watch fell behind by more than {self._history} changes", status=410, reason="Expired")
@@ -166,15 +166,15 @@ class Log:
 
     def lines_since(self, position: int) -> bytes:
         """Return the changes from a position on as lines of a watch; watchers that keep up share one text."""
-        start, end, text = self._told
+        start, end, text = self._last_lines
         if (start, end) != (position, self.end):
             text = b"".join([change.line(change.event) for change in self.since(position)])
-            self._told = (position, self.end, text)
+            self._last_lines = (position, self.end, text)
         return text
 
 
 class Store:
-    """All objects of a cluster, by resource and key; every change has the next version and is told at once."""
+    """All objects of a cluster, by resource and key; every change has the next version and is notified at once."""
 
     def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
         self.version = version
@@ -182,11 +182,11 @@ class Store:
         self._objects: dict[str, dict[str, Entry]] = {}
         self._logs: dict[str, Log] = {}
         self._sorted: dict[str, list[str]] = {}
-        self._subscribers: list[Callable[[str, Change], None]] = []
+        self._subscribers: list[Callable[[str, StoredChange], None]] = []
 
-    def subscribe(self, tell: Callable[[str, Change], None]) -> None:
-        """Tell somebody the resource and the change, for every change from now on."""
-        self._subscribers.append(tell)
+    def subscribe(self, callback: Callable[[str, StoredChange], None]) -> None:
+        """Call back with the resource and the change, for every change from now on."""
+        self._subscribers.append(callback)
 
     def log(self, resource: str) -> Log:
         """Return the changes of a resource."""
@@ -231,7 +231,7 @@ class Store:
         return stored
 
     def undo(self, resource: str, key: str, before: Entry | None) -> None:
-        """Bring an object back to how it was, as a change like any other: watchers have been told of what is undone."""
+        """Bring an object back to how it was, as a change like any other: watchers have seen what is undone."""
         current = self.get(resource, key)
         if before is not None:
             self.put(resource, key, before.data)
@@ -249,12 +249,12 @@ class Store:
         for resource in self._objects:
             self.log(resource).forgotten_version = self.version
 
-    def remove(self, resource: str, key: str) -> Change:
+    def remove(self, resource: str, key: str) -> StoredChange:
         """Take an object out for good."""
         before = self._objects[resource].pop(key)
         self._sorted.pop(resource, None)
         self.version += 1
-        return self._tell(resource, Change(self.version, before, None))
+        return self._notify(resource, StoredChange(self.version, before, None))
 
     def _keep(self, resource: str, entry: Entry) -> Entry:
         objects = self._objects.setdefault(resource, {})
@@ -262,13 +262,13 @@ class Store:
         objects[entry.key] = entry
         if before is None:
             self._sorted.pop(resource, None)
-        self._tell(resource, Change(entry.version, before, entry))
+        self._notify(resource, StoredChange(entry.version, before, entry))
         return entry
 
-    def _tell(self, resource: str, change: Change) -> Change:
+    def _notify(self, resource: str, change: StoredChange) -> StoredChange:
         self.log(resource).append(change)
-        for tell in self._subscribers:
-            tell(resource, change)
+        for notify in self._subscribers:
+            notify(resource, change)
         return change
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.box.apiserver.requests.refusals import bad_options, required
 from moorage.box.apiserver.writing.managed_fields import (
-    Data,
     Tree,
     changed_fields,
     fields_of,
@@ -126,10 +126,10 @@ def _refuse(conflicts: list[tuple[Data, Tree]]) -> None:
             "" if entry["operation"] == "Apply" else f" using {entry['apiVersion']}"
         )
         causes += [{"reason": "FieldManagerConflict", "message": who, "field": _path(leaf)} for leaf in leaves(found)]
-    told = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+    listed = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     number = len(causes)
     raise Conflict(
-        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {told}",
+        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {listed}",
         status=409,
         reason="Conflict",
         details={"causes": causes},

@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.meta import format_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
 from moorage.clock import Clock
 
-Data = dict[str, Any]
 Tree = dict[str, Any]
 UNOWNED: Final = frozenset(("apiVersion", "kind"))
 UNOWNED_METADATA: Final = frozenset(
@@ -63,7 +63,7 @@ def _item(item: Any, field: Field) -> Tree:
 
 
 def item_key(item: Any, field: Field) -> str:
-    """Return how an item of a list is told from the others."""
+    """Return what identifies an item of a list among the others."""
     if field.list_type == "set" or not isinstance(item, dict):
         return "v:" + msgspec.json.encode(item).decode()
     defaults = {"protocol": "TCP"}
@@ -134,7 +134,7 @@ def _step(data: Any, key: str) -> Any:
 
 
 def is_item(item: Any, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether an item of a list is the one with these keys."""
+    """Return whether an item of a list is the one with these keys."""
     defaults = {"protocol": "TCP"}
     return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in wanted.items())
 
@@ -162,7 +162,7 @@ def note_update(resource: ServedResource, old: Data, new: Data, manager: str, su
 
 
 def is_entry_of(entry: Data, manager: str, operation: str, subresource: str) -> bool:
-    """Tell whether an entry of managedFields is a manager's own."""
+    """Return whether an entry of managedFields is a manager's own."""
     return (
         entry.get("manager") == manager
         and entry.get("operation") == operation

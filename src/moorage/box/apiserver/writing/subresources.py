@@ -1,12 +1,13 @@
 """Parts of objects with verbs of their own: a pod's binding and eviction, a workload's scale."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time
 from moorage.api.selectors import label_matcher
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import NOT_NEGATIVE
 from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
@@ -24,7 +25,6 @@ from moorage.box.apiserver.storage.store import Entry
 from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer
 from moorage.errors import ApiError, TooManyRequests
 
-Data = dict[str, Any]
 BUDGETS: Final = "poddisruptionbudgets.policy"
 _SCALES: Final = ServedResource("Scale", "autoscaling", "v1", "scales")
 _BUDGETS: Final = served(BY_NAME["PodDisruptionBudget"])
@@ -86,7 +86,7 @@ def evict(writer: Writer, target: Target, eviction: Data) -> Data:
 
 
 def _is_exempt(pod: Data) -> bool:
-    """Tell whether a pod counts for no budget: it has ended, never started, or is on its way out."""
+    """Return whether a pod counts for no budget: it has ended, never started, or is on its way out."""
     phase = find(pod, "status.phase")
     return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
@@ -122,7 +122,7 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
 
 
 def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
-    """Tell whether the pod is not ready, so that losing it costs the budget nothing."""
+    """Return whether the pod is not ready, so that losing it costs the budget nothing."""
     conditions = find(pod, "status.conditions", [])
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False

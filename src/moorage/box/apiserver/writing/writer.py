@@ -10,6 +10,7 @@ import msgspec
 
 from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time, parse_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.admission import Admission
 from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
 from moorage.box.apiserver.kinds.resources import ServedResource, served
@@ -28,7 +29,6 @@ from moorage.box.apiserver.storage.store import Entry, Store
 from moorage.box.apiserver.writing.managed_fields import note_update
 from moorage.clock import Clock
 
-Data = dict[str, Any]
 SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -234,7 +234,7 @@ class Writer:
         return new
 
     def _is_finished(self, resource: ServedResource, data: Data) -> bool:
-        """Tell whether an object that is being deleted has nothing left to wait for."""
+        """Return whether an object that is being deleted has nothing left to wait for."""
         metadata = data["metadata"]
         if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
             return False

@@ -1,7 +1,7 @@
 import pytest
 
 from moorage.api.pod import Pod
-from moorage.box.apiserver.storage.objects import Change, ObjectStore
+from moorage.box.apiserver.storage.objects import ObjectChange, ObjectStore
 from moorage.box.apiserver.storage.store import MAX_HISTORY_BYTES, Store
 from moorage.clock import VirtualClock
 from moorage.errors import Conflict, Gone
@@ -49,7 +49,7 @@ def test_an_update_of_an_old_version_is_a_conflict():
 
 def test_subscribers_are_told_of_structs():
     objects = ObjectStore(VirtualClock())
-    told: list[Change] = []
+    told: list[ObjectChange] = []
     objects.subscribe(told.append)
     made = objects.create(make_pod("a"))
     objects.remove(made)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.api.quantity import NANO, nano_value
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import NOT_NEGATIVE, qualified_name
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required, unknown
 
-Data = dict[str, Any]
 STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 HUGE: Final = "hugepages-"
 

@@ -1,13 +1,13 @@
 """Where a pod wants to be: affinity, spread constraints and tolerations; and the taints of nodes."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import POSITIVE, label_value, qualified_name
 from moorage.box.apiserver.admission.checks.selectors import label_selector, node_selector, node_term
 from moorage.box.apiserver.requests.refusals import Cause, duplicate, each, invalid_value, not_supported, required
 
-Data = dict[str, Any]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -29,24 +29,24 @@ def placement(spec: Data, path: str) -> Iterator[Cause]:
 def _node_affinity(affinity: Data, path: str) -> Iterator[Cause]:
     if REQUIRED in affinity:
         yield from node_selector(affinity[REQUIRED], f"{path}.{REQUIRED}")
-    for number, wish in enumerate(affinity.get(PREFERRED) or ()):
+    for number, preference in enumerate(affinity.get(PREFERRED) or ()):
         where = f"{path}.{PREFERRED}[{number}]"
-        yield from _weight(wish, where)
-        yield from node_term(wish.get("preference") or {}, f"{where}.preference")
+        yield from _weight(preference, where)
+        yield from node_term(preference.get("preference") or {}, f"{where}.preference")
 
 
 def _pod_affinity(affinity: Data, path: str) -> Iterator[Cause]:
     for number, term in enumerate(affinity.get(REQUIRED) or ()):
         yield from _pod_term(term, f"{path}.{REQUIRED}[{number}]")
-    for number, wish in enumerate(affinity.get(PREFERRED) or ()):
+    for number, preference in enumerate(affinity.get(PREFERRED) or ()):
         where = f"{path}.{PREFERRED}[{number}]"
-        yield from _weight(wish, where)
-        yield from _pod_term(wish.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+        yield from _weight(preference, where)
+        yield from _pod_term(preference.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
 
 
-def _weight(wish: Data, path: str) -> Iterator[Cause]:
-    if not 1 <= wish.get("weight", 0) <= 100:
-        yield invalid_value(f"{path}.weight", wish.get("weight", 0), "must be in the range 1-100")
+def _weight(preference: Data, path: str) -> Iterator[Cause]:
+    if not 1 <= preference.get("weight", 0) <= 100:
+        yield invalid_value(f"{path}.weight", preference.get("weight", 0), "must be in the range 1-100")
 
 
 def _pod_term(term: Data, path: str) -> Iterator[Cause]:

@@ -1,8 +1,9 @@
 """Pods, and the templates of pods."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.amounts import claims_used, resources
 from moorage.box.apiserver.admission.checks.names import dns_label, labels, port_number, qualified_name
 from moorage.box.apiserver.admission.checks.placement import placement
@@ -17,7 +18,6 @@ from moorage.box.apiserver.requests.refusals import (
     unknown,
 )
 
-Data = dict[str, Any]
 RESTARTS: Final = ("Always", "OnFailure", "Never")
 DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")

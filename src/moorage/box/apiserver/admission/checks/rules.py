@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.kinds import RBAC
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks import names
 from moorage.box.apiserver.admission.checks.pods import pod_spec
 from moorage.box.apiserver.admission.checks.storage import claim, node, priority_class, storage_class, volume
@@ -21,7 +22,6 @@ from moorage.box.apiserver.admission.checks.workloads import (
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
 
-Data = dict[str, Any]
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
 RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "cronjobs.batch": cron_job,

@@ -1,12 +1,12 @@
 """Selectors of labels and of nodes."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import label_value, labels, qualified_name
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, prohibited, required
 
-Data = dict[str, Any]
 _NO_OPERATOR: Final = "not a valid selector operator"
 _NEEDS_VALUES: Final = "must be specified when `operator` is 'In' or 'NotIn'"
 _NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"

@@ -1,16 +1,16 @@
 """Claims, volumes and storage classes; nodes, and priority classes."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from moorage.api.quantity import nano_value
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.amounts import not_less_than_nothing
 from moorage.box.apiserver.admission.checks.names import POSITIVE
 from moorage.box.apiserver.admission.checks.placement import taints
 from moorage.box.apiserver.admission.checks.selectors import label_selector, node_selector
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, not_supported, prohibited, required
 
-Data = dict[str, Any]
 MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 BINDING: Final = ("Immediate", "WaitForFirstConsumer")
 SYSTEM_CLASSES: Final = ("system-cluster-critical", "system-node-critical")

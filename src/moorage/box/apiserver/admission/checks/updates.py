@@ -6,7 +6,7 @@ from typing import Any, Final
 from moorage.box.apiserver.admission.checks.names import IMMUTABLE
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, prohibited
 
-Data = Mapping[str, Any]
+Stored = Mapping[str, Any]
 MUTABLE_IN_PODS: Final = frozenset(
     ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates", "ephemeralContainers")
 )
@@ -18,14 +18,14 @@ _POD_RULE: Final = (
 )
 
 
-def update_problems(storage: str, old: Data, new: Data) -> Iterator[Cause]:
+def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[Cause]:
     """Find what changed that may not change."""
     rule = RULES.get(storage)
     if rule is not None:
         yield from rule(old, new)
 
 
-def _pod(old: Data, new: Data) -> Iterator[Cause]:
+def _pod(old: Stored, new: Stored) -> Iterator[Cause]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     mutable = MUTABLE_IN_GATED_PODS if before.get("schedulingGates") else MUTABLE_IN_PODS
     yield from _new_gates(before, after)
@@ -38,7 +38,7 @@ def _pod(old: Data, new: Data) -> Iterator[Cause]:
         yield prohibited("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
 
 
-def _new_gates(before: Data, after: Data) -> Iterator[Cause]:
+def _new_gates(before: Stored, after: Stored) -> Iterator[Cause]:
     known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for number, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in known:
@@ -46,8 +46,8 @@ def _new_gates(before: Data, after: Data) -> Iterator[Cause]:
             yield prohibited(f"spec.schedulingGates[{number}].name", why)
 
 
-def _kept_tolerations(before: list[Data], after: list[Data]) -> Iterator[Cause]:
-    def timeless(toleration: Data) -> Data:
+def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[Cause]:
+    def timeless(toleration: Stored) -> Stored:
         return {key: content for key, content in toleration.items() if key != "tolerationSeconds"}
 
     kept = [timeless(item) for item in after]
@@ -59,10 +59,10 @@ def _without_images(containers: Any) -> Any:
     return [{k: v for k, v in item.items() if k not in ("image", "imagePullPolicy")} for item in containers or ()]
 
 
-def _fixed(*names: str) -> Callable[[Data, Data], Iterator[Cause]]:
+def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[Cause]]:
     """Make a rule that some fields of a spec stay as they are."""
 
-    def rule(old: Data, new: Data) -> Iterator[Cause]:
+    def rule(old: Stored, new: Stored) -> Iterator[Cause]:
         before, after = old.get("spec") or {}, new.get("spec") or {}
         for name in names:
             if before.get(name) != after.get(name):
@@ -71,7 +71,7 @@ def _fixed(*names: str) -> Callable[[Data, Data], Iterator[Cause]]:
     return rule
 
 
-def _claim(old: Data, new: Data) -> Iterator[Cause]:
+def _claim(old: Stored, new: Stored) -> Iterator[Cause]:
     """Let a claim be bound, get a class it had none of, and grow; nothing else of it may change."""
     before, after = dict(old.get("spec") or {}), dict(new.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
@@ -88,7 +88,7 @@ def _claim(old: Data, new: Data) -> Iterator[Cause]:
         yield prohibited("spec", why)
 
 
-def _job(old: Data, new: Data) -> Iterator[Cause]:
+def _job(old: Stored, new: Stored) -> Iterator[Cause]:
     mode = (old.get("spec") or {}).get("completionMode")
     yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
     if mode != "Indexed":
@@ -97,25 +97,25 @@ def _job(old: Data, new: Data) -> Iterator[Cause]:
         yield from _fixed("template")(old, new)
 
 
-def _priority_class(old: Data, new: Data) -> Iterator[Cause]:
+def _priority_class(old: Stored, new: Stored) -> Iterator[Cause]:
     for name in ("value", "preemptionPolicy"):
         if old.get(name) != new.get(name) and (name != "value" or old.get(name, 0) != new.get(name, 0)):
             yield prohibited(name, "may not be changed in an update.")
 
 
-def _storage_class(old: Data, new: Data) -> Iterator[Cause]:
+def _storage_class(old: Stored, new: Stored) -> Iterator[Cause]:
     for name in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
         if old.get(name) != new.get(name):
             # Upstream does not show what was found either.
             yield invalid_value(name, None, IMMUTABLE)
 
 
-def _resource_claim(old: Data, new: Data) -> Iterator[Cause]:
+def _resource_claim(old: Stored, new: Stored) -> Iterator[Cause]:
     if old.get("spec") != new.get("spec"):
         yield invalid_value("spec", new.get("spec"), IMMUTABLE)
 
 
-RULES: Final[Mapping[str, Callable[[Data, Data], Iterator[Cause]]]] = {
+RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[Cause]]]] = {
     "daemonsets.apps": _fixed("selector"),
     "deployments.apps": _fixed("selector"),
     "jobs.batch": _job,

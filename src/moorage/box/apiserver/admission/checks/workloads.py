@@ -1,13 +1,14 @@
 """Deployments, replica sets, stateful and daemon sets, jobs, cron jobs, and the budgets that protect their pods."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from moorage.api.codec import convert
 from moorage.api.cron import parse, zone_of
 from moorage.api.selectors import LabelSelector, label_matcher
+from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import (
     at_most_all,
     labels,
@@ -20,7 +21,6 @@ from moorage.box.apiserver.admission.checks.selectors import label_selector
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, not_supported, prohibited, required
 from moorage.errors import InputError, SelectorError
 
-Data = dict[str, Any]
 _NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.api.meta import parse_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.storage.plain_data import find
 
-Data = dict[str, Any]
 Cells = Callable[[Data, float], Sequence[Any]]
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moorage.api.struct import Data
 from moorage.box.apiserver.reading.tables.cells import (
     Cells,
     Column,
-    Data,
     access_modes,
     age,
     columns,

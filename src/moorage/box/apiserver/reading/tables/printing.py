@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.box.apiserver.reading.tables.cells import Cells, Column, Data, age, columns, plain
+from moorage.api.struct import Data
+from moorage.box.apiserver.reading.tables.cells import Cells, Column, age, columns, plain
 from moorage.box.apiserver.reading.tables.cluster_objects import CLUSTER_OBJECTS
 from moorage.box.apiserver.reading.tables.workloads import WORKLOADS
 from moorage.box.apiserver.storage.plain_data import find

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.api.meta import parse_time
+from moorage.api.struct import Data
 from moorage.box.apiserver.reading.tables.cells import (
     Cells,
     Column,
-    Data,
     age,
     columns,
     created,
@@ -114,8 +114,8 @@ def _revision(data: Data, now: float) -> list[Any]:
     owners = (owner for owner in data["metadata"].get("ownerReferences") or () if owner.get("controller"))
     owner = next(owners, None)
     group = f".{owner['apiVersion'].rpartition('/')[0]}" if owner and "/" in owner["apiVersion"] else ""
-    told = f"{owner['kind'].lower()}{group}/{owner['name']}" if owner else "<none>"
-    return [data["metadata"]["name"], told, data.get("revision", 0), created(data, now)]
+    controller = f"{owner['kind'].lower()}{group}/{owner['name']}" if owner else "<none>"
+    return [data["metadata"]["name"], controller, data.get("revision", 0), created(data, now)]
 
 
 def _autoscaler(data: Data, now: float) -> list[Any]:
