@@ -249,7 +249,7 @@ class History:
 
     def finish_pod(self) -> None:
         if (pod := self.one(Pod, lambda pod: pod.status.phase == "Running")) is not None:
-            self.store.patch_pod_status(pod, {"phase": "Succeeded"})
+            self.store.update(replace(pod, status=replace(pod.status, phase="Succeeded")))
 
     def relabel_pod(self) -> None:
         if (pod := self.one(Pod)) is not None:
