@@ -64,9 +64,12 @@ class Follower(NamedTuple):
 
 
 class StoreWatch:
-    """Passes the changes of a store on as structs, each decoded once for all who follow its kind, after a ``delay``."""
+    """Passes the changes of a store on as structs, each decoded once for all who follow its kind.
 
-    def __init__(self, store: Store, delay: float) -> None:
+    ``delay`` is asked for every change, so that a watch may lag behind by more or less.
+    """
+
+    def __init__(self, store: Store, delay: Callable[[], float]) -> None:
         self._store = store
         self._delay = delay
         self._followers: dict[str, list[Follower]] = {}
@@ -119,7 +122,7 @@ class StoreWatch:
         if self._is_running and self._seen is None and resource in self._followers:
             # Timers due at the same moment fire in any order; a watch never reorders its events.
             self._on_the_way.append((resource, change))
-            asyncio.get_running_loop().call_later(self._delay, self._deliver_next)
+            asyncio.get_running_loop().call_later(self._delay(), self._deliver_next)
 
     def _deliver_next(self) -> None:
         if not self._on_the_way:

@@ -72,7 +72,7 @@ class World:
         """What the scheduler recorded: writing it to the API would be half of all work."""
         self.bindings: dict[str, str] = {}
         self.evicted: set[str] = set()
-        self._watch = StoreWatch(self.api.store, self.pace.watch)
+        self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
         self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
         self._driver = self._kubelets()

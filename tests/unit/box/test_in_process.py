@@ -61,7 +61,7 @@ def test_changes_come_late_in_order_and_decoded_once() -> None:
 
     async def run() -> None:
         api = Api(clock)
-        watch = StoreWatch(api.store, delay=2.0)
+        watch = StoreWatch(api.store, delay=lambda: 2.0)
         for heard in (first, second):
             watch.follow(Node, lambda _kind, changes, heard=heard: heard.extend(changes))  # type: ignore[misc]
         client = InProcessClient(api, clock, at_once)
@@ -81,6 +81,24 @@ def test_changes_come_late_in_order_and_decoded_once() -> None:
     assert first[1].after is second[1].after is first[2].before
 
 
+def test_each_change_takes_its_own_time_but_overtakes_none() -> None:
+    clock, delays = VirtualClock(), iter((3.0, 1.0))
+    seen: list[tuple[float, str]] = []
+
+    async def run() -> None:
+        api, began = Api(clock), clock.now()
+        watch = StoreWatch(api.store, delay=lambda: next(delays))
+        watch.follow(Node, lambda _kind, changes: seen.extend((clock.now() - began, c.after.name) for c in changes))
+        watch.start()
+        client = InProcessClient(api, clock, at_once)
+        await client.create(make_node("first"))
+        await client.create(make_node("second"))
+        await asyncio.sleep(5)
+
+    run_virtual(run(), clock)
+    assert seen == [(pytest.approx(1.0), "first"), (pytest.approx(3.0), "second")]
+
+
 def test_what_is_there_already_is_read_at_once() -> None:
     found: list[Change[Any]] = []
 
@@ -91,7 +109,7 @@ def test_what_is_there_already_is_read_at_once() -> None:
     async def run() -> None:
         api = Api(VirtualClock())
         api.store.put("pods", "default/p", {"metadata": {"name": "p", "namespace": "default"}, "spec": {}})
-        await StoreInformer(api.store, StoreWatch(api.store, 0.0), BY_TYPE[Pod], on_changes).run()
+        await StoreInformer(api.store, StoreWatch(api.store, lambda: 0.0), BY_TYPE[Pod], on_changes).run()
 
     asyncio.run(run())
     assert [change.after.name for change in found if change.after is not None] == ["p"]
