@@ -158,6 +158,8 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     """Take the larger of what was asked, allocated and actuated; an infeasible resize leaves out what was asked."""
     status = pod.status
     spec = _spec_total(pod, defaults)
+    if not has_kubelet_report(pod):
+        return spec
     infeasible = _resize_is_infeasible(pod)
     by_name = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
     allocated = _aggregate(pod, lambda c: defaults | _allocated(c, by_name.get(c.name), infeasible))

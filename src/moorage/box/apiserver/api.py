@@ -302,8 +302,9 @@ class Api:
 
         def checked(old: Data) -> Data:
             new = edit(old)
-            how, known = request.field_validation, self._writer.find(target).data
-            if isinstance(new, dict):
+            how = request.field_validation
+            if how not in ("", "Ignore") and isinstance(new, dict):
+                known = self._writer.find(target).data
                 warnings.extend(self._writer.admission.check_fields(target.resource, new, how, known))
             return new
 

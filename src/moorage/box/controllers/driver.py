@@ -261,6 +261,9 @@ class Driver:
 
     async def _carry_out_all(self, writes: Sequence[Write | Sweep]) -> None:
         """Carry out actions in order; neighbours of one sort go at once."""
+        if len(writes) == 1:
+            await self._carry_out(writes[0])
+            return
         for _, alike in groupby(writes, key=type):
             results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
             for result in results:

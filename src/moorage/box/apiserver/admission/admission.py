@@ -26,7 +26,7 @@ from moorage.box.apiserver.admission.service_addresses import SERVICES, give_add
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.box.apiserver.admission.workload_defaults import DEFAULTS
 from moorage.box.apiserver.kinds.resources import ServedResource
-from moorage.box.apiserver.kinds.schema import schema_of_kind, type_problems, unknown_fields
+from moorage.box.apiserver.kinds.schema import schema_of_kind, type_problem, unknown_fields
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, forbidden, invalid
 from moorage.box.apiserver.storage.plain_data import apply_difference
 from moorage.box.apiserver.storage.store import Store, StoredChange
@@ -195,7 +195,7 @@ class Admission:
         """Refuse a status whose fields are of other types than theirs."""
         schema = schema_of_kind(resource.api_version, resource.name)
         if schema is not None and "status" in data:
-            problem = next(type_problems({"status": data["status"]}, schema), None)
+            problem = type_problem({"status": data["status"]}, schema)
             if problem is not None:
                 raise _undecodable(resource, problem)
 
@@ -207,7 +207,7 @@ class Admission:
         if schema is None:
             schema, data = schema_of_kind("v1", "ConfigMap"), {"metadata": data["metadata"]}
         assert schema is not None
-        problem = next(type_problems(data, schema), None)
+        problem = type_problem(data, schema)
         if problem is not None:
             raise _undecodable(resource, problem)
 

@@ -4,7 +4,7 @@ It serves decoding protobuf, merging lists, checking what is sent and describing
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Final
 
@@ -65,17 +65,15 @@ class Schema:
     def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
         self.name = name
         self.own_fields = fields
-        self._by_name: dict[str, Field] | None = None
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, Field]:
         """The fields as they are named in JSON."""
-        if self._by_name is None:
-            self._by_name = {}
-            for field in self.own_fields:
-                inlined = field.schema if not field.name else None
-                self._by_name.update(inlined.by_name if inlined is not None else {field.name: field})
-        return self._by_name
+        named: dict[str, Field] = {}
+        for field in self.own_fields:
+            inlined = field.schema if not field.name else None
+            named.update(inlined.by_name if inlined is not None else {field.name: field})
+        return named
 
     def field(self, name: str) -> Field | None:
         """Return the field of a name, if there is one."""
@@ -102,56 +100,51 @@ def schema_of_kind(api_version: str, kind: str) -> Schema | None:
     return schema_of(name) if name is not None else None
 
 
-def type_problems(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:
-    """Find fields whose content is of another type than theirs, in the words of Go's decoder."""
+def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] = ()) -> str | None:
+    """Name the first field whose content is of another type than its own, in the words of Go's decoder."""
+    fields = schema.by_name
     for key, content in data.items():
-        field = schema.field(key)
-        if field is not None and content is not None:
-            yield from _field_problems(content, field, schema, f"{path}.{key}" if path else key)
-
-
-def _field_problems(content: Any, field: Field, owner: Schema, path: str) -> Iterator[str]:
-    wanted = {"list": list, "map": dict}.get(field.shape)
-    if wanted is None:
-        yield from _single_problems(content, field, owner, path)
-    elif not isinstance(content, wanted):
-        yield _mismatch(content, path, owner, _PREFIXES[field.shape] + _go_type(field.type))
-    else:
-        for item in content.values() if isinstance(content, dict) else content:
-            yield from _single_problems(item, field, owner, path)
-
-
-def _single_problems(content: Any, field: Field, owner: Schema, path: str) -> Iterator[str]:
-    below = field.schema
-    if below is not None:
-        if isinstance(content, dict):
-            yield from type_problems(content, below, path)
+        field = fields.get(key)
+        if field is None or content is None:
+            continue
+        if not field.shape:
+            problem = _single_problem(content, field, schema, (*path, key))
+        elif not isinstance(content, list if field.shape == "list" else dict):
+            problem = _mismatch(content, (*path, key), schema, _PREFIXES[field.shape] + _go_type(field.type))
         else:
-            yield _mismatch(content, path, owner, _go_type(field.type))
-        return
-    wanted = _CHECKS.get(field.type)
+            here, items = (*path, key), content.values() if isinstance(content, dict) else content
+            problem = next(filter(None, (_single_problem(item, field, schema, here) for item in items)), None)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _single_problem(content: Any, field: Field, owner: Schema, path: tuple[str, ...]) -> str | None:
+    name = field.type
+    wanted = _CHECKS.get(name)
     if wanted is None:
-        return
+        below = field.schema
+        if below is None:
+            return None
+        is_struct = isinstance(content, dict)
+        return type_problem(content, below, path) if is_struct else _mismatch(content, path, owner, _go_type(name))
     is_right = isinstance(content, wanted) and (bool in wanted or not isinstance(content, bool))
-    if not is_right or not _fits(content, field.type):
-        yield _mismatch(content, path, owner, _go_type(field.type))
-    elif field.type in _GRAMMARS:
-        yield from _GRAMMARS[field.type](content)
+    if not is_right or (name in _BITS and not _fits(content, name)):
+        return _mismatch(content, path, owner, _go_type(name))
+    return _GRAMMARS[name](content) if name in _GRAMMARS else None
 
 
 def _fits(content: Any, name: str) -> bool:
     """Return whether a whole number is in the range of its type."""
-    bits = _BITS.get(name)
-    return bits is None or not isinstance(content, int) or -(1 << bits) <= content < 1 << bits
+    return not isinstance(content, int) or -(1 << _BITS[name]) <= content < 1 << _BITS[name]
 
 
-def _mismatch(content: Any, path: str, owner: Schema, wanted: str) -> str:
+def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, wanted: str) -> str:
+    where = ".".join((owner.name.rpartition(".")[2], *path))
     found = _WORDS.get(type(content), "null")
     if found == "number" and wanted in ("int32", "int64"):
         found = f"number {content}"
-    return (
-        f"json: cannot unmarshal {found} into Go struct field {owner.name.rpartition('.')[2]}.{path} of type {wanted}"
-    )
+    return f"json: cannot unmarshal {found} into Go struct field {where} of type {wanted}"
 
 
 def _go_type(name: str) -> str:
@@ -160,24 +153,26 @@ def _go_type(name: str) -> str:
     return f"{package.rpartition('.')[2]}.{own}" if package else _GO_NAMES.get(name, name)
 
 
-def _quantity_problems(content: Any) -> Iterator[str]:
+def _quantity_problem(content: Any) -> str | None:
     try:
         nano_value(content)
     except QuantityError:
-        yield "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        return "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    return None
 
 
-def _time_problems(content: Any) -> Iterator[str]:
+def _time_problem(content: Any) -> str | None:
     try:
         parse_time(content)
     except ValueError:
-        yield f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": it is none'
+        return f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": it is none'
+    return None
 
 
-_GRAMMARS: Final[Mapping[str, Callable[[Any], Iterator[str]]]] = {
-    "quantity": _quantity_problems,
-    "time": _time_problems,
-    "microtime": _time_problems,
+_GRAMMARS: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "quantity": _quantity_problem,
+    "time": _time_problem,
+    "microtime": _time_problem,
 }
 _PREFIXES: Final = {"list": "[]", "map": "map[string]"}
 _GO_NAMES: Final = {
