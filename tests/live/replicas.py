@@ -1,5 +1,7 @@
 """Two replicas of `moorage scheduler`, one of which leads; whoever ends is started again, as a Deployment would."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +47,12 @@ class Replicas:
         """Return who leads: one, or none."""
         return [replica for replica in self._all if replica.is_running and "became leader" in replica.own_log]
 
-    def kill_leader(self, *, start_again: bool = True) -> bool:
-        """Kill -9 who leads, or both if nobody does; tell whether somebody did."""
+    def kill_leader(self, *, only_child: bool = False, start_again: bool = True) -> bool:
+        """Kill -9 who leads, or both if nobody does, or only the scheduler beside its keeper; tell whether one led."""
         leading = self.leading()
         for replica in leading or self._all:
             if replica.is_running:
-                replica.kill()
+                kill_child(replica) if only_child else replica.kill()
             if start_again:
                 replica.start()
             else:
@@ -64,6 +66,17 @@ class Replicas:
                 assert "Leaderelection lost" in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
                 self.losses += 1
                 replica.start()
+
+
+def kill_child(replica: SchedulerProcess) -> None:
+    """Kill -9 the scheduler of a replica, and wait for the keeper, which ends with it."""
+    children = replica.children()
+    if not children:  # it was started a moment ago
+        replica.kill()
+        return
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    assert (code := replica.wait()) == 128 + signal.SIGKILL, f"its keeper ended with {code}:\n{replica.own_log[-4000:]}"
 
 
 def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:
