@@ -11,12 +11,13 @@ WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
 ROUNDS ?= 3
+MINUTES ?= 30
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live fuzz lock sbom clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live soak fuzz lock sbom clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,11 +100,15 @@ conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own fr
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile
 	$(MAKE) live
+	$(MAKE) soak MINUTES=3
 
 live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
 	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
 	  echo "Once more, by themselves, those that failed: a machine too busy for a lease is no defect"; \
 	  MOORAGE_LIVE=1 $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(LIVE); }
+
+soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: nothing is lost, and nothing grows (needs Go)
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -180,6 +180,19 @@ class Kubelets:
                 await asyncio.sleep(0.5)
             else:
                 return
+
+
+async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
+    """Ask again for as long as the server is away, or not ready yet; what it refuses is raised."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except ApiError as error:
+            is_away = not error.status or error.status in (401, 403, 429) or error.status >= 500
+            if not is_away or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.5)
 
 
 def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:

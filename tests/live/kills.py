@@ -1,6 +1,6 @@
 """Kill -9 the scheduler again and again under load, also in the middle of binding volumes and devices.
 
-``python -m tests.live.kills --kills 1000 --minutes 45`` does so in rounds, each on an empty cluster, and prints a table.
+``python -m tests.live.kills --kills 1000`` does so in rounds, each on an empty cluster, and prints a table.
 Every kill hits one of the two processes of who leads: the keeper, or the scheduler beside it.
 """
 
