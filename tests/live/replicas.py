@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ SHORT_LEASE: Final = (
     "--leader-elect-retry-period=250ms",
 )
 """The next replica has started long before it takes over: a kill costs the rest of a lease, and no start."""
+LOST: Final = "Leaderelection lost"
 
 
 class Replicas:
@@ -80,7 +81,7 @@ class Replicas:
         """Start those again that ended by themselves, for which there is one good reason."""
         for replica in self._all:
             if not replica.is_running and replica not in self._gone:
-                assert "Leaderelection lost" in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
+                assert LOST in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
                 self.losses += 1
                 replica.start()
 
@@ -92,8 +93,12 @@ def kill_child(replica: SchedulerProcess) -> None:
         replica.kill()
         return
     for pid in children:
-        os.kill(pid, signal.SIGKILL)
-    assert (code := replica.wait()) == 128 + signal.SIGKILL, f"its keeper ended with {code}:\n{replica.own_log[-4000:]}"
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    code = replica.wait()
+    # Either came first: the kill, or the end of a lease that a busy machine did not let it renew.
+    is_expected = code == 128 + signal.SIGKILL or LOST in replica.own_log
+    assert is_expected, f"its keeper ended with {code}:\n{replica.own_log[-4000:]}"
 
 
 def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:
