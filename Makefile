@@ -7,6 +7,11 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 LIVE ?= tests/live
+# The classes of docs/explanation/what-holds-under-faults.md that need no server, drawn anew at every run where chance decides.
+HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/engine/test_bad_plugins.py tests/unit/engine/test_raising_plugins.py \
+  tests/unit/framework/test_nodeinfo.py tests/unit/plugins/dynamic_resources/test_cel_cost.py tests/unit/plugins/dynamic_resources/test_lookahead.py \
+  tests/unit/http tests/unit/client tests/unit/app/serving tests/unit/app/keeper tests/unit/assembly tests/unit/state/test_pod_index.py \
+  tests/unit/cli/test_hostile_files.py tests/unit/box/controllers/test_driver.py tests/unit/box/apiserver
 WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
@@ -99,6 +104,7 @@ conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own fr
 	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/box/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile
+	$(BIN)/python -m pytest -q -n $(JOBS) $(HOSTILE)
 	$(MAKE) live
 	$(MAKE) soak MINUTES=3
 
