@@ -33,7 +33,7 @@ def slope(lives: Sequence[Sequence[Point]]) -> Slope | None:
 
     What a restart changes, and what a life begins with, is thereby no growth. None if there is too little to say.
     """
-    binned = [_binned(life, BINS // len(lives) or 1) for life in lives]
+    binned = [_binned(life, max(BINS // len(lives), 1)) for life in lives]
     centered = [point for life in binned for point in _centered(life)]
     freedom = len(centered) - len(binned) - 1
     spread = sum(x * x for x, _ in centered)
