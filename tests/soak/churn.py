@@ -64,7 +64,7 @@ class Churn:
             await self._add(name)
             if len(alive) > PLAIN_PODS:
                 await self._delete(BY_TYPE[Pod].path(alive.popleft(), NAMESPACE))
-            await asyncio.sleep(PLAIN_SECONDS)
+                await asyncio.sleep(PLAIN_SECONDS)
 
     async def _rich(self) -> None:
         """Bring pods with a card each and a volume that is there, one to be made, or both."""
