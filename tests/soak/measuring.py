@@ -28,7 +28,7 @@ class Quantity:
 
 
 # The allowance for memory is what caches and an allocator still take in the minutes after a start, which is all that a
-# short soak sees. Whatever a probe or a pod left behind would be more: there are some thousand of them in three minutes.
+# short soak sees. What probes or pods left behind would be more: there are some thousand of them in three minutes.
 MEMORY: Final = 16.0
 HANDLES: Final = 8.0
 QUANTITIES: Final = (
