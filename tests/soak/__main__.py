@@ -32,12 +32,11 @@ from tests.soak.probing import LIVE, NO_ANSWER, Prober
 from tests.support.control_plane import ControlPlane, control_plane, free_ports
 
 LEASE: Final = (
-    "--leader-elect-lease-duration=60s",
-    "--leader-elect-renew-deadline=45s",
-    "--leader-elect-retry-period=1s",
+    "--leader-elect-lease-duration=30s",
+    "--leader-elect-renew-deadline=25s",
+    "--leader-elect-retry-period=2s",
 )
 """Longer than the API server takes to come back, so that who leads does not end with it."""
-LEASE_PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 PROGRESS_SECONDS: Final = 10.0
 CUT_SECONDS: Final = (5.0, 15.0)
 MIN_KILL_SECONDS: Final = 10.0
@@ -93,7 +92,7 @@ class Soak:
             meter.run(),
             self._cutting(proxy),
             self._restarting(),
-            self._killing(cluster, replicas),
+            self._killing(replicas),
             self._watching(cluster),
             self._telling(cluster, churn, meter),
         )
@@ -127,7 +126,7 @@ class Soak:
         self._plane.start_api_server()
         self.faults["API server killed"] += 1
 
-    async def _killing(self, cluster: LiveCluster, replicas: Replicas) -> None:
+    async def _killing(self, replicas: Replicas) -> None:
         """Kill when somebody has led for a while; two that start all the time would do no work."""
         pause = max(MIN_KILL_SECONDS, self._seconds / 40)
         led_since = time.monotonic()
@@ -142,9 +141,6 @@ class Soak:
                 kill = replicas.kill_standby if second else replicas.kill_leader
                 await asyncio.to_thread(kill, only_child=process == "scheduler")
                 self.faults[f"{process} of who {'waits' if second else 'leads'} killed"] += 1
-                if process == "keeper" and not second:
-                    # Nobody is left to release the lease, and a minute without a leader would soak nothing.
-                    await patiently(lambda: cluster.merge(LEASE_PATH, {"spec": {"holderIdentity": ""}}))
 
     async def _watching(self, cluster: LiveCluster) -> None:
         while True:
