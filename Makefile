@@ -7,16 +7,22 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 LIVE ?= tests/live
+# The classes of docs/explanation/what-holds-under-faults.md that need no server, drawn anew at every run where chance decides.
+HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/engine/test_bad_plugins.py tests/unit/engine/test_raising_plugins.py \
+  tests/unit/framework/test_nodeinfo.py tests/unit/plugins/dynamic_resources/test_cel_cost.py tests/unit/plugins/dynamic_resources/test_lookahead.py \
+  tests/unit/http tests/unit/client tests/unit/app/serving tests/unit/app/keeper tests/unit/assembly tests/unit/state/test_pod_index.py \
+  tests/unit/cli/test_hostile_files.py tests/unit/box/controllers/test_driver.py tests/unit/box/apiserver
 WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
 ROUNDS ?= 3
+MINUTES ?= 30
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live fuzz lock sbom clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live soak fuzz lock sbom clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,12 +104,17 @@ conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own fr
 	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/box/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile
+	$(BIN)/python -m pytest -q -n $(JOBS) $(HOSTILE)
 	$(MAKE) live
+	$(MAKE) soak MINUTES=3
 
 live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
 	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
 	  echo "Once more, by themselves, those that failed: a machine too busy for a lease is no defect"; \
 	  MOORAGE_LIVE=1 $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(LIVE); }
+
+soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: nothing is lost, and nothing grows (needs Go)
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)

@@ -49,6 +49,7 @@ class Campaign:
                     self.problems += audit.problems()
             caller.close()
             self.problems += strangers.problems(server)
+            self.problems += strangers.problems_of_daemon(server)
 
     def _call(self, caller: Caller, requests: Requests, chance: random.Random) -> int:
         asked = [requests.draw() for _ in range(chance.randrange(1, 6))]

@@ -4,13 +4,20 @@ import gc
 import itertools
 import socket
 import ssl
+import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from moorage.box.apiserver.server import ApiServer
+from tests.live.scheduler import SchedulerProcess
+from tests.live.scheduler import scheduler as running_scheduler
+from tests.support.control_plane import free_ports
 
 MAX_SENT: Final = 4 << 20
 """More than this must not be read from a stranger, whatever the buffers of two sockets hold on top."""
@@ -48,18 +55,66 @@ def problems(server: ApiServer) -> list[str]:
     found += _smuggle(port, f"Authorization: Bearer {server.token}")
     for name, visit in {"short connections": _come_and_go, "connections that stay": _stay}.items():
         before = _resident()
-        visit(server)
+        visit(int(server.url.rpartition(":")[2]))
         if (growth := _resident() - before) > MAX_GROWTH:
             found.append(f"{CROWD} {name} took {growth >> 20} MiB")
         found += _still_serves(server, name)
     return found
 
 
-def _flood(port: int, name: str, pieces: Iterator[bytes]) -> str:
+def problems_of_daemon(server: ApiServer) -> list[str]:
+    """Be a stranger to a scheduler's own port, behind which its keeper answers for its health."""
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = Path(folder, "kubeconfig")
+        kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
+        with running_scheduler(kubeconfig, f"--secure-port={port}") as process:
+            return list(_strange_to(process, port))
+
+
+def _strange_to(process: SchedulerProcess, port: int) -> Iterator[str]:
+    deadline = time.monotonic() + DEADLINE
+    while not _is_healthy(port):
+        if time.monotonic() > deadline:
+            yield f"the scheduler never serves:\n{process.log[-2000:]}"
+            return
+        time.sleep(0.1)
+    before = _resident(process.pid)
+    for name, pieces in ENDLESS.items():
+        if problem := _flood(port, name, repeated(*pieces), encrypted=True):
+            yield f"the scheduler's port: {problem}"
+    _come_and_go(port)
+    _stay(port)
+    if (growth := _resident(process.pid) - before) > MAX_GROWTH:
+        yield f"the scheduler's port: strangers took {growth >> 20} MiB"
+    if not _is_healthy(port) or "Traceback" in process.log:
+        yield f"the scheduler's port after strangers:\n{process.log[-2000:]}"
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        with _connected(port, encrypted=True) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return connection.recv(12) == b"HTTP/1.1 200"
+    except OSError:
+        return False
+
+
+def _connected(port: int, *, encrypted: bool) -> socket.socket:
+    plain = socket.create_connection(("127.0.0.1", port), DEADLINE)
+    if not encrypted:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
+
+
+def _flood(port: int, name: str, pieces: Iterator[bytes], *, encrypted: bool = False) -> str:
     sent = 0
-    with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
+    with _connected(port, encrypted=encrypted) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, ssl.SSLError):
             for piece in pieces:
                 connection.settimeout(0.5)
                 try:
@@ -80,7 +135,7 @@ def _is_refused(connection: socket.socket) -> bool:
         return connection.recv(12)[:10] in (b"HTTP/1.1 4", b"")
     except TimeoutError:
         return False
-    except ConnectionError:
+    except (ConnectionError, ssl.SSLError):
         return True
 
 
@@ -93,16 +148,12 @@ def _smuggle(port: int, trailer: str) -> list[str]:
     return [] if status == b"HTTP/1.1 401" else [f"a token in a trailer: {status!r}"]
 
 
-def _come_and_go(server: ApiServer) -> None:
+def _come_and_go(port: int) -> None:
     """As probes do: connect, ask, hang up. The garbage is looked through as seldom as the daemon does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
     gc.disable()
     try:
         for _ in range(CROWD):
-            with socket.create_connection(address, DEADLINE) as plain, context.wrap_socket(plain) as connection:
+            with _connected(port, encrypted=True) as connection:
                 connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 while connection.recv(65536):
                     pass
@@ -110,13 +161,12 @@ def _come_and_go(server: ApiServer) -> None:
         gc.enable()
 
 
-def _stay(server: ApiServer) -> None:
+def _stay(port: int) -> None:
     """Connect to the encrypted port and say nothing, as often as descriptors allow."""
-    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    silent = []
+    silent: list[socket.socket] = []
     try:
         for _ in range(min(CROWD, 400)):
-            silent.append(socket.create_connection(address, DEADLINE))
+            silent.append(_connected(port, encrypted=False))
     finally:
         for connection in silent:
             connection.close()
@@ -131,5 +181,5 @@ def _still_serves(server: ApiServer, name: str) -> list[str]:
         return [f"after {name}: {error}"]
 
 
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+def _resident(pid: int | str = "self") -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,16 +40,14 @@ class LiveCluster:
         """Create nodes."""
         status = {"cpu": cpu, "memory": "32Gi", "pods": str(pods)}
         body = {"spec": spec, "status": {"allocatable": status, "capacity": status}}
-        await self._all(
-            [self._create(Node, {"metadata": {"name": name, "labels": {HOSTNAME: name}}, **body}) for name in names]
-        )
+        await self._all(Node, [{"metadata": {"name": name, "labels": {HOSTNAME: name}}, **body} for name in names])
 
     async def add_pods(self, *names: str, cpu: str = "100m", **spec: Any) -> None:
         """Create pods that ask for CPU."""
         container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
         full = {"containers": [container], "terminationGracePeriodSeconds": 5, **spec}
         contents = [{"metadata": {"name": name, "namespace": NAMESPACE}, "spec": full} for name in names]
-        await self._all([self._create(Pod, content) for content in contents])
+        await self._all(Pod, contents)
 
     async def create(self, path: str, content: dict[str, Any]) -> None:
         """Create an object of any kind; one that is there already stays."""
@@ -71,16 +69,13 @@ class LiveCluster:
         token: str = msgspec.json.decode(answer)["status"]["token"]
         return token
 
-    async def _create(self, kind: type[KubeObject], content: dict[str, Any]) -> None:
-        namespace = content["metadata"].get("namespace", "")
-        await self.client.request("POST", BY_TYPE[kind].path(namespace=namespace), msgspec.json.encode(content))
-
-    async def _all(self, work: Sequence[Any]) -> None:
-        async def one(part: Any) -> None:
+    async def _all(self, kind: type[KubeObject], contents: Sequence[dict[str, Any]]) -> None:
+        async def create(content: dict[str, Any]) -> None:
+            namespace = content["metadata"].get("namespace", "")
             async with self._gate:
-                await part
+                await self.client.request("POST", BY_TYPE[kind].path(namespace=namespace), msgspec.json.encode(content))
 
-        await asyncio.gather(*(one(part) for part in work))
+        await asyncio.gather(*(create(content) for content in contents))
 
     async def pods(self) -> dict[str, Pod]:
         """Return all pods by name."""
@@ -180,6 +175,19 @@ class Kubelets:
                 await asyncio.sleep(0.5)
             else:
                 return
+
+
+async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
+    """Ask again for as long as the server is away, or not ready yet; what it refuses is raised."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except ApiError as error:
+            is_away = not error.status or error.status in (401, 403, 429) or error.status >= 500
+            if not is_away or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.5)
 
 
 def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:

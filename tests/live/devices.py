@@ -16,7 +16,7 @@ from moorage.client.informer import Informer
 from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.errors import Conflict, NotFound
-from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster
+from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, patiently
 
 DRIVER: Final = "card.example.com"
 CARD: Final = "card"
@@ -85,7 +85,7 @@ class Attacher:
         version = {"resourceVersion": claim.metadata.resource_version}
         body = msgspec.json.encode({"metadata": version, "status": {"devices": devices}})
         try:
-            await self._client.request("PATCH", path, body, MERGE_PATCH)
+            await patiently(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
         except (Conflict, NotFound):
             return  # a claim that was changed is seen again
 

@@ -3,6 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import yaml
+
+from tests.support.control_plane import ControlPlane
+
+
+def through(plane: ControlPlane, port: int) -> Path:
+    """Write a kubeconfig that leads through a proxy's port."""
+    content = yaml.safe_load(plane.kubeconfig().read_text())
+    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path = plane.folder / "through-proxy.kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
 
 
 class CuttableProxy:

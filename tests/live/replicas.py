@@ -1,7 +1,9 @@
 """Two replicas of `moorage scheduler`, one of which leads; whoever ends is started again, as a Deployment would."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +17,17 @@ SHORT_LEASE: Final = (
     "--leader-elect-retry-period=250ms",
 )
 """The next replica has started long before it takes over: a kill costs the rest of a lease, and no start."""
+LOST: Final = "Leaderelection lost"
 
 
 class Replicas:
     """Both of them; ``losses`` counts those that ended by themselves because the machine let the lease run out."""
 
-    def __init__(self, kubeconfig: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, *flags: str, own_flags: Sequence[Sequence[str]] = ((), ())) -> None:
         self.losses = 0
         self._gone: list[SchedulerProcess] = []
-        self._all = [SchedulerProcess(kubeconfig, *SHORT_LEASE, *flags, leader_elect=True) for _ in range(2)]
+        self._led: set[int] = set()
+        self._all = [SchedulerProcess(kubeconfig, *SHORT_LEASE, *flags, *own, leader_elect=True) for own in own_flags]
 
     @contextmanager
     def running(self) -> Iterator["Replicas"]:
@@ -34,7 +38,7 @@ class Replicas:
             yield self
         except BaseException as error:
             for replica in self._all:
-                error.add_note(f"a replica's log ends:\n{replica.log[-4000:]}")
+                error.add_note(f"a replica's log ends ({replica.log_file}):\n{replica.log[-4000:]}")
             error.add_note(f"{self.losses} leases were lost")
             raise
         finally:
@@ -43,27 +47,58 @@ class Replicas:
 
     def leading(self) -> list[SchedulerProcess]:
         """Return who leads: one, or none."""
-        return [replica for replica in self._all if replica.is_running and "became leader" in replica.own_log]
+        running = [replica for replica in self._all if replica.is_running]
+        # A log is long, and who leads does so until it ends.
+        self._led |= {each.pid for each in running if each.pid not in self._led and "became leader" in each.own_log}
+        return [replica for replica in running if replica.pid in self._led]
 
-    def kill_leader(self, *, start_again: bool = True) -> bool:
-        """Kill -9 who leads, or both if nobody does; tell whether somebody did."""
+    def kill_leader(self, *, only_child: bool = False, start_again: bool = True) -> bool:
+        """Kill -9 who leads, or both if nobody does, or only the scheduler beside its keeper; tell whether one led."""
         leading = self.leading()
-        for replica in leading or self._all:
+        self._kill(leading or self._all, only_child=only_child, start_again=start_again)
+        return bool(leading)
+
+    def kill_standby(self, *, only_child: bool = False) -> None:
+        """Kill -9 who does not lead, and start it again."""
+        leading = self.leading()
+        self._kill([each for each in self._all if each not in leading], only_child=only_child, start_again=True)
+
+    def _kill(self, replicas: Sequence[SchedulerProcess], *, only_child: bool, start_again: bool) -> None:
+        for replica in replicas:
             if replica.is_running:
-                replica.kill()
+                kill_child(replica) if only_child else replica.kill()
             if start_again:
                 replica.start()
             else:
                 self._gone.append(replica)
-        return bool(leading)
+
+    @property
+    def all(self) -> Sequence[SchedulerProcess]:
+        """Both, in the order of their flags."""
+        return self._all
 
     def keep_up(self) -> None:
         """Start those again that ended by themselves, for which there is one good reason."""
         for replica in self._all:
             if not replica.is_running and replica not in self._gone:
-                assert "Leaderelection lost" in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
+                assert LOST in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
                 self.losses += 1
                 replica.start()
+
+
+def kill_child(replica: SchedulerProcess) -> None:
+    """Kill -9 the scheduler of a replica, and wait for the keeper, which ends with it."""
+    children = replica.children()
+    if not children:  # it was started a moment ago
+        replica.kill()
+        return
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    code = replica.wait()
+    # Either came first: the kill, or the end of a lease that a busy machine did not let it renew.
+    is_expected = code == 128 + signal.SIGKILL or LOST in replica.own_log
+    assert is_expected, f"its keeper ended with {code}:\n{replica.own_log[-4000:]}"
 
 
 def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:

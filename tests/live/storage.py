@@ -16,7 +16,7 @@ from moorage.client.informer import Informer
 from moorage.client.list_watch import Change
 from moorage.client.rest import MERGE_PATCH, ApiClient
 from moorage.errors import Conflict, NotFound
-from tests.live.cluster import HOSTNAME, NAMESPACE, PATIENCE, LiveCluster
+from tests.live.cluster import HOSTNAME, NAMESPACE, PATIENCE, LiveCluster, patiently
 
 PROVISIONER: Final = "stand-in.example.com"
 PROVISIONED: Final = "provisioned"
@@ -122,7 +122,7 @@ class Provisioner:
             await self._refuse(claim)
             return
         # The name is the claim's: one that was made already, for whatever node, stays the only one.
-        await LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), self._volume(claim))
+        await patiently(lambda: LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), self._volume(claim)))
 
     def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:
         reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace}
@@ -139,8 +139,9 @@ class Provisioner:
         version = claim.metadata.resource_version
         metadata = {"annotations": {SELECTED_NODE: None}, "resourceVersion": version}
         path = BY_TYPE[PersistentVolumeClaim].path(claim.name, claim.namespace)
+        body = msgspec.json.encode({"metadata": metadata})
         try:
-            await self._client.request("PATCH", path, msgspec.json.encode({"metadata": metadata}), MERGE_PATCH)
+            await patiently(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
         except (Conflict, NotFound):
             self.refusals += 1
 

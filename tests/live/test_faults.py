@@ -3,14 +3,11 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from random import Random
 from typing import Final
 
-import yaml
-
 from tests.live.cluster import LiveCluster, bound
-from tests.live.proxy import CuttableProxy
+from tests.live.proxy import CuttableProxy, through
 from tests.live.replicas import Replicas, all_bound
 from tests.live.scheduler import scheduler
 from tests.support.control_plane import ControlPlane
@@ -36,15 +33,6 @@ async def until_bound(cluster: LiveCluster, count: int) -> None:
     await cluster.wait_for(
         f"{count} pods are bound", lambda pods: sum(1 for pod in pods.values() if pod.node_name) >= count
     )
-
-
-def through(plane: ControlPlane, port: int) -> Path:
-    """Write a kubeconfig that leads through a proxy's port."""
-    content = yaml.safe_load(plane.kubeconfig().read_text())
-    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
-    path = plane.folder / "through-proxy.kubeconfig"
-    path.write_text(yaml.safe_dump(content))
-    return path
 
 
 def test_the_api_server_dies_while_thousands_wait(plane: ControlPlane, live: Live) -> None:

@@ -1,0 +1,288 @@
+"""Kill -9 the scheduler again and again under load, also in the middle of binding volumes and devices.
+
+``python -m tests.live.kills --kills 1000`` does so in rounds, each on an empty cluster, and prints a table.
+Every kill hits one of the two processes of who leads: the keeper, or the scheduler beside it.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from moorage.api.claims import SELECTED_NODE
+from moorage.api.pod import Pod
+from moorage.client.rest import ApiClient
+from moorage.errors import NotFound
+from tests.live.cluster import PATIENCE, Kubelets, LiveCluster
+from tests.live.controllers import controller_manager
+from tests.live.devices import CLAIMS, Attacher, add_cards, add_template, clear_devices
+from tests.live.invariants import check, check_any_time
+from tests.live.replicas import Replicas, all_bound
+from tests.live.storage import (
+    LOCAL,
+    PROVISIONED,
+    Provisioner,
+    add_claims,
+    add_classes,
+    add_local_volumes,
+    claim_volume,
+    claims_of,
+    clear_storage,
+    ephemeral_volume,
+)
+from tests.support.control_plane import ControlPlane, control_plane
+
+DEVICE: Final = "device"
+MADE: Final = "volume to be made"
+THERE: Final = "volume that is there"
+RICH_NODES: Final = ("rich-0", "rich-1", "rich-2")
+RICH: Final = {"key": "rich", "effect": "NoSchedule"}
+NOBODY: Final = "nobody led"
+PROCESSES: Final = ("keeper", "scheduler")
+REFUSALS: Final = 4
+SLOWEST: Final = 1.5
+"""Seconds that a volume may take to be made, or a card to be attached, in which the pod is in PreBind."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """So many kills on one cluster, so many plain pods for each of them, and the longest wait at "any moment"."""
+
+    kills: int
+    plain: int = 30
+    longest: float = 5.0
+    seed: int = 1
+
+    async def make_room(self, cluster: LiveCluster) -> None:
+        """Make just enough room for plain pods, so that one counted twice, or not at all, shows.
+
+        There is plenty for rich ones: a pod that was half bound can only go where its volume or card is.
+        """
+        await add_classes(cluster)
+        await add_template(cluster)
+        await cluster.add_nodes(*(f"node-{number}" for number in range(self.kills)), cpu=f"{100 * self.plain}m")
+        await cluster.add_nodes(*RICH_NODES, cpu="64", taints=[RICH])
+        for node in RICH_NODES:
+            await add_cards(cluster, node, self.kills + 3, to_be_attached=node == RICH_NODES[0])
+            await add_local_volumes(cluster, node, self.kills + 3)
+
+    async def run(self, cluster: LiveCluster, plane: ControlPlane, tally: "Tally", deadline: float) -> None:
+        """Kill, wait until every pod is bound, and require what must hold."""
+        await self.make_room(cluster)
+        async with drivers(cluster, self.seed):
+            with Replicas(plane.kubeconfig()).running() as replicas:
+                await Killer(self, cluster, replicas, tally).run(deadline)
+                await cluster.wait_for("all pods are bound", all_bound(replicas))
+            await check(cluster)
+        tally.bound += cluster.witness.bound
+        tally.losses += replicas.losses
+        tally.rounds += 1
+
+
+@dataclass
+class Tally:
+    """What was killed when, what was half done in that moment, and how many pods were bound all the same."""
+
+    killed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    half_done: Counter[str] = field(default_factory=Counter)
+    bound: int = 0
+    losses: int = 0
+    rounds: int = 0
+
+    @property
+    def kills(self) -> int:
+        """How many there were."""
+        return self.killed.total()
+
+    @property
+    def leaderless(self) -> int:
+        """How many came while nobody led, which tell less."""
+        return sum(count for (moment, _), count in self.killed.items() if moment == NOBODY)
+
+    def __iadd__(self, more: "Tally") -> "Tally":
+        self.killed += more.killed
+        self.half_done += more.half_done
+        self.bound += more.bound
+        self.losses += more.losses
+        self.rounds += more.rounds
+        return self
+
+    def table(self) -> Table:
+        """Show it."""
+        table = Table("killed while", *(f"the {process}" for process in PROCESSES), "in all")
+        for moment in dict.fromkeys(moment for moment, _ in self.killed):
+            counts = [self.killed[moment, process] for process in PROCESSES]
+            table.add_row(moment, *map(str, counts), str(sum(counts)))
+        table.add_section()
+        totals = [sum(count for (_, own), count in self.killed.items() if own == process) for process in PROCESSES]
+        table.add_row("in all", *map(str, totals), str(self.kills))
+        return table
+
+    def __str__(self) -> str:
+        half_done = ", ".join(f"{what} {count}" for what, count in sorted(self.half_done.items()))
+        return (
+            f"{self.kills} kills in {self.rounds} rounds, {self.bound} pods bound, {self.losses} leases run out, "
+            f"kills that left something half done: {half_done or 'none'}"
+        )
+
+
+async def add_rich_pods(cluster: LiveCluster, number: int) -> None:
+    """Create pods with a card each, and a volume to be made, one that is there, or both."""
+    made = [ephemeral_volume(PROVISIONED)]
+    await add_claims(cluster, f"local-{number}", f"both-{number}", storage_class=LOCAL)
+    volumes: dict[str, list[dict[str, Any]]] = {
+        f"made-{number}": made,
+        f"local-{number}": [claim_volume(f"local-{number}")],
+        f"both-{number}": [claim_volume(f"both-{number}"), *made],
+    }
+    for name, own in volumes.items():
+        await cluster.add_pods(name, volumes=own, resourceClaims=CLAIMS, tolerations=[RICH])
+
+
+def half_done(cluster: LiveCluster) -> set[str]:
+    """Name what was written for pods that are not bound yet."""
+    now = cluster.witness
+    waiting = {pod.uid: pod for pod in now.pods.values() if not pod.node_name}
+    reserved = (consumer.uid for claim in now.device_claims.values() for consumer in claim.status.reserved_for)
+    found = {DEVICE} if any(uid in waiting for uid in reserved) else set()
+    claimed = {volume.spec.claim_ref.uid for volume in now.volumes.values() if volume.spec.claim_ref is not None}
+    for pod in waiting.values():
+        for claim in (now.claims.get(f"{pod.namespace}/{name}") for name in claims_of(pod)):
+            if claim is not None and SELECTED_NODE in claim.annotations:
+                found.add(MADE)
+            elif claim is not None and claim.uid in claimed:
+                found.add(THERE)
+    return found
+
+
+class Killer:
+    """Kills who leads: while it binds, in the middle of PreBind, or at any moment, in turn."""
+
+    def __init__(self, asked: Round, cluster: LiveCluster, replicas: Replicas, tally: Tally) -> None:
+        self._asked = asked
+        self._cluster = cluster
+        self._replicas = replicas
+        self._tally = tally
+        self._chance = Random(asked.seed)
+        self._moments = {"binding": self._binding, "pre-binding": self._pre_binding, "any moment": self._any_moment}
+
+    async def run(self, deadline: float) -> None:
+        """Bring load and kill, again and again; what may never be is looked for after every tenth kill."""
+        for number in range(self._asked.kills):
+            if time.monotonic() > deadline:
+                return
+            name, moment = list(self._moments.items())[number % len(self._moments)]
+            await self._cluster.add_pods(*(f"web-{number}-{index}" for index in range(self._asked.plain)))
+            if moment == self._pre_binding:
+                await add_rich_pods(self._cluster, number)
+            await moment()
+            process = self._chance.choice(PROCESSES)
+            one_led = self._replicas.kill_leader(only_child=process == "scheduler")
+            self._tally.killed[name if one_led else NOBODY, process] += 1
+            self._tally.half_done.update(half_done(self._cluster))
+            await self._delete_one()
+            if number % 10 == 9:
+                await check_any_time(self._cluster)
+
+    async def _binding(self) -> None:
+        before = self._cluster.witness.bound
+        await self._until(lambda: self._cluster.witness.bound > before or self._is_idle())
+        await asyncio.sleep(self._chance.uniform(0.0, 0.05))
+
+    async def _pre_binding(self) -> None:
+        # What its predecessor left half done is there before it leads: only then is it the one who does it.
+        await self._until(lambda: bool(self._replicas.leading()))
+        await self._until(lambda: bool(half_done(self._cluster)) or self._is_idle())
+        await asyncio.sleep(self._chance.uniform(0.0, 0.5))
+
+    async def _any_moment(self) -> None:
+        await asyncio.sleep(self._chance.uniform(0.0, self._asked.longest))
+
+    def _is_idle(self) -> bool:
+        return all(pod.node_name for pod in self._cluster.witness.pods.values())
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, "nothing is ever bound"
+            self._replicas.keep_up()
+            await asyncio.sleep(0.01)
+
+    async def _delete_one(self) -> None:
+        """Delete a pod: what it had, or was nominated for, must be given back."""
+        pods: list[Pod] = sorted(self._cluster.witness.pods.values(), key=lambda pod: pod.name)
+        try:
+            await self._cluster.client.delete(self._chance.choice(pods))
+        except NotFound:
+            return
+
+
+@asynccontextmanager
+async def drivers(cluster: LiveCluster, seed: int) -> AsyncIterator[None]:
+    """Make volumes and attach cards for as long as the block lasts."""
+    provisioner = Provisioner(cluster.client, refusals=REFUSALS, slowest=SLOWEST, chance=Random(seed))
+    async with beside(provisioner.run(), Attacher(cluster.client, SLOWEST).run()):
+        yield
+
+
+@asynccontextmanager
+async def beside(*work: Any) -> AsyncIterator[None]:
+    """Have work done beside the block."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def one_round(plane: ControlPlane, asked: Round, deadline: float) -> Tally:
+    """Kill on an empty cluster, and leave it empty; what is returned was checked."""
+    tally = Tally()
+    async with ApiClient(plane.connection()) as client:
+        cluster = LiveCluster(client)
+        async with beside(Kubelets(client).run(), cluster.witness.run()):
+            await asked.run(cluster, plane, tally, deadline)
+        await clear_storage(cluster)
+        await clear_devices(cluster)
+        await cluster.clear()
+    return tally
+
+
+def main() -> int:
+    """Kill until there were enough, or the time is over; the exit code says whether all held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--per-round", type=int, default=50)
+    parser.add_argument("--plain", type=int, default=10, help="plain pods for each kill")
+    parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("MOORAGE_SEED", "1")))
+    options = parser.parse_args()
+    console, tally = Console(), Tally()
+    deadline = time.monotonic() + 60 * options.minutes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in any case
+    try:
+        with control_plane() as plane, controller_manager(plane):
+            while tally.kills < options.kills and time.monotonic() < deadline:
+                kills = min(options.per_round, options.kills - tally.kills)
+                asked = Round(kills, options.plain, longest=3.0, seed=options.seed + tally.rounds)
+                tally += asyncio.run(one_round(plane, asked, deadline))
+                console.print(f"{time.strftime('%H:%M:%S')} {tally}", soft_wrap=True)
+    finally:
+        console.print(tally.table(), "Only rounds that were checked at their end are counted.")
+    return 0 if tally.kills >= options.kills else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+"""What the replica that leads takes of the machine, sampled over its lives, and whether any of it grows."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.live.replicas import Replicas
+from tests.live.scheduler import SchedulerProcess
+from tests.soak.growth import Point, Slope, slope
+from tests.soak.probing import Prober
+
+SAMPLE_SECONDS: Final = 1.0
+PAGE_SIZE: Final = 4096
+MIB: Final = 1 << 20
+MIN_SAMPLES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that may not grow, and by how much it may seem to over the second half."""
+
+    name: str
+    allowed: float
+
+
+# The allowance for memory is what caches and an allocator still take in the minutes after a start, which is all that a
+# short soak sees. What probes or pods left behind would be more: there are some thousand of them in three minutes.
+MEMORY: Final = 16.0
+HANDLES: Final = 8.0
+QUANTITIES: Final = (
+    Quantity("scheduler: memory, MiB", MEMORY),
+    Quantity("scheduler: descriptors", HANDLES),
+    Quantity("scheduler: tasks", HANDLES),
+    Quantity("scheduler: threads", HANDLES),
+    Quantity("keeper: memory, MiB", MEMORY),
+    Quantity("keeper: descriptors", HANDLES),
+    Quantity("keeper: threads", HANDLES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What became of a quantity over the second half."""
+
+    quantity: Quantity
+    first: float
+    last: float
+    slope: Slope
+    seconds: float
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether it grew by more than is allowed, even at the lower end of the confidence interval."""
+        return self.slope.least * self.seconds > self.quantity.allowed
+
+
+class Meter:
+    """Samples who leads, once a second; a life is one pair of processes."""
+
+    def __init__(self, replicas: Replicas, ports: Sequence[int], prober: Prober) -> None:
+        self.latest: dict[str, float] = {}
+        self._replicas = replicas
+        self._ports = ports
+        self._prober = prober
+        self._lives: defaultdict[str, defaultdict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            for port, replica in zip(self._ports, self._replicas.all, strict=True):
+                if replica in self._replicas.leading():
+                    await self._sample(port, replica)
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _sample(self, port: int, replica: SchedulerProcess) -> None:
+        life, now = replica.pid, time.monotonic()
+        tasks = await self._prober.tasks(port)
+        try:
+            ((child,),) = (replica.children(),)
+            measured = dict([*_measured("scheduler", child), *_measured("keeper", life)])
+        except (OSError, ValueError):
+            return  # it has just ended
+        if tasks is not None:
+            measured["scheduler: tasks"] = tasks
+        self.latest = measured
+        for name, value in measured.items():
+            self._lives[name][life].append((now, value))
+
+    def growth(self, start: float, warm_up: float) -> Iterator[Growth]:
+        """Tell what grew from a moment on, leaving out how each life began."""
+        for quantity in QUANTITIES:
+            lives = [
+                kept
+                for life in self._lives[quantity.name].values()
+                if len(kept := [at for at in life if at[0] >= max(start, life[0][0] + warm_up)]) >= MIN_SAMPLES
+            ]
+            if found := slope(lives):
+                (began, first), (ended, last) = lives[0][0], lives[-1][-1]
+                yield Growth(quantity, first, last, found, ended - began)
+
+
+def _measured(name: str, pid: int) -> Iterator[tuple[str, float]]:
+    process = Path("/proc", str(pid))
+    yield f"{name}: memory, MiB", int((process / "statm").read_text().split()[1]) * PAGE_SIZE / MIB
+    yield f"{name}: descriptors", len(list((process / "fd").iterdir()))
+    yield f"{name}: threads", len(list((process / "task").iterdir()))
