@@ -149,7 +149,7 @@ PreFilterAnswer = Status | NodeNames | None
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod, and if need be at the whole cluster, before nodes are judged."""
+    """Looks at the pod, and if need be at the whole cluster, before nodes are filtered."""
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
@@ -185,7 +185,7 @@ class FilterPlugin(Plugin):
         require_one_of(cls, FilterPlugin, "filter", "filter_nodes")
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Judge one node: ``None`` to accept it, or a Status saying why not.
+        """Filter one node: ``None`` to accept it, or a Status saying why not.
 
         A node turned down as ``unschedulable`` is one where preemption may help; as ``unresolvable``, not. An error
         fails the whole attempt. The reasons of the first plugin that turns a node down are the ones users see.
@@ -193,7 +193,7 @@ class FilterPlugin(Plugin):
         return self.filter_nodes(cycle, pod, NodeTable.of(node)).status_at(0)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Judge every node of a window at once. Override this when ``filter`` is too slow."""
+        """Filter every node of a window at once. Override this when ``filter`` is too slow."""
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
 
@@ -212,7 +212,7 @@ class CountingPlugin(Plugin):
 class PostFilterResult(Struct, frozen=True):
     """What a post-filter did about a pod that fits nowhere.
 
-    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the promised node.
+    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or its new node.
     ``message`` is what users read when there is no status, that is, when help was found.
     """
 
@@ -249,11 +249,11 @@ class ScorePlugin(Plugin):
         require_one_of(cls, ScorePlugin, "score", "score_nodes")
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Rate one node; after normalising, between 0 and 100, the more the better."""
+        """Score one node; after normalising, between 0 and 100, the more the better."""
         return int(self.score_nodes(cycle, pod, NodeTable.of(node))[0])
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Rate every node of a window at once. Override this when ``score`` is too slow."""
+        """Score every node of a window at once. Override this when ``score`` is too slow."""
         # Without `index` a fraction would be cut off in silence.
         return np.fromiter((index(self.score(cycle, pod, node)) for node in nodes), dtype=np.int64, count=len(nodes))
 
@@ -315,7 +315,7 @@ class BindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    """Is told of every pod that was bound."""
+    """Is notified of every pod that was bound."""
 
     @abstractmethod
     async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
