@@ -27,6 +27,7 @@ from moorage.state.objects import Objects
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
@@ -213,8 +214,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         # Upstream lets it pass when a pod is relabelled on its way to the node: others may have minded the old labels.
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            for event in pod_changes(assumed, pod):
-                self._queue.move_all(event, assumed, pod)
+            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
