@@ -38,7 +38,7 @@ class Replicas:
             yield self
         except BaseException as error:
             for replica in self._all:
-                error.add_note(f"a replica's log ends ({replica.log_file}):\n{replica.log[-4000:]}")
+                error.add_note(f"a replica's log ends:\n{replica.log[-4000:]}")
             error.add_note(f"{self.losses} leases were lost")
             raise
         finally:
