@@ -1,16 +1,10 @@
-"""Random queue histories: the same seed gives the same steps. Our own queue says which steps make sense next.
-
-What wakes pods here and not with upstream (docs/parity.md) is left out: a pod that was relabelled on its way to the
-node, and the end of a nomination that the status never knew of.
-"""
+"""Random queue histories: the same seed gives the same steps. Our own queue says which steps make sense next."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
 from tests.parity.queue_replay import Json, Replay
-
-from moorage.api.pod import Pod
 
 NODES = ("n1", "n2", "n3")
 PODS = tuple(f"p{number}" for number in range(7))
@@ -195,10 +189,7 @@ class Author:
             "spec": {"drivers": drivers},
         }
 
-    def _apply_pod(self, pod: Json) -> Json | None:
-        assumed = self.ours.rig.cache.pod(pod["metadata"]["uid"])
-        if assumed is not None and pod["spec"].get("nodeName") and assumed.labels != pod["metadata"]["labels"]:
-            return None
+    def _apply_pod(self, pod: Json) -> Json:
         self.pods[pod["metadata"]["name"]] = pod
         return {"do": "apply", "object": pod}
 
@@ -272,15 +263,10 @@ class Author:
         return self._deletion("Node", self.chance.choice(NODES), self.nodes)
 
     def _deletion(self, kind: str, name: str, known: dict[str, Json]) -> Json | None:
-        if name not in known or (kind == "Pod" and self._is_nominated_unseen(name)):
+        if known.pop(name, None) is None:
             return None
-        del known[name]
         metadata = {"name": name} | ({"namespace": "default"} if kind == "Pod" else {})
         return {"do": "delete", "object": {"apiVersion": "v1", "kind": kind, "metadata": metadata}}
-
-    def _is_nominated_unseen(self, name: str) -> bool:
-        pod = self.ours.rig.objects[Pod].get(name, "default")
-        return pod is not None and not pod.nominated_node_name and bool(self.ours.queue.nominator.node_of(pod))
 
     def _activate(self) -> Json | None:
         names = sorted(self.chance.sample(sorted(self.pods), k=min(2, len(self.pods))))
