@@ -6,6 +6,6 @@ from pathlib import Path
 import moorage
 
 
-def compile_program() -> None:
+def compile_program(package: Path | None = None) -> None:
     """Compile what has changed, also where PYTHONDONTWRITEBYTECODE would have every start compile all of it anew."""
-    compile_dir(Path(moorage.__file__).parent, quiet=1)
+    compile_dir(package or Path(moorage.__file__).parent, quiet=1)

@@ -1,39 +1,60 @@
 """The two schedulers, each as its own users start it."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from tests.support.control_plane import free_ports
 
+import moorage
 from benchmarks.installed import compile_program
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
 
 OURS: Final = "moorage"
 THEIRS: Final = "kube-scheduler"
+NAMES: Final = (OURS, THEIRS)
 UNLIMITED: Final = 100_000
 """Requests per second that kube-scheduler's own limiter lets through: more than any server answers."""
 
 Flags = Sequence[str]
 
 
+def is_ours(name: str) -> bool:
+    """Tell whether a name stands for us: ``moorage``, or ``moorage@`` and the folder of another checkout."""
+    return name == OURS or name.startswith(f"{OURS}@")
+
+
+def is_known(name: str) -> bool:
+    """Tell whether there is a scheduler of this name."""
+    return name in NAMES or (is_ours(name) and _sources(name).is_dir())
+
+
 def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
     """Start a scheduler with its defaults; only the port is one that is free."""
     (port,) = free_ports(1)
-    command = [*_COMMANDS[name](plane), f"--secure-port={port}", *flags]
-    return SessionProcess(command, plane.folder / f"{name}.log", plane.folder)
+    begin = _moorage(name, plane) if is_ours(name) else _kube_scheduler(plane)
+    log = plane.folder / f"{name.replace('/', '-')}.log"
+    return SessionProcess([*begin, f"--secure-port={port}", *flags], log, plane.folder)
 
 
-def _moorage(plane: Plane) -> Sequence[str | Path]:
-    compile_program()
-    program = "from moorage.cli.main import main; main()"
+def _sources(name: str) -> Path:
+    """Return where the modules of one of our checkouts are; ours, unless the name says which."""
+    checkout = name.partition("@")[2]
+    return (Path(checkout) / "src").resolve() if checkout else Path(moorage.__file__).parents[1]
+
+
+def _moorage(name: str, plane: Plane) -> list[str | Path]:
+    sources = _sources(name)
+    compile_program(sources / "moorage")
+    # By its folder, not by the environment: both checkouts then start in the same way, with the same dependencies.
+    program = f"import sys; sys.path.insert(0, {str(sources)!r}); from moorage.cli.main import main; main()"
     return [sys.executable, "-c", program, "scheduler", f"--kubeconfig={plane.kubeconfig()}"]
 
 
-def _kube_scheduler(plane: Plane) -> Sequence[str | Path]:
+def _kube_scheduler(plane: Plane) -> list[str | Path]:
     config: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -42,7 +63,3 @@ def _kube_scheduler(plane: Plane) -> Sequence[str | Path]:
     path = plane.folder / "kube-scheduler.yaml"
     path.write_text(yaml.safe_dump(config))
     return [plane.programs / THEIRS, f"--config={path}"]
-
-
-_COMMANDS: Final[Mapping[str, Callable[[Plane], Sequence[str | Path]]]] = {OURS: _moorage, THEIRS: _kube_scheduler}
-NAMES: Final = tuple(_COMMANDS)

@@ -17,6 +17,7 @@ from benchmarks.live.processes import SessionProcess
 from moorage.errors import MoorageError
 
 RAW: Final = Path(".bench") / "latest.json"
+WHO: Final = f"some of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/another/checkout, with commas between"
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]
 
 def start(options: argparse.Namespace, plane: Plane, name: str) -> SessionProcess:
     """Start a scheduler; ours with the flags that are to be tried."""
-    return schedulers.start(name, plane, options.flags if name == schedulers.OURS else ())
+    return schedulers.start(name, plane, options.flags if schedulers.is_ours(name) else ())
 
 
 def say(line: str) -> None:
@@ -67,7 +68,7 @@ def parser(description: str | None, nodes: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     made.add_argument("--nodes", type=_numbers, default=nodes, help="sizes with commas between (default: %(default)s)")
     made.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
-    made.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help="one or both")
+    made.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help=WHO)
     made.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
     made.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
     return made
@@ -79,8 +80,8 @@ def _numbers(text: str) -> Sequence[int]:
 
 def _schedulers(text: str) -> Sequence[str]:
     chosen = text.split(",")
-    if not set(chosen) <= set(schedulers.NAMES):
-        raise argparse.ArgumentTypeError(f"{text!r}: write one or both of {', '.join(schedulers.NAMES)}")
+    if not all(map(schedulers.is_known, chosen)):
+        raise argparse.ArgumentTypeError(f"{text!r}: write {WHO}")
     return chosen
 
 
