@@ -182,6 +182,7 @@ class Daemon:
         self._start_informers(parts)
         resources.is_leading = True
         await parts.informers.synced()
+        self._keeper.show_synced()
         keep_everything()
         parts.deliveries.start_through_loop()
         self._is_scheduling = True

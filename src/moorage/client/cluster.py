@@ -22,7 +22,7 @@ from moorage.client.backoff import WATCH_DELAYS, WRITE_DELAYS
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
 from moorage.client.turns import Turns
 from moorage.clock import Clock, SteadyClock
-from moorage.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
 
 T = TypeVar("T", bound=KubeObject)
@@ -93,28 +93,27 @@ class ApiCluster:
             else:
                 await self._dispatcher.run(write, priority=pod.priority)
         except (Conflict, ServerError, Unreachable) as error:
-            if not await self._is_bound(pod, node_name, error):
+            current = await self._looked_up(pod, error)
+            if current is None or current.node_name != node_name:
                 raise
 
-    async def _is_bound(self, pod: Pod, node_name: str, error: ApiError) -> bool:
-        """Find out whether a pod is on its node after all, however long the server takes to say so."""
+    async def _looked_up(self, thing: T, error: ApiError) -> T | None:
+        """Read an object that may or may not have been written, however long the server takes; None if it was not."""
         if isinstance(error, Unreachable) and not error.was_sent:
-            return False
-        log.info("binding is in doubt, asking for the pod", pod=pod.key, node=node_name, error=str(error))
+            return None
+        log.info("a write is in doubt, asking for the object", object=thing.key, error=str(error))
         failures = 0
         while True:
             try:
-                current = await self._client.get(Pod, pod.name, pod.namespace)
-            except NotFound:
-                return False
+                current = await self._client.get(type(thing), thing.name, thing.namespace)
             except (ServerError, Unreachable) as trouble:
                 failures += 1
                 pause = max(trouble.retry_after or 0.0, WATCH_DELAYS.after(failures, self._chance))
                 await asyncio.sleep(pause)
             except ApiError:
-                return False
+                return None
             else:
-                return current.uid == pod.uid and current.node_name == node_name
+                return current if current.uid == thing.uid else None
 
     async def get(self, thing: T) -> T:
         """Read an object as it is now."""
@@ -127,7 +126,9 @@ class ApiCluster:
     async def update(self, thing: T, *, subresource: str = "") -> T:
         """Change an object of the same resourceVersion and return it as stored.
 
-        Only the differences are sent: our structs do not know every field, and those of others must survive.
+        Only the differences are sent: our structs do not know every field, and those of others must survive. If the
+        answer was lost, the object is looked up before this fails: a device or a volume whose allocation is stored, and
+        that is taken for free, would be given to another.
         """
         before = await self._version_before(thing)
         patch = difference(msgspec.to_builtins(before), msgspec.to_builtins(thing))
@@ -136,7 +137,14 @@ class ApiCluster:
         patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
         path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, subresource)
         body = _encoder.encode(patch)
-        answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
+        try:
+            answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
+        except (Conflict, ServerError, Unreachable) as error:
+            # A conflict may be with ourselves: what is tried again after its answer was lost is of an old version.
+            current = await self._looked_up(thing, error)
+            if current is None or not has_been_patched(msgspec.to_builtins(current), patch):
+                raise
+            return current
         return decoded(type(thing), answer)
 
     async def _version_before(self, thing: T) -> T:
@@ -186,6 +194,24 @@ class ApiCluster:
     def record(self, event: EventNote) -> None:
         """Record an event for the user; never waits and never fails."""
         self._recorder.record(event)
+
+
+def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Tell whether an object has all that a JSON merge patch of ours says, whichever version it is.
+
+    >>> has_been_patched({"metadata": {"resourceVersion": "8"}, "b": 1}, {"metadata": {"resourceVersion": "7"}, "b": 1})
+    True
+    >>> has_been_patched({"b": {"c": 1}}, {"b": {"c": None}})
+    False
+    """
+    for key, wanted in patch.items():
+        found = content.get(key)
+        if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+            if not has_been_patched(found, wanted):
+                return False
+        elif found != wanted and key != "resourceVersion":
+            return False
+    return True
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

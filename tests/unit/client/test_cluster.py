@@ -176,6 +176,33 @@ def test_an_update_of_an_old_version_is_a_conflict(bench: Bench) -> None:
         bench.run(bench.cluster.update(replace(volume, spec=replace(volume.spec, storage_class_name="fast"))))
 
 
+UPDATE = "PATCH .*persistentvolumes"
+UPDATE_TROUBLE = {
+    "a lost answer": lambda server: server.lose_answer(UPDATE),
+    "a lost answer, and errors when asked": lambda server: (
+        server.lose_answer(UPDATE),
+        server.fail("GET", 503, times=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", UPDATE_TROUBLE.values(), ids=UPDATE_TROUBLE)
+def test_an_update_whose_answer_was_lost_counts(bench: Bench, spoil: Any) -> None:
+    volume = stored_volume(bench)
+    wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+    spoil(bench.server)
+    stored = bench.run(bench.cluster.update(wanted))
+    assert stored.labels == {"zone": "b"}
+    assert stored.metadata.resource_version != volume.metadata.resource_version
+
+
+def test_an_update_that_was_not_carried_out_fails(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    bench.server.fail(UPDATE, 500, times=9)
+    with pytest.raises(ApiError):
+        bench.run(bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))))
+
+
 def test_an_update_that_changes_nothing_sends_nothing(bench: Bench) -> None:
     bench.run(bench.cluster.update(stored_volume(bench)))
     assert [request.method for request in bench.server.requests] == ["GET"]

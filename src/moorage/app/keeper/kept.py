@@ -72,6 +72,10 @@ class KeeperClient:
         """Take in which task runs the cycles, so that it can be said where one of them waits."""
         self._cycles.task = task
 
+    def show_synced(self) -> None:
+        """Show at once whether informers are synced: the first plugin to be asked may keep the loop from beating."""
+        self.page[IS_SYNCED] = float(self.is_synced())
+
     async def leading(self) -> None:
         """Wait until this replica leads."""
         self._link.send(Campaign())
@@ -131,7 +135,7 @@ class KeeperClient:
         """Show that the loop turns; a few times a second, so it costs nothing for each pod."""
         now = boot_time()
         self.page[BEAT] = now
-        self.page[IS_SYNCED] = float(self.is_synced())
+        self.show_synced()
         self.page[WAITING_SINCE] = self._cycles.waiting_since(now)
         if self._cycles.is_news(now):
             self._report(now)
