@@ -28,5 +28,9 @@ def pass_on_interrupt(error: BaseException) -> None:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    if raised_in == "asyncio.runners" or signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ignored where a program is started in the background: then nobody handles it, as with Python's own handler.
+    if raised_in == "asyncio.runners" or signal.getsignal(signal.SIGINT) in (
+        signal.default_int_handler,
+        signal.SIG_IGN,
+    ):
         raise error

@@ -76,7 +76,7 @@ def test_writes_follow_the_rules_of_the_api() -> None:
         labelled = replace(node, metadata=replace(node.metadata, labels={"x": "1"}))
         await world.update(labelled)
         with pytest.raises(Conflict):
-            await world.update(labelled)
+            await world.update(replace(node, metadata=replace(node.metadata, labels={"x": "2"})))
         with pytest.raises(NotFound):
             await world.patch_status(make_pod("gone", uid="gone"), {"nominatedNodeName": "n"})
 
