@@ -30,6 +30,9 @@ class LRU(dict[K, V]):
     one has half the limit, it becomes the old one, and what was left in that is dropped. So an entry goes once nobody
     asked for it while ``limit / 2`` others were added.
 
+    What is inherited from dict (``get``, ``in``, ``len``, iteration) sees the young generation only; :meth:`find`,
+    :meth:`contains`, ``size`` and ``entries`` see both. So ``get`` is for who asks for the value right after a miss.
+
     With ``compute``, ``cache[key]`` works a missing value out and keeps it. ``on_drop`` is called with every entry that
     is dropped for want of room.
 

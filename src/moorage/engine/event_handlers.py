@@ -31,7 +31,6 @@ ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDA
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
-FINISHED: Final = ("Succeeded", "Failed")
 REMOVED: Final = "removed"
 """Why a pod that waited on permit is rejected when it is deleted."""
 
@@ -108,10 +107,10 @@ class EventHandlers:
             self.object_updated(before, after)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
-        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
+        if before is not None and before.is_finished and self._pods.find(before.key) is None:
             # It has been taken for deleted since it ended.
             before = None
-        if after is not None and after.status.phase in FINISHED:
+        if after is not None and after.is_finished:
             before, after = before and after, None
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
@@ -268,6 +267,16 @@ class EventHandlers:
 
 def _warn(pod: Pod, refusal: CacheError) -> None:
     log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
+
+
+def resource_of(thing: KubeObject) -> str:
+    """Name the resource of an object's events, as metrics do; kinds that no plugin registers for by their struct."""
+    if isinstance(thing, Pod):
+        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
+    if isinstance(thing, Node):
+        return Resource.NODE
+    kind = type(thing)
+    return RESOURCES.get(kind) or _own_resource(kind) or kind.__name__
 
 
 def _own_resource(kind: type[KubeObject]) -> str | None:

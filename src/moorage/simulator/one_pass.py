@@ -165,6 +165,7 @@ class OnePass:
         scheduler = parts.scheduler
         scheduler.failures = GivenNominations(scheduler)
         scheduler.binder = AssumedForGood(scheduler)
+        scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
         return parts
 
     def _load(self, parts: Parts[DryRunApi]) -> None:

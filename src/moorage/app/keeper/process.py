@@ -58,6 +58,8 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
             for_keeper.close()
             os.close(stacks_out)
     code = EXIT_FAILURE
+    # The loop closes its end of the link when it ends, which is just when there may be a last word to send.
+    last_word = for_scheduler.dup()
     try:
         die_with(keeper)
         for_keeper.close()
@@ -65,8 +67,8 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
         code = schedule(Ends(page, for_scheduler, stacks_in, keeper))
     except MoorageError as error:
         with suppress(OSError):
-            for_scheduler.setblocking(True)
-            for_scheduler.sendall(framed(SchedulerFailed(explain(error))))
+            last_word.setblocking(True)
+            last_word.sendall(framed(SchedulerFailed(explain(error))))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BaseException:

@@ -6,11 +6,10 @@ from typing import Final, Protocol
 
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.assembly.loop import Apply
-from moorage.engine.event_handlers import RESOURCES
-from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.engine.event_handlers import resource_of
+from moorage.framework.events import Action, ClusterEvent
 
 _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
 
@@ -52,15 +51,7 @@ class TimedChanges:
         key = (type(thing), has_node, before is None, after is None)
         found = self._records.get(key)
         if found is None:
-            event = ClusterEvent(_resource(thing), _ACTIONS[before is not None, after is not None])
+            event = ClusterEvent(resource_of(thing), _ACTIONS[before is not None, after is not None])
             kind = BY_TYPE[type(thing)]
             found = self._records[key] = self._times.handling_of(event.label), self._times.latency_of(kind)
         return found
-
-
-def _resource(thing: KubeObject) -> str:
-    if isinstance(thing, Pod):
-        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
-    if isinstance(thing, Node):
-        return Resource.NODE
-    return RESOURCES.get(type(thing), type(thing).__name__)

@@ -68,6 +68,7 @@ class PluginAnswer:
         self.skips_filter = False
         self.skips_score = False
         self.numbers: IdArray = NO_NUMBERS
+        # These three only widen until all rows are computed again: they may be too cautious, never wrong.
         self.rejects_any = False
         self.raw: IntArray = NO_TOTALS
         self.low = self.high = 0
@@ -102,7 +103,6 @@ class PluginAnswer:
         assert isinstance(plugin, FilterPlugin)
         rows = self._dirty_rows(self._filtered_to, nodes)
         if rows is None:
-            self.numbers = np.zeros(len(nodes), dtype=np.int32)
             self.rejects_any = self._filter_window(plugin, pod, nodes, None)
         elif len(rows) <= FEW_ROWS:
             for row in rows:
