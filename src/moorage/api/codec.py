@@ -28,7 +28,10 @@ def decode(kind: type[T], body: bytes) -> T:
 
 def convert(kind: type[T], content: Mapping[str, Any]) -> T:
     """Turn plain data into a struct, dropping nulls."""
-    plain = without_nulls(content)
+    try:
+        plain = without_nulls(content)
+    except RecursionError as error:
+        raise msgspec.ValidationError("it is nested too deeply") from error
     if getattr(kind, "holds_json", False):
         return msgspec.json.decode(msgspec.json.encode(plain), type=kind)
     return msgspec.convert(plain, kind)

@@ -57,6 +57,7 @@ class Journal:
         self.store.subscribe(self._changed)
 
     def _open(self, folder: Path) -> sqlite3.Connection:
+        database: sqlite3.Connection | None = None
         try:
             _make_private(folder, self._file)
             # Used by one thread at a time: this one until the first change, the journal's own from then on.
@@ -66,6 +67,8 @@ class Journal:
             database.execute("PRAGMA synchronous = FULL")
             database.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
+            if database is not None:
+                database.close()
             hint = "give another --data-dir, or end the process that uses this one"
             raise InputError(str(self._file), f"the data cannot be opened: {error}", hint=hint) from error
         return database
