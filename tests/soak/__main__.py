@@ -41,6 +41,8 @@ PROGRESS_SECONDS: Final = 10.0
 CUT_SECONDS: Final = (5.0, 15.0)
 MIN_KILL_SECONDS: Final = 10.0
 MIN_RESTART_SECONDS: Final = 50.0
+MIN_MINUTES_TO_JUDGE: Final = 10.0
+"""A shorter soak shows how much memory grows and does not judge it: what a start takes is most of it."""
 
 
 class Soak:
@@ -173,9 +175,14 @@ class Soak:
             numbers = (each.first, each.last, *hourly, whole, each.quantity.allowed)
             table.add_row(each.quantity.name, *(f"{number:.1f}" for number in numbers), verdict)
         self._console.print(table)
-        self.problems += [f"{each.quantity.name} grows" for each in growth if each.is_too_much]
-        if not growth:
-            self.problems.append("nothing was measured for long enough to tell whether it grows")
+        if self._seconds >= 60 * MIN_MINUTES_TO_JUDGE:
+            self.problems += [f"{each.quantity.name} grows" for each in growth if each.is_too_much]
+            if not growth:
+                self.problems.append("nothing was measured for long enough to tell whether it grows")
+        else:
+            self._console.print(
+                f"Growth is judged from {MIN_MINUTES_TO_JUDGE} minutes on: before, a start is most of it."
+            )
         if red := set(prober.answers[LIVE].statuses) - {"200", NO_ANSWER}:
             self.problems.append(f"{LIVE} was answered with {sorted(red)}")
 
