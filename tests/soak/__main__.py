@@ -180,9 +180,7 @@ class Soak:
             if not growth:
                 self.problems.append("nothing was measured for long enough to tell whether it grows")
         else:
-            self._console.print(
-                f"Growth is judged from {MIN_MINUTES_TO_JUDGE} minutes on: before, a start is most of it."
-            )
+            self._console.print(f"Growth is judged from {MIN_MINUTES_TO_JUDGE:g} minutes on.")
         if red := set(prober.answers[LIVE].statuses) - {"200", NO_ANSWER}:
             self.problems.append(f"{LIVE} was answered with {sorted(red)}")
 
