@@ -49,45 +49,54 @@ def time_phases(cycle: ProfileCycle, binding: BindingPhases, stopwatch: Stopwatc
 
 
 def _timed(point: Point, phase: Phase, stopwatch: Stopwatch) -> Phase:
-    take_success = stopwatch.cell(point.name, Code.SUCCESS)
+    times = PhaseTimes(point, stopwatch)
 
     def run(*arguments: Any, **named: Any) -> Any:
         began = perf_counter()
         try:
             result = phase(*arguments, **named)
         except MoorageError:
-            stopwatch.cell(point.name, Code.ERROR)(perf_counter() - began)
+            times.failed(perf_counter() - began)
             raise
-        took = perf_counter() - began
-        code = code_of(result)
-        if code is Code.SUCCESS:
-            take_success(took)
-        else:
-            stopwatch.cell(point.name, code)(took)
+        times.ended(perf_counter() - began, result)
         return result
 
     return run
 
 
 def _timed_waiting(point: Point, phase: Phase, stopwatch: Stopwatch) -> Phase:
-    take_success = stopwatch.cell(point.name, Code.SUCCESS)
+    times = PhaseTimes(point, stopwatch)
 
     async def run(*arguments: Any, **named: Any) -> Any:
         began = perf_counter()
         try:
             result = await phase(*arguments, **named)
         except MoorageError:
-            stopwatch.cell(point.name, Code.ERROR)(perf_counter() - began)
+            times.failed(perf_counter() - began)
             raise
-        took = perf_counter() - began
-        code = code_of(result)
-        if code is Code.SUCCESS:
-            take_success(took)
-        else:
-            stopwatch.cell(point.name, code)(took)
+        times.ended(perf_counter() - began, result)
         return result
 
     return run
+
+
+class PhaseTimes:
+    """Takes the seconds of one phase under the code with which it ended; the usual one is looked up once."""
+
+    def __init__(self, point: Point, stopwatch: Stopwatch) -> None:
+        self._name = point.name
+        self._stopwatch = stopwatch
+        self._take_success = stopwatch.cell(point.name, Code.SUCCESS)
+
+    def ended(self, seconds: float, result: object) -> None:
+        """Take the seconds of a phase that returned something."""
+        code = code_of(result)
+        take = self._take_success if code is Code.SUCCESS else self._stopwatch.cell(self._name, code)
+        take(seconds)
+
+    def failed(self, seconds: float) -> None:
+        """Take the seconds of a phase that raised."""
+        self._stopwatch.cell(self._name, Code.ERROR)(seconds)
 
 
 def _timed_wait(phase: Phase, stopwatch: Stopwatch) -> Phase:
