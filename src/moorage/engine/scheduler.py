@@ -15,9 +15,9 @@ from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
-from moorage.engine.instrument import time_phases
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.phase_timing import time_phases
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates

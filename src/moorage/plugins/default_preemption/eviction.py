@@ -153,8 +153,10 @@ class BackgroundEviction(Eviction):
         return True
 
     def _awaits_victims(self, preemptor: Pod) -> bool:
-        victims = self._victims.find(preemptor.uid) or ()
-        return any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims)
+        victims = self._victims.find(preemptor.uid)
+        return victims is not None and any(
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims
+        )
 
     def _is_leaving(self, victim: Pod) -> bool:
         there = self._on_node(victim)
