@@ -16,8 +16,8 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
 from moorage.app.debugger import Debugger
-from moorage.app.garbage import keep_everything
-from moorage.app.keeper.kept import KeeperClient
+from moorage.app.gc_tuning import keep_everything
+from moorage.app.keeper.keeper_client import KeeperClient
 from moorage.app.keeper.link import Setup
 from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry

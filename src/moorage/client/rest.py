@@ -16,7 +16,7 @@ from moorage.api.codec import UNREADABLE, decode, encode
 from moorage.api.custom import CustomObject, decode_custom
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
-from moorage.client.answers import api_error
+from moorage.client.api_errors import api_error
 from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
 from moorage.clock import Clock, SteadyClock
