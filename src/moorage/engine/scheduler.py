@@ -166,7 +166,8 @@ class Scheduler:
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, cycle = queued.pod, self.cycles[queued.pod.scheduler_name]
+        pod, profile = queued.pod, queued.pod.scheduler_name
+        cycle = self.cycles[profile]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
@@ -188,7 +189,7 @@ class Scheduler:
         self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
-        binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
+        binding = PendingBinding(queued, assumed, state, self._bindings[profile], undo, node_name)
         try:
             refusal = self._reserve_and_permit(cycle, binding)
         except BaseException:
