@@ -171,7 +171,7 @@ class PluginAnswer:
         if position is None:
             return None
         rows = self._log.since(position)
-        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
+        if rows is None or len(rows) > max(FEW_ROWS, len(nodes)):
             return None
         return list(dict.fromkeys(rows))
 
