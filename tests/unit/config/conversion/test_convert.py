@@ -275,12 +275,11 @@ VERSIONS = st.sampled_from(["v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1bet
 
 @given(VERSIONS, SETS)
 def test_whatever_comes_out_can_be_used(version: str, sets: dict[str, list[str]]) -> None:
-    text = old(
-        version, **({"plugins": score(**sets)} if version == "v1alpha1" else {"profiles": [{"plugins": score(**sets)}]})
-    )
-    (found,) = convert_text(text, "f")
-    (profile,) = found.data["profiles"]
-    known = {entry["name"] for rows in profile.get("plugins", {}).values() for entry in rows.get("enabled", ())}
+    ratio = {"name": "RequestedToCapacityRatio", "args": {"shape": [{"utilization": 1, "score": 1}]}}
+    profile = {"plugins": score(**sets), "pluginConfig": [ratio]}
+    (found,) = convert_text(old(version, **(profile if version == "v1alpha1" else {"profiles": [profile]})), "f")
+    (made,) = found.data["profiles"]
+    known = {entry["name"] for rows in made.get("plugins", {}).values() for entry in rows.get("enabled", ())}
     assert known.isdisjoint(GONE)
     if "Mine" not in known:
         load_config(to_yaml(found.data))
