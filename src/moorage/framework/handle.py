@@ -62,11 +62,23 @@ class ClusterApi(Protocol):
         ...
 
     async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Replace an object and return it as stored; :class:`~moorage.errors.Conflict` if it changed meanwhile."""
+        """Write an object that was read and changed, and return it as stored.
+
+        Only what is different is sent, so fields that our struct does not know survive.
+        :class:`~moorage.errors.Conflict` if it changed meanwhile. The status of a custom resource that has the
+        subresource is written with ``subresource="status"`` only.
+        """
+        ...
+
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object, whichever version it has, and return it as stored.
+
+        A JSON merge patch: ``None`` removes a field, and lists are replaced.
+        """
         ...
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status."""
+        """Merge something into an object's status; conditions are merged by type, but for custom resources."""
         ...
 
     async def delete(self, thing: KubeObject) -> None:

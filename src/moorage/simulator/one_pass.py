@@ -65,6 +65,10 @@ class DryRunApi:
         """Accept a changed object."""
         return thing
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Accept a patch."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Accept a status."""
 
