@@ -86,6 +86,10 @@ class NoBackground(TaskBackground):
         """Drop the work."""
         work.close()
 
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Drop the work."""
+        work.close()
+
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Drop the action."""
 
@@ -142,6 +146,7 @@ class OnePass:
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = self._assembled()
         self._load(parts)
+        await parts.scheduler.life.start()
         scheduler = parts.scheduler
         decided: dict[str, Decision] = {}
         total = scheduler.queue.sizes().active
@@ -153,6 +158,7 @@ class OnePass:
             self._log.decisions.clear()
             if progress is not None:
                 progress(len(decided), total)
+        await parts.scheduler.life.close()
         parts.close()
         gated = (pod for pod in self._cluster.pending if pod.key not in decided)
         return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
