@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
-from moorage.config import IN_TREE as KNOWN_PLUGINS
-from moorage.config import Catalogue, PluginFacts, default_config, load_config, load_config_file
+from moorage.config import KNOWN_PLUGINS, Catalogue, PluginFacts, default_config, load_config, load_config_file
 from moorage.config.types import SchedulerConfiguration
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin

@@ -10,7 +10,7 @@ BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 def start_lightly(*, with_numpy: bool = True) -> None:
     """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich."""
-    from moorage.app.garbage import collect_rarely
+    from moorage.app.gc_tuning import collect_rarely
 
     collect_rarely()
     if with_numpy:

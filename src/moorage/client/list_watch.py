@@ -30,7 +30,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node, share_images
 from moorage.api.originals import keep_original
 from moorage.api.pod import Pod
-from moorage.client.answers import StatusAnswer, api_error
+from moorage.client.api_errors import StatusAnswer, api_error
 from moorage.errors import ApiError, Gone, QuantityError
 
 T = TypeVar("T", bound=KubeObject)

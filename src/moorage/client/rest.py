@@ -15,7 +15,7 @@ import msgspec
 from moorage.api.codec import UNREADABLE, decode, encode
 from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
-from moorage.client.answers import api_error
+from moorage.client.api_errors import api_error
 from moorage.client.credentials import NEVER
 from moorage.client.kubeconfig import Connection
 from moorage.clock import Clock, SteadyClock

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.config import args as plugin_args
-from moorage.config.catalogue import IN_TREE, Catalogue, default_plugins
+from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, default_plugins
 from moorage.config.construction import as_built, construction_problems
 from moorage.config.decoding import Decoder
 from moorage.config.documents import read_document
@@ -39,7 +39,7 @@ def load_config(
     *,
     source: str = "the configuration",
     gates: FeatureGates = _DEFAULT_GATES,
-    catalogue: Catalogue = IN_TREE,
+    catalogue: Catalogue = KNOWN_PLUGINS,
 ) -> SchedulerConfiguration:
     """Read a KubeSchedulerConfiguration, complete it and check it; ConfigErrors has all that is wrong.
 
@@ -92,7 +92,7 @@ def _touches(place: str, other: str) -> bool:
 
 
 def load_config_file(
-    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = IN_TREE
+    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
 ) -> SchedulerConfiguration:
     """Read a configuration from a file."""
     try:
@@ -104,7 +104,9 @@ def load_config_file(
     return load_config(text, source=str(path), gates=gates, catalogue=catalogue)
 
 
-def default_config(*, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = IN_TREE) -> SchedulerConfiguration:
+def default_config(
+    *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
+) -> SchedulerConfiguration:
     """Return what there is without a file: one profile with the default plugins."""
     only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return _completed_and_checked(SchedulerConfiguration(profiles=(only,)), gates, catalogue, [])
@@ -166,7 +168,7 @@ def _decode_args(entry: PluginConfig, where: str, decoder: Decoder, catalogue: C
         return entry.args
     data = {} if entry.args is None else entry.args
     if isinstance(data, dict):
-        if entry.name in IN_TREE:
+        if entry.name in KNOWN_PLUGINS:
             _check_kind_of_args(entry.name, data, where, decoder)
         data = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
     return decoder.struct(facts.args, data, f"{where}.args")

@@ -16,7 +16,7 @@ from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import FINISHED, Pod
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
@@ -104,10 +104,10 @@ class EventHandlers:
             self.object_updated(before, after)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
-        if before is not None and before.is_finished and self._pods.find(before.key) is None:
+        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
             # It has been taken for deleted since it ended.
             before = None
-        if after is not None and after.is_finished:
+        if after is not None and after.status.phase in FINISHED:
             before, after = before and after, None
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
@@ -133,7 +133,7 @@ class EventHandlers:
         self._pods.put(pod)
         if pod.node_name:
             self._count(pod)
-        elif self._is_ours(pod):
+        elif pod.scheduler_name in self._profiles:
             self._queue.add(pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
@@ -145,10 +145,10 @@ class EventHandlers:
                 self._queue.move_all(event, old, new)
         elif new.spec.node_name:
             self._count(new)
-            if self._is_ours(old):
+            if old.scheduler_name in self._profiles:
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
-        elif self._is_ours(old):
+        elif old.scheduler_name in self._profiles:
             self._waiting_pod_updated(old, new)
 
     def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
@@ -158,7 +158,7 @@ class EventHandlers:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-        if self._is_ours(pod) and not (pod.node_name and is_final):
+        if pod.scheduler_name in self._profiles and not (pod.node_name and is_final):
             self._waiting_pod_deleted(pod)
 
     def node_added(self, node: Node) -> None:
@@ -198,9 +198,6 @@ class EventHandlers:
         self._objects[type(thing)].drop(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return pod.scheduler_name in self._profiles
-
     def _count(self, pod: Pod) -> None:
         assumed = self._cache.pod(pod.metadata.uid)
         try:
@@ -209,11 +206,8 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            self._relabelled_while_assumed(assumed, pod)
-
-    def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
-        """Wake whoever minded the old labels of a pod on its way to a node; upstream lets it pass."""
-        self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
+            # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
+            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.

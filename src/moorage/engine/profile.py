@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from moorage.config.catalogue import IN_TREE
+from moorage.config.catalogue import KNOWN_PLUGINS
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
@@ -116,7 +116,7 @@ def points_of(registry: Registry, name: str) -> frozenset[str] | None:
     """Return the extension points of a plugin, by the class we have or else by upstream's table."""
     if name in registry:
         return extension_points(registry[name])
-    facts = IN_TREE.get(name)
+    facts = KNOWN_PLUGINS.get(name)
     return facts.points if facts else None
 
 

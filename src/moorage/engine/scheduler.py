@@ -15,10 +15,10 @@ from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers, events_of_listed
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
-from moorage.engine.instrument import time_phases
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.phase_timing import time_phases
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
@@ -165,7 +165,8 @@ class Scheduler:
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, cycle = queued.pod, self.cycles[queued.pod.scheduler_name]
+        pod, profile = queued.pod, queued.pod.scheduler_name
+        cycle = self.cycles[profile]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
@@ -187,7 +188,7 @@ class Scheduler:
         self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
-        binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
+        binding = PendingBinding(queued, assumed, state, self._bindings[profile], undo, node_name)
         try:
             refusal = self._reserve_and_permit(cycle, binding)
         except BaseException:
