@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.codec import convert
-from moorage.api.custom import CustomObject
 from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_NAME, BY_TYPE, KINDS, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
@@ -101,8 +100,6 @@ class ClusterInput:
 def _custom(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
     namespace = content["metadata"].get("namespace") or DEFAULT_NAMESPACE if kind.namespaced else ""
     whole = {**content, "metadata": {**content["metadata"], "namespace": namespace}}
-    if issubclass(kind.type, CustomObject):
-        return kind.type(metadata=convert(ObjectMeta, whole["metadata"]), content=whole)
     return convert(kind.type, whole)
 
 

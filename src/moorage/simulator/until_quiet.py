@@ -33,7 +33,9 @@ def run_until_quiet(
         if progress is not None:
             total = len(cluster.pending)
             simulation.on_step = lambda: progress(len(world.bindings), total)
+        await simulation.scheduler.life.start()
         await simulation.run_until_quiet()
+        await simulation.scheduler.life.close()
         simulation.close()
         return _outcomes(simulation, cluster, attempts)
 

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from moorage.api.codec import convert, decode, encode
-from moorage.api.custom import CustomObject
-from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.codec import decode, encode
+from moorage.api.kinds import kind_of
+from moorage.api.meta import KubeObject
 from moorage.errors import ApiError, Gone
 
 T = TypeVar("T", bound=KubeObject)
@@ -70,11 +69,7 @@ class Entry:
     def typed(self, kind: type[T]) -> T:
         """Return the object as a struct, decoded once."""
         if self._typed is None:
-            if issubclass(kind, CustomObject):
-                content = self.data
-                self._typed = kind(metadata=convert(ObjectMeta, content.get("metadata", {})), content=content)
-            else:
-                self._typed = decode(kind, self.body)
+            self._typed = decode(kind, self.body)
         return cast("T", self._typed)
 
 
@@ -274,4 +269,4 @@ class Store:
 
 def storage_of(kind: type[KubeObject]) -> str:
     """Name where a store keeps objects of a struct."""
-    return BY_TYPE[kind].full_name
+    return kind_of(kind).full_name
