@@ -237,10 +237,10 @@ def test_kinds_that_are_left_out_are_noted(
     flags: list[str], noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = tmp_path / "cluster.yaml"
-    cluster.write_text(NODE + POD + "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n")
+    cluster.write_text(NODE + POD + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n")
 
     assert run(["simulate", "-f", str(cluster), *flags]) == 0
-    assert ("1 Deployment" in capsys.readouterr().err) is noted
+    assert ("1 ConfigMap" in capsys.readouterr().err) is noted
 
 
 BAD = {

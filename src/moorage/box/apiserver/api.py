@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -63,7 +64,10 @@ SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims"
 
 
 class Api:
-    """A whole API server but for the network: give :meth:`answer` requests."""
+    """A whole API server but for the network: give :meth:`answer` requests.
+
+    Names and uids that it makes up are drawn from ``chance``: the system's, unless a simulation is to be repeatable.
+    """
 
     def __init__(
         self,
@@ -72,12 +76,13 @@ class Api:
         *,
         features: FeatureGates | None = None,
         knows_token: Callable[[str], bool] = lambda _token: False,
+        chance: Random | None = None,
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
         self.resources = Resources()
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock)
+        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
