@@ -27,6 +27,8 @@ type report struct {
 	Time      float64             `json:"time"`
 	Popped    string              `json:"popped,omitempty"`
 	Decision  *decision           `json:"decision,omitempty"`
+	Group     *groupDecision      `json:"group,omitempty"`
+	Decisions []decision          `json:"decisions,omitempty"` // on the members of Group
 	Pods      map[string]queued   `json:"pods"`
 	Nominated map[string][]string `json:"nominated,omitempty"`
 }

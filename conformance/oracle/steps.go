@@ -172,7 +172,12 @@ func (r *replay) popped(name string) (*framework.QueuedPodInfo, framework.Framew
 // schedule pops a pod and runs a whole scheduling cycle on it.
 func (r *replay) schedule(told *report) error {
 	if r.hasNext() {
-		told.Decision = r.tryNext(r.ctx)
+		decisions, group := r.tryNext(r.ctx)
+		if told.Group = group; group != nil {
+			told.Decisions = decisions
+		} else if len(decisions) > 0 {
+			told.Decision = &decisions[0]
+		}
 	}
 	return nil
 }
