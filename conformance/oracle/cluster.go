@@ -29,7 +29,7 @@ type cluster struct {
 // newCluster builds a scheduler from a configuration exactly as kube-scheduler's own main does, with the world still empty.
 func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...scheduler.Option) (*cluster, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	c := &cluster{clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop}
+	c := &cluster{clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop, conditions: map[string]condition{}}
 	client := newClient(c.notePatch)
 	c.world = newWorld(client)
 	options = append([]scheduler.Option{

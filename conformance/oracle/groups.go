@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
@@ -50,7 +51,10 @@ type groupNomination struct {
 	Victims        []string          `json:"victims"`
 }
 
-var podGroupType = reflect.TypeOf(&schedulingv1beta1.PodGroup{})
+var (
+	podGroupType  = reflect.TypeOf(&schedulingv1beta1.PodGroup{})
+	compositeType = reflect.TypeOf(&schedulingv1alpha3.CompositePodGroup{})
+)
 
 // membersOf lists the pods of an entity in the order they are tried: those of a tree group by group.
 func membersOf(entity framework.QueuedEntityInfo) []*framework.QueuedPodInfo {

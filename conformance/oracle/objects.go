@@ -143,7 +143,7 @@ func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersion
 		return nil, nil, err
 	}
 	legacyscheme.Scheme.Default(obj)
-	if slices.Contains(storageVersions, kind.GroupVersion()) {
+	if _, isOlder := obj.(*schedulingv1alpha3.PodGroup); slices.Contains(storageVersions, kind.GroupVersion()) && !isOlder {
 		return obj, kind, nil
 	}
 	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, runtime.InternalGroupVersioner)

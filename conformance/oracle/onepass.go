@@ -66,7 +66,7 @@ type pass struct {
 
 // newPass puts a recorder around every profile and itself around the scheduler's queue and failure handling.
 func newPass(c *cluster) *pass {
-	p := &pass{cluster: c, queue: c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue)}
+	p := &pass{cluster: c, queue: c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue), failures: map[string]*fwk.Status{}}
 	for name, profile := range c.scheduler.Profiles {
 		c.scheduler.Profiles[name] = newRecorder(profile)
 	}

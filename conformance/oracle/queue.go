@@ -77,6 +77,7 @@ type replay struct {
 	made     *creation
 	classes  []runtime.Object
 	inFlight map[string]*framework.QueuedPodInfo
+	groups   map[string]*framework.QueuedPodGroupInfo // popped
 }
 
 func newReplay(c *cluster) *replay {
@@ -89,6 +90,7 @@ func newReplay(c *cluster) *replay {
 		logger:   logger,
 		made:     newCreation(),
 		inFlight: map[string]*framework.QueuedPodInfo{},
+		groups:   map[string]*framework.QueuedPodGroupInfo{},
 	}
 }
 
