@@ -116,9 +116,9 @@ def anti(app: str) -> Json:
 
 
 N1: Final = node("n1")
-NEVER: Final = {"preemptionPolicy": "Never"}
-GATED: Final = {"schedulingGates": [{"name": "example.com/wait"}]}
-TERMINATING: Final = {
+NEVER: Final[Json] = {"preemptionPolicy": "Never"}
+GATED: Final[Json] = {"schedulingGates": [{"name": "example.com/wait"}]}
+TERMINATING: Final[Json] = {
     "metadata": {"deletionTimestamp": "2026-01-01T00:10:00Z", "deletionGracePeriodSeconds": 30},
     "status": {
         "phase": "Running",
