@@ -75,9 +75,10 @@ class Api:
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
-        self.resources = Resources()
+        features = features or FeatureGates()
+        self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock)
+        self._writer = Writer(self.store, Admission(self.store, features), clock)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
