@@ -37,7 +37,11 @@ POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
 APPS: Final = ("deployments", "replicasets", "statefulsets", "daemonsets")
 OWNERS: Final = frozenset(
-    {"pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch", *(f"{name}.apps" for name in APPS)}
+    {
+        *("pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch"),
+        *(POD_GROUPS, COMPOSITES, WORKLOADS),
+        *(f"{name}.apps" for name in APPS),
+    }
 )
 """Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
 WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
