@@ -12,6 +12,7 @@ from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
+    from moorage.features import FeatureGates
 
 ManifestFiles = Annotated[
     list[str] | None,
@@ -54,6 +55,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
     """
     start_lightly()
+    from moorage.app.gates import choose_gates
     from moorage.app.screen import Screen
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in
@@ -61,11 +63,12 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
-    policy = None if no_scheduler else _policy(config, plugin, feature_gates)
+    features = choose_gates(feature_gates or ()).features
+    policy = None if no_scheduler else _policy(config, plugin, features)
     manifests = manifests_in(*file or ())
     definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes=nodes, shape=NodeShape.parse(shape), policy=policy, definitions=definitions),
+        box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,
@@ -76,15 +79,13 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     raise typer.Exit(run_up(options, Screen()))
 
 
-def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
-    from moorage.app.gates import choose_gates
+def _policy(config: Path | None, plugins: list[str] | None, features: "FeatureGates") -> "Policy":
     from moorage.assembly.policy import collect_plugins, load_policy
     from moorage.framework.registry import Registry
 
     named = Registry()
     for path in plugins or ():
         named.register_path(path)
-    features = choose_gates(gates or ()).features
     return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
 
 

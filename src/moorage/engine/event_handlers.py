@@ -11,12 +11,13 @@ from typing import Final, Protocol
 import structlog
 
 from moorage.api import devices, storage
-from moorage.api.cluster import Namespace, PodGroup
+from moorage.api.cluster import Namespace
 from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import PodGroup
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, Resource

@@ -27,7 +27,7 @@ def run_until_quiet(
     attempts = AttemptLog(with_nodes=with_nodes)
 
     async def work() -> list[Decision]:
-        world = World(clock, pace=pace)
+        world = World(clock, pace=pace, features=policy.features)
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)
         simulation.load((*cluster.objects, *cluster.custom_objects()))
         if progress is not None:

@@ -27,6 +27,7 @@ from moorage.client.rest import MERGE_PATCH, decoded
 from moorage.clock import VirtualClock
 from moorage.engine.binding.binder import TaskBackground
 from moorage.errors import ApiError
+from moorage.features import FeatureGates
 from moorage.framework.recording import EventNote
 from moorage.state.objects import Objects
 
@@ -61,11 +62,18 @@ class World:
     is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation.
     """
 
-    def __init__(self, clock: VirtualClock, *, pace: Pace | None = None, fault: Fault = no_faults) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *,
+        pace: Pace | None = None,
+        fault: Fault = no_faults,
+        features: FeatureGates | None = None,
+    ) -> None:
         self.clock = clock
         self.pace = pace or Pace()
         self.fault = fault
-        self.api = Api(clock)
+        self.api = Api(clock, features=features)
         self.store = ObjectStore(clock, self.api.store)
         self.background = TaskBackground()
         self.events: list[EventNote] = []
