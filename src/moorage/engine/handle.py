@@ -20,6 +20,7 @@ from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.handle import ClusterHandle
 from moorage.state.objects import ObjectCache
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -79,6 +80,12 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
     def claims(self) -> ClaimIndex:
         """Which pods on nodes use which claims, and which disks named in line."""
         return self._services.cache.claims
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come."""
+        groups = self._services.cache.groups
+        return PodGroups() if groups is None else groups
 
     @property
     def features(self) -> FeatureGates:
