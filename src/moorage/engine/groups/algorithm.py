@@ -10,6 +10,7 @@ import numpy as np
 
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_points import PlacementScores
 from moorage.engine.groups.results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
@@ -43,6 +44,7 @@ class GroupSearch:
         self._stack = stack
         self._observer = observer
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
+        self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
         self.state[PRE_FILTERED] = set()
 
@@ -115,6 +117,7 @@ class GroupSearch:
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
+        trial.found = found
         self._note_pre_filters(found)
         if isinstance(found, NoNode):
             trial.diagnosis = found.diagnosis
@@ -127,7 +130,7 @@ class GroupSearch:
             choice = cycle.choose(found)
         trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         trial.state.group = self.state
-        trial.cycle, trial.node_name = cycle, choice.node.name
+        trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
@@ -158,6 +161,7 @@ class GroupSearch:
         for placement in placements:
             trial = await self._try_placement(tree, placement)
             placement.proposals = trial.proposals()
+            trial.placement = placement.name
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
             if trial.code is Code.ERROR:
@@ -200,10 +204,11 @@ class GroupSearch:
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
             try:
-                totals = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
+                scores = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
             except MoorageError as error:
                 return GroupTrial(tree, Status.error(str(error)))
-            best = int(totals.argmax())
+            self.scored.append((tree.key, scores))
+            best = int(scores.totals.argmax())
         chosen = feasible[best][1]
         if self._services.features.enabled("CompositePodGroup"):
             problem = self._stack.place_again(chosen.placed)
