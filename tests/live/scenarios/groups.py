@@ -209,7 +209,7 @@ async def a_job_becomes_a_gang(scene: Scene) -> None:
     await scene.node("a", resources={"cpu": "2"})
     container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
-    scheduling = {"schedulingPolicy": {"gang": {}}}
+    scheduling: Data = {"schedulingPolicy": {"gang": {}}}
     spec = {"parallelism": 3, "completions": 3, "scheduling": scheduling, "template": template}
     await scene.create(JOBS, "training", spec=spec)
 

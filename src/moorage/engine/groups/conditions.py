@@ -26,7 +26,7 @@ class GroupConditions:
         self._services = services
 
     def report(self, group: PodGroup, status: Status | None) -> Mapping[str, str]:
-        """Say what has come of a group; a group that was scheduled once stays so. Return what is written, if anything."""
+        """Say what has come of a group, and return what is written; a group that was scheduled once stays so."""
         patch = condition_patch(group, status, self._services.clock.wall())
         if not patch:
             return {}
