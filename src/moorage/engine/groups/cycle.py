@@ -1,6 +1,7 @@
 """The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -20,7 +21,7 @@ from moorage.engine.outcomes import Failed, Parked, Placed
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import GroupTree
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
@@ -59,6 +60,9 @@ class GroupCycle:
         self._groups = groups
         self._conditions = GroupConditions(services)
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
+        self._members: Mapping[str, QueuedPodInfo] = {}
+        for cycle in scheduler.cycles.values():
+            cycle.handle.search_group = partial(self._search_again, cycle)
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     async def try_group(self, queued: QueuedGroup) -> None:
@@ -73,13 +77,8 @@ class GroupCycle:
             self._finish(queued, Code.SUCCESS)
             return
         profile = self._scheduler.cycles[members[0].scheduler_name]
-        search = GroupSearch(
-            self._services,
-            profile,
-            {member.uid: member for member in members},
-            self._stack,
-            self._scheduler.observer,
-        )
+        self._members = {member.uid: member for member in members}
+        search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
         tree = self._tree_of(queued, members)
         trial = await self._searched(search, tree)
         code = trial.code
@@ -93,6 +92,11 @@ class GroupCycle:
         meter.observe("scheduler_podgroup_scheduling_attempt_duration_seconds", perf_counter() - began, result, name)
         log_result(queued, trial, result)
         self._finish(queued, code)
+
+    async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
+        """Look for places for the group that is being tried, in another cluster than the first time."""
+        trial = await GroupSearch(self._services, cycle, self._members, self._stack).run(tree)
+        return trial.status, trial.proposals()
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:

@@ -98,7 +98,9 @@ class GroupTrial(Struct):
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Return where pods would go."""
-        return tuple(Proposal(trial.queued.pod, trial.node_name) for trial in self.placed)
+        return tuple(
+            Proposal(trial.queued.pod, trial.node_name, trial.state) for trial in self.placed if trial.state is not None
+        )
 
     def complete(self) -> None:
         """Have groups that were not tried, or succeeded in vain, share the status of the group above them."""
