@@ -1,12 +1,14 @@
 """Groups of pods as plugins see them: the tree of a group, where it might be placed, and what was proposed there."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
 
 Group: TypeAlias = PodGroup | CompositePodGroup
@@ -62,10 +64,31 @@ class GroupTree(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A pod that would go to a node."""
+    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it."""
 
     pod: Pod
     node_name: str
+    cycle: CycleState
+
+
+class Unplaced(Struct, frozen=True):
+    """A pod of a group that was tried and fits nowhere: the state of its attempt, and what speaks against each node."""
+
+    pod: Pod
+    cycle: CycleState
+    statuses: NodeStatuses
+
+
+class GroupAttempt(Struct):
+    """What the engine notes while the pods of a group are tried, for those who are to help afterwards."""
+
+    pre_filtered: set[str] = field(default_factory=set)
+    """The plugins whose pre-filter had its turn for some pod."""
+    unplaced: dict[str, Unplaced] = field(default_factory=dict)
+    """The pods that fit nowhere, by uid."""
+
+
+ATTEMPT: Final = StateKey[GroupAttempt]("what was found out about the pods of the group")
 
 
 class Placement(Struct):

@@ -7,10 +7,12 @@ Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive be
 node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
 """
 
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -147,6 +149,22 @@ class Cache:
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.displace(pod)
 
+    def lift(self, pods: Iterable[Pod]) -> "Lifted":
+        """Take pods off their nodes for a while, as if they were gone; :meth:`put_down` brings them back."""
+        lifted = Lifted()
+        for pod in pods:
+            known = self._pods[pod.metadata.uid]
+            lifted.pods.append((known, known.metadata.uid in self._assumed))
+            self._displace(known)
+        return lifted
+
+    def put_down(self, lifted: "Lifted") -> None:
+        """Bring pods back that were lifted."""
+        for pod, was_assumed in lifted.pods:
+            self._place(pod)
+            if was_assumed:
+                self._assumed.add(pod.metadata.uid)
+
     def add_node(self, node: Node) -> None:
         """Take in a node; pods that came before it are on it at once."""
         if node.name in self.columns.row_of:
@@ -234,6 +252,12 @@ class Cache:
         self.columns.write_pods(info, pod)
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)
+
+
+class Lifted(Struct):
+    """Pods that were taken off their nodes for a while, and whether each was assumed there."""
+
+    pods: list[tuple[Pod, bool]] = field(default_factory=list)
 
 
 class NodeColumns(NodeStorage):

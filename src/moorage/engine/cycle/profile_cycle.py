@@ -35,7 +35,7 @@ class ProfileCycle:
         percentage: int | None,
         cross_check: bool | float = False,
     ) -> None:
-        handle = EngineHandle(services)
+        self.handle = handle = EngineHandle(services)
         self.profile = profile = Profile(config, registry, handle)
         self.filtering = Filtering(profile, services, rotation, percentage)
         self.scoring = Scoring(profile, services.cache)

@@ -17,13 +17,11 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
-from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.groups import GroupTree, Placement
+from moorage.framework.cycle import CycleState
+from moorage.framework.groups import ATTEMPT, GroupAttempt, GroupTree, Placement, Unplaced
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
-
-PRE_FILTERED = StateKey[set[str]]("plugins whose pre-filter was reached for some pod of the group")
 
 
 class GroupSearch:
@@ -46,7 +44,7 @@ class GroupSearch:
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
         self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
-        self.state[PRE_FILTERED] = set()
+        self.state[ATTEMPT] = self._attempt = GroupAttempt()
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
@@ -122,6 +120,7 @@ class GroupSearch:
         if isinstance(found, NoNode):
             trial.diagnosis = found.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
+            self._attempt.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
             return
         if extended:
             choice = await cycle.choose_extended(found)
@@ -135,12 +134,11 @@ class GroupSearch:
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
-        reached = self.state[PRE_FILTERED]
         names = [plugin.name for plugin in self._profile.pre_filter]
         refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
         if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
             names = names[: names.index(refused.plugin) + 1]
-        reached.update(names)
+        self._attempt.pre_filtered.update(names)
 
     # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,8 @@
 """The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -20,7 +22,7 @@ from moorage.engine.outcomes import Failed, Parked, Placed
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import GroupTree
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
@@ -59,6 +61,9 @@ class GroupCycle:
         self._groups = groups
         self._conditions = GroupConditions(services)
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
+        self._members: Mapping[str, QueuedPodInfo] = {}
+        for cycle in scheduler.cycles.values():
+            cycle.handle.search_group = partial(self._search_again, cycle)
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     async def try_group(self, queued: QueuedGroup) -> None:
@@ -73,13 +78,8 @@ class GroupCycle:
             self._finish(queued, Code.SUCCESS)
             return
         profile = self._scheduler.cycles[members[0].scheduler_name]
-        search = GroupSearch(
-            self._services,
-            profile,
-            {member.uid: member for member in members},
-            self._stack,
-            self._scheduler.observer,
-        )
+        self._members = {member.uid: member for member in members}
+        search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
         tree = self._tree_of(queued, members)
         trial = await self._searched(search, tree)
         code = trial.code
@@ -97,6 +97,11 @@ class GroupCycle:
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)
         self._finish(queued, code)
+
+    async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
+        """Look for places for the group that is being tried, in another cluster than the first time."""
+        trial = await GroupSearch(self._services, cycle, self._members, self._stack).run(tree)
+        return trial.status, trial.proposals()
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:
@@ -123,11 +128,11 @@ class GroupCycle:
 
     def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
         """Give up before anything was tried: all pods are told the same."""
-        for member in queued.members:
+        members = _in_order(tree, queued.members)
+        for member in members:
             self._end(member, Failed(status.message))
         conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
         if self._scheduler.observer is not None:
-            members = _in_order(tree, queued.members)
             attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, "error", status)
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)
@@ -149,17 +154,20 @@ class GroupCycle:
         """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
         with self._services.freeze:
             done = await cycle.post_filter_group(search.state, tree)
+        # Groups that share one status upstream have what is said appended once for each of them.
+        sharing = Counter(id(below.heir_of or below) for below in trial.everything)
         for below in trial.everything:
-            self._apply(done, below)
+            self._apply(done, below, sharing[id(below.heir_of or below)])
         return done
 
     @staticmethod
-    def _apply(done: GroupPostFiltered, trial: GroupTrial) -> None:
+    def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
         if done.code is Code.ERROR:
             trial.status = Status.error(done.message)
         elif trial.status is not None:
-            trial.status = Status(trial.status.code, (*trial.status.reasons, done.message), trial.status.plugin)
-            trial.was_post_filtered = True
+            reasons = (*trial.status.reasons, *[done.message] * times)
+            trial.status = Status(trial.status.code, reasons, trial.status.plugin)
+            trial.reasons_added = times
             if done.code is Code.SUCCESS:
                 trial.waits_for_victims, trial.nominated = True, done.nominated
 
@@ -238,7 +246,8 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> 
 def before_help(leaf: GroupTrial) -> str:
     """Return what was said of a group before the post-filters had their say."""
     assert leaf.status is not None
-    return ", ".join(leaf.status.reasons[:-1]) if leaf.was_post_filtered else leaf.status.message
+    reasons = leaf.status.reasons
+    return ", ".join(reasons[: len(reasons) - leaf.reasons_added])
 
 
 def result_of(trial: GroupTrial) -> str:

@@ -73,8 +73,10 @@ class GroupTrial(Struct):
     """The name of the part of the cluster that this is about."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
-    was_post_filtered: bool = False
-    """Whether the last of the status's reasons is what the post-filters said."""
+    reasons_added: int = 0
+    """How many of the status's reasons, at their end, are what the post-filters said."""
+    heir_of: "GroupTrial | None" = None
+    """The group above this one whose status it shares, since it was not tried or succeeded in vain."""
 
     @property
     def code(self) -> Code:
@@ -105,7 +107,9 @@ class GroupTrial(Struct):
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Return where pods would go."""
-        return tuple(Proposal(trial.queued.pod, trial.node_name) for trial in self.placed)
+        return tuple(
+            Proposal(trial.queued.pod, trial.node_name, trial.state) for trial in self.placed if trial.state is not None
+        )
 
     def complete(self) -> None:
         """Have groups that were not tried, or succeeded in vain, share the status of the group above them."""
@@ -113,14 +117,14 @@ class GroupTrial(Struct):
         for child in self.tree.children:
             found = known.get(child.key)
             if found is None:
-                found = GroupTrial(child, self.status)
+                found = GroupTrial(child, self.status, heir_of=self.heir_of or self)
                 self.children.append(found)
             elif self.status is not None and found.status is None:
                 self._fail_below(found)
             found.complete()
 
     def _fail_below(self, child: "GroupTrial") -> None:
-        child.status = self.status
+        child.status, child.heir_of = self.status, self.heir_of or self
         child.pods = {}
 
 
