@@ -54,7 +54,8 @@ class Box:
         self._ending = AsyncExitStack()
         self.client = connect()
         self.applier = Applier(self.client)
-        controllers = (*cluster_controllers(clock), *kubelet_controllers(clock, options.pace), *observers)
+        cluster = cluster_controllers(clock, options.features)
+        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
         self._driver_client = connect()
         self.driver = Driver(self._driver_client, controllers)
         self.scheduling = RunningScheduler(connect, clock, options.policy) if options.policy is not None else None

@@ -58,17 +58,26 @@ def generate_placements(
     return answer or NO_PLACEMENTS
 
 
+class PlacementScores(Struct):
+    """The scores of placements: what each plugin said, times its weight, and the sums."""
+
+    placements: Sequence[Placement]
+    totals: IntArray
+    by_plugin: dict[str, IntArray]
+
+
 def score_placements(
     profile: Profile, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]
-) -> IntArray:
+) -> PlacementScores:
     """Return the weighted sum of all scores for each placement."""
     raw = [(plugin, _scores(plugin, cycle, group, placements)) for plugin in profile.placement_score]
     normalized = [(plugin, _normalized(plugin, cycle, group, placements, scores)) for plugin, scores in raw]
-    totals = np.zeros(len(placements), dtype=np.int64)
+    scored = PlacementScores(placements, np.zeros(len(placements), dtype=np.int64), {})
     for plugin, scores in normalized:
         _check_range(plugin, scores)
-        totals += profile.placement_weights[plugin.name] * scores
-    return totals
+        weighted = scored.by_plugin[plugin.name] = profile.placement_weights[plugin.name] * scores
+        scored.totals += weighted
+    return scored
 
 
 def _scores(

@@ -10,6 +10,7 @@ import numpy as np
 
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_points import PlacementScores
 from moorage.engine.groups.results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
@@ -17,7 +18,7 @@ from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import ATTEMPT, GroupAttempt, GroupTree, Placement, Unplaced
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Unplaced
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
@@ -41,8 +42,9 @@ class GroupSearch:
         self._stack = stack
         self._observer = observer
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
+        self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
-        self.state[ATTEMPT] = self._attempt = GroupAttempt()
+        self.state[FINDINGS] = self._findings = GroupFindings()
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
@@ -113,11 +115,12 @@ class GroupSearch:
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
+        trial.found = found
         self._note_pre_filters(found)
         if isinstance(found, NoNode):
             trial.diagnosis = found.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
-            self._attempt.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
+            self._findings.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
             return
         if extended:
             choice = await cycle.choose_extended(found)
@@ -126,7 +129,7 @@ class GroupSearch:
             choice = cycle.choose(found)
         trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         trial.state.group = self.state
-        trial.cycle, trial.node_name = cycle, choice.node.name
+        trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
@@ -135,7 +138,7 @@ class GroupSearch:
         refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
         if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
             names = names[: names.index(refused.plugin) + 1]
-        self._attempt.pre_filtered.update(names)
+        self._findings.pre_filtered.update(names)
 
     # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,6 +159,7 @@ class GroupSearch:
         for placement in placements:
             trial = await self._try_placement(tree, placement)
             placement.proposals = trial.proposals()
+            trial.placement = placement.name
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
             if trial.code is Code.ERROR:
@@ -198,10 +202,11 @@ class GroupSearch:
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
             try:
-                totals = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
+                scores = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
             except MoorageError as error:
                 return GroupTrial(tree, Status.error(str(error)))
-            best = int(totals.argmax())
+            self.scored.append((tree.key, scores))
+            best = int(scores.totals.argmax())
         chosen = feasible[best][1]
         if self._services.features.enabled("CompositePodGroup"):
             problem = self._stack.place_again(chosen.placed)

@@ -25,11 +25,14 @@ class GroupConditions:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def report(self, group: PodGroup, status: Status | None) -> None:
-        """Say what has come of a group; a group that was scheduled once stays so."""
+    def report(self, group: PodGroup, status: Status | None) -> Mapping[str, str]:
+        """Say what has come of a group, and return what is written; a group that was scheduled once stays so."""
         patch = condition_patch(group, status, self._services.clock.wall())
-        if patch:
-            self._services.background.start(self._patch(group, patch), name=f"status of pod group {group.key}")
+        if not patch:
+            return {}
+        self._services.background.start(self._patch(group, patch), name=f"status of pod group {group.key}")
+        written: Mapping[str, str] = patch["conditions"][0]
+        return written
 
     async def _patch(self, group: PodGroup, patch: Mapping[str, Any]) -> None:
         try:

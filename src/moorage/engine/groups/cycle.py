@@ -14,7 +14,7 @@ from moorage.engine.group_points import GroupPostFiltered
 from moorage.engine.groups.algorithm import GroupSearch
 from moorage.engine.groups.checks import violation
 from moorage.engine.groups.conditions import GroupConditions
-from moorage.engine.groups.results import UNPLACEABLE, GroupTrial, PodTrial
+from moorage.engine.groups.results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Parked, Placed
@@ -84,13 +84,17 @@ class GroupCycle:
         code = trial.code
         meter, name = self._services.meter, profile.profile.name
         meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-        if code is Code.UNSCHEDULABLE:
-            await self._post_filter(search, profile, tree, trial)
-        self._submit(trial, members)
+        helped = await self._post_filter(search, profile, tree, trial) if code is Code.UNSCHEDULABLE else None
+        conditions = self._submit(trial, members)
         result = result_of(trial)
         meter.count("scheduler_podgroup_schedule_attempts_total", result, name)
         meter.observe("scheduler_podgroup_scheduling_attempt_duration_seconds", perf_counter() - began, result, name)
         log_result(queued, trial, result)
+        if self._scheduler.observer is not None:
+            in_order = _in_order(tree, members)
+            attempt = GroupAttempt(queued.root, name, in_order, result, trial.status, trial, search.scored, helped)
+            attempt.conditions = conditions
+            self._scheduler.observer.group_ended(attempt)
         self._finish(queued, code)
 
     async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
@@ -125,8 +129,12 @@ class GroupCycle:
         """Give up before anything was tried: all pods are told the same."""
         for member in queued.members:
             self._end(member, Failed(status.message))
-        for leaf in tree.leaves:
-            self._report(leaf, status)
+        conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
+        if self._scheduler.observer is not None:
+            members = _in_order(tree, queued.members)
+            attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, "error", status)
+            attempt.conditions = conditions
+            self._scheduler.observer.group_ended(attempt)
         self._finish(queued, Code.ERROR)
 
     def _still_waiting(self, queued: QueuedGroup) -> list[QueuedPodInfo]:
@@ -139,12 +147,15 @@ class GroupCycle:
                 kept.append(member)
         return kept
 
-    async def _post_filter(self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial) -> None:
+    async def _post_filter(
+        self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial
+    ) -> GroupPostFiltered:
         """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
         with self._services.freeze:
             done = await cycle.post_filter_group(search.state, tree)
         for below in trial.everything:
             self._apply(done, below)
+        return done
 
     @staticmethod
     def _apply(done: GroupPostFiltered, trial: GroupTrial) -> None:
@@ -158,18 +169,22 @@ class GroupCycle:
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _submit(self, trial: GroupTrial, members: list[QueuedPodInfo]) -> None:
+    def _submit(self, trial: GroupTrial, members: list[QueuedPodInfo]) -> dict[str, Mapping[str, str]]:
         """Place the pods of groups that succeeded for real, tell the others why not, and write the conditions."""
+        conditions = {}
         of_uid = {member.uid: member for member in members}
         for leaf in trial.leaves:
             for pod in leaf.tree.members:
                 member = of_uid[pod.metadata.uid]
                 tried = leaf.pods.get(member.uid)
+                if self._scheduler.observer is not None:
+                    self._scheduler.observer.settled(member, None if tried is None else tried.found)
                 if leaf.status is None and tried is not None and tried.fits:
                     self._commit(member, tried)
                 else:
                     self._end(member, refused(leaf, member, tried))
-            self._report(leaf.tree, leaf.status)
+            conditions[leaf.tree.key] = self._report(leaf.tree, leaf.status)
+        return conditions
 
     def _commit(self, member: QueuedPodInfo, tried: PodTrial) -> None:
         assert tried.cycle is not None
@@ -183,7 +198,7 @@ class GroupCycle:
         if outcome is not None:
             self._end(member, outcome)
         elif self._scheduler.observer is not None:
-            self._scheduler.observer.ended(member, Placed(tried.node_name))
+            self._scheduler.observer.ended(member, Placed(tried.node_name, tried.tied))
 
     def _end(self, member: QueuedPodInfo, outcome: Parked | Failed) -> None:
         if self._scheduler.observer is not None:
@@ -195,9 +210,15 @@ class GroupCycle:
         assert groups is not None
         groups.finish(queued, code)
 
-    def _report(self, leaf: GroupTree, status: Status | None) -> None:
+    def _report(self, leaf: GroupTree, status: Status | None) -> Mapping[str, str]:
         assert isinstance(leaf.group, PodGroup)
-        self._conditions.report(leaf.group, status)
+        return self._conditions.report(leaf.group, status)
+
+
+def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
+    """Return members as they are tried: group by group."""
+    of_uid = {member.uid: member for member in members}
+    return [of_uid[pod.metadata.uid] for pod in tree.all_members if pod.metadata.uid in of_uid]
 
 
 def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> Parked | Failed:

@@ -1,14 +1,16 @@
 """What trying a group has come to: of each pod, each group, and all groups below one."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
 
+from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_points import GroupPostFiltered, PlacementScores
 from moorage.engine.outcomes import Diagnosis, Failed, Parked
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import GroupTree, Proposal
+from moorage.framework.groups import Group, GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 
@@ -37,6 +39,9 @@ class PodTrial(Struct):
     """Why the pod fits on no node."""
     status: Status | None = None
     """An error, or a rejection for which no node is to blame."""
+    found: Found | ExtendedNodes | None = None
+    tied: tuple[str, ...] = ()
+    """Nodes that upstream might have drawn as well."""
 
     @property
     def fits(self) -> bool:
@@ -64,6 +69,8 @@ class GroupTrial(Struct):
     pods: dict[str, PodTrial] = field(default_factory=dict)
     """The pods of a PodGroup that were tried, by uid, in the order in which they were."""
     children: "list[GroupTrial]" = field(default_factory=list)
+    placement: str = ""
+    """The name of the part of the cluster that this is about."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
     was_post_filtered: bool = False
@@ -117,3 +124,19 @@ class GroupTrial(Struct):
     def _fail_below(self, child: "GroupTrial") -> None:
         child.status = self.status
         child.pods = {}
+
+
+class GroupAttempt(Struct):
+    """A whole attempt to place a group, for those who look on."""
+
+    root: Group
+    profile: str
+    members: Sequence[QueuedPodInfo]
+    result: str
+    status: Status | None = None
+    trial: GroupTrial | None = None
+    scored: Sequence[tuple[str, PlacementScores]] = ()
+    """Every choice among placements, with the group that it was made for."""
+    post_filtered: GroupPostFiltered | None = None
+    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What is written to PodGroups, by ``namespace/name``."""

@@ -12,6 +12,7 @@ from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time, parse_time
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.admission import Admission
+from moorage.box.apiserver.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
 from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
 from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
@@ -36,9 +37,15 @@ POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
 APPS: Final = ("deployments", "replicasets", "statefulsets", "daemonsets")
 OWNERS: Final = frozenset(
-    {"pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch", *(f"{name}.apps" for name in APPS)}
+    {
+        *("pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch"),
+        *(POD_GROUPS, COMPOSITES, WORKLOADS),
+        *(f"{name}.apps" for name in APPS),
+    }
 )
 """Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
+WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
+"""Kinds whose changes upstream does not number; nor does it let them be replaced blindly."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -100,11 +107,11 @@ def _grace_period(found: Any) -> int | None:
 class Writer:
     """The only way to change the store; every rule that spans versions of an object is here."""
 
-    def __init__(self, store: Store, admission: Admission, clock: Clock) -> None:
+    def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
         self.store = store
         self.admission = admission
         self.clock = clock
-        self._chance = random.Random()
+        self._chance = chance or random.Random()
 
     def find(self, target: Target) -> Entry:
         """Return the object a path names; 404 if it is not there."""
@@ -128,12 +135,12 @@ class Writer:
         key = resource.key(target.namespace, metadata["name"])
         if self.store.get(resource.storage, key) is not None:
             raise already_exists(resource, metadata["name"])
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
-        if "spec" in data:
+        if "spec" in data and resource.storage not in WITHOUT_GENERATION:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
-            _select_own_pods(data)
+            select_own_pods(data)
         if options.is_dry_run:
             return Entry(key, 0, body_of(data))
         return self.store.put(resource.storage, key, data)
@@ -316,7 +323,7 @@ class Writer:
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
-def _select_own_pods(job: Data) -> None:
+def select_own_pods(job: Data) -> None:
     """Have a job select its pods by its uid, as the API server does unless told otherwise."""
     spec = job["spec"]
     if spec.get("manualSelector"):
