@@ -11,7 +11,7 @@ import numpy as np
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
-from moorage.engine.groups.results import GroupTrial, PodTrial, error_text, unplaceable
+from moorage.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
