@@ -6,7 +6,7 @@ from typing import Protocol
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.groups.results import GroupAttempt
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.framework.status import Code
 from moorage.queue.entries import QueuedPodInfo

@@ -79,7 +79,7 @@ class Unplaced(Struct, frozen=True):
     statuses: NodeStatuses
 
 
-class GroupAttempt(Struct):
+class GroupFindings(Struct):
     """What the engine notes while the pods of a group are tried, for those who are to help afterwards."""
 
     pre_filtered: set[str] = field(default_factory=set)
@@ -88,7 +88,7 @@ class GroupAttempt(Struct):
     """The pods that fit nowhere, by uid."""
 
 
-ATTEMPT: Final = StateKey[GroupAttempt]("what was found out about the pods of the group")
+FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")
 
 
 class Placement(Struct):

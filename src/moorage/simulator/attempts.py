@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.groups.results import GroupAttempt
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from moorage.engine.group_points import PlacementScores
-from moorage.engine.groups.results import GroupAttempt, GroupTrial
+from moorage.engine.group_results import GroupAttempt, GroupTrial
 from moorage.framework.status import Code
 
 TOLD = ("status", "reason", "message")

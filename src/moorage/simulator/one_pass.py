@@ -21,7 +21,7 @@ from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
-from moorage.engine.groups.results import GroupAttempt
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.outcomes import Diagnosis, Failed, Outcome, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.engine.waiting import PermitWait

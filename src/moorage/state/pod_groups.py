@@ -18,6 +18,9 @@ from moorage.framework.groups import Group, GroupTree
 ENTITY: Final = "podgroup/"
 """What the keys of whole groups in the queue begin with, composite or not."""
 
+MAX_DEPTH: Final = 8
+"""How deep a tree is followed; Kubernetes allows three composite groups above a PodGroup."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -198,12 +201,26 @@ class PodGroups:
 
     def leaf_keys(self, group: Group) -> list[str]:
         """Return the keys of the PodGroups below a group that have been seen, or of the group itself."""
-        return [leaf.key for leaf in self.tree(group).leaves]
+        leaves, seen, found = list[str](), set[tuple[bool, str]](), [_place(group)]
+        while found:
+            place = found.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            is_composite, key = place
+            if is_composite:
+                found += self._children.get(key, ())
+            else:
+                leaves.append(key)
+        return leaves
 
-    def tree(self, group: Group, members: Mapping[str, Iterable[Pod]] | None = None) -> GroupTree:
+    def tree(
+        self, group: Group, members: Mapping[str, Iterable[Pod]] | None = None, depth: int = MAX_DEPTH
+    ) -> GroupTree:
         """Return a group with all that is below it, children in the order of their creation.
 
-        ``members`` are the pods that wait for a node in a cycle, by the key of their PodGroup.
+        ``members`` are the pods that wait for a node in a cycle, by the key of their PodGroup. What is nested deeper
+        than groups may be is left out, so that groups which are part of each other end somewhere.
         """
         if isinstance(group, PodGroup):
             known = self._members.get(group.key)
@@ -212,7 +229,7 @@ class PodGroups:
             return GroupTree(group, members=waiting, scheduled=scheduled)
         below = [child for place in self._children.get(group.key, ()) if (child := self._at(place)) is not None]
         below.sort(key=lambda child: (child.metadata.creation_timestamp or "", child.name))
-        return GroupTree(group, tuple(self.tree(child, members) for child in below))
+        return GroupTree(group, tuple(self.tree(child, members, depth - 1) for child in below if depth))
 
     def _at(self, place: tuple[bool, str]) -> Group | None:
         is_composite, key = place

@@ -11,14 +11,14 @@ import numpy as np
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
-from moorage.engine.groups.results import GroupTrial, PodTrial, error_text, unplaceable
+from moorage.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import ATTEMPT, GroupAttempt, GroupTree, Placement, Unplaced
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Unplaced
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
@@ -44,7 +44,7 @@ class GroupSearch:
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
         self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
-        self.state[ATTEMPT] = self._attempt = GroupAttempt()
+        self.state[FINDINGS] = self._findings = GroupFindings()
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
@@ -120,7 +120,7 @@ class GroupSearch:
         if isinstance(found, NoNode):
             trial.diagnosis = found.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
-            self._attempt.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
+            self._findings.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
             return
         if extended:
             choice = await cycle.choose_extended(found)
@@ -138,7 +138,7 @@ class GroupSearch:
         refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
         if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
             names = names[: names.index(refused.plugin) + 1]
-        self._attempt.pre_filtered.update(names)
+        self._findings.pre_filtered.update(names)
 
     # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
 

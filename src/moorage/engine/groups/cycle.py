@@ -12,10 +12,10 @@ from moorage.api.pod_groups import PodGroup
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_points import GroupPostFiltered
+from moorage.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
 from moorage.engine.groups.algorithm import GroupSearch
 from moorage.engine.groups.checks import violation
 from moorage.engine.groups.conditions import GroupConditions
-from moorage.engine.groups.results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Parked, Placed

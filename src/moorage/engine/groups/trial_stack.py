@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from moorage.api.pod import Pod
-from moorage.engine.groups.results import PodTrial
+from moorage.engine.group_results import PodTrial
 from moorage.engine.outcomes import Diagnosis
 from moorage.errors import CacheError
 from moorage.framework.status import Status

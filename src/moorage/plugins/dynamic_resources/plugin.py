@@ -10,7 +10,7 @@ from moorage.errors import SelectorError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EventRegistration
 from moorage.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
-from moorage.framework.groups import ATTEMPT, GroupTree
+from moorage.framework.groups import FINDINGS, GroupTree
 from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -153,10 +153,10 @@ class DynamicResources(
         constrained = self._by_topology and group.group.spec.scheduling_constraints is not None
         if group.is_composite or constrained:
             return GroupPostFilterResult(Status.unschedulable())
-        attempt = cycle[ATTEMPT]
-        if self.name not in attempt.pre_filtered:
+        findings = cycle[FINDINGS]
+        if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
-        for unplaced in attempt.unplaced.values():
+        for unplaced in findings.unplaced.values():
             status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
             if status is not None and not status.is_rejection:
                 return GroupPostFilterResult(status)
