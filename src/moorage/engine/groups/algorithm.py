@@ -163,7 +163,8 @@ class GroupSearch:
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
             if trial.code is Code.ERROR:
-                return trial
+                # Of a tree only the error is kept: all groups below share it, whatever was found for them.
+                return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
             if trial.status is None:
                 feasible.append((placement, trial))
@@ -221,7 +222,8 @@ class GroupSearch:
         remaining, scheduled = len(tree.children), 0
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # Unlike that of a PodGroup, it stays the plugin's own.
+            trial.status = status
             return trial
         for child in tree.children:
             tried = await self._try(child, nodes)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup
 from moorage.framework.groups import Group
+from moorage.framework.nodetable import NodeTable
 from moorage.plugins.default_preemption.dry_run import start_time
 from moorage.state.pod_groups import PodGroups, group_key
 
@@ -64,7 +65,7 @@ class Units:
             chain = self.chain_of(pod)
             whole = [group for group in chain if group.spec.is_disrupted_whole]
             if not whole:
-                rank = Rank.GROUPED if chain else Rank.POD
+                rank = Rank.POD if group_key(pod) is None else Rank.GROUPED
                 units.append(Unit((pod,), chain[-1].priority if chain else pod.priority, rank))
                 continue
             top = whole[-1]
@@ -82,6 +83,16 @@ class Units:
             if (members := self._groups.members(key)) is not None
             for pod in members.scheduled()
         )
+
+
+def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
+    """Say which node of a unit there is not, if any: upstream does not know what to do about such a unit."""
+    for unit in units:
+        for pod in unit.pods if unit.group is not None else ():
+            if nodes.find(pod.node_name) is None:
+                name = f'"{pod.node_name}"'
+                return f"failed to get node info for node {name} from snapshot: nodeinfo not found for node name {name}"
+    return ""
 
 
 def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
