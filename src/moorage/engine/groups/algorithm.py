@@ -25,7 +25,10 @@ from moorage.queue.entries import QueuedPodInfo
 
 
 class GroupSearch:
-    """One attempt to find places for a group, on one profile."""
+    """One attempt to find places for a group, on one profile.
+
+    What plugins prepare for a pod follows the cluster; with ``keeps_states`` it stays as it was when the pod was tried.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,8 @@ class GroupSearch:
         queued: Mapping[str, QueuedPodInfo],
         stack: TrialStack,
         observer: AttemptObserver | None = None,
+        *,
+        keeps_states: bool = False,
     ) -> None:
         self._services = services
         self._cycle = cycle
@@ -41,6 +46,7 @@ class GroupSearch:
         self._queued = queued
         self._stack = stack
         self._observer = observer
+        self._keeps_states = keeps_states
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
         self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
@@ -127,7 +133,8 @@ class GroupSearch:
         else:
             assert not isinstance(found, ExtendedNodes)
             choice = cycle.choose(found)
-        trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+        state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+        trial.state = state.clone() if self._keeps_states else state
         trial.state.group = self.state
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)

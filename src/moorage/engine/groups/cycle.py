@@ -100,7 +100,8 @@ class GroupCycle:
 
     async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Look for places for the group that is being tried, in another cluster than the first time."""
-        trial = await GroupSearch(self._services, cycle, self._members, self._stack).run(tree)
+        search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
+        trial = await search.run(tree)
         return trial.status, trial.proposals()
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
