@@ -138,6 +138,12 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return self.status.nominated_node_name
 
     @property
+    def group_key(self) -> str | None:
+        """``namespace/name`` of the group that the pod is a member of, whether or not there is one of that name."""
+        group = self.spec.scheduling_group
+        return None if group is None or not group.pod_group_name else f"{self.namespace}/{group.pod_group_name}"
+
+    @property
     def is_finished(self) -> bool:
         """Whether the pod has ended and holds nothing any more."""
         return self.status.phase in FINISHED
