@@ -258,6 +258,14 @@ CLUSTERS: Final = {
         ("InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits"),
         release="1.36",
     ),
+    "TaintTolerationComparisonOperators": Example(
+        [
+            {**node(), "spec": {"taints": [{"key": "sla", "value": "950", "effect": "NoSchedule"}]}},
+            pod(tolerations=[{"key": "sla", "operator": "Gt", "value": "900"}]),
+        ],
+        "n1",
+        turned_down("node(s) had untolerated taint(s)"),
+    ),
     "StorageCapacityScoring": Example(waiting_claim(), "n2", "n1"),
     "VolumeLimitScaling": Example(
         bound_volume(), turned_down("csi.example.com CSI driver is not installed on the node", NO_VICTIMS), "n1"

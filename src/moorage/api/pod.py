@@ -180,10 +180,10 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
         return self.shape.nonzero_requests
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether one of the pod's tolerations covers the taint."""
+    def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
+        """Return whether one of the pod's tolerations covers the taint, those that compare numbers included or not."""
         tolerations = self.spec.tolerations
-        return any(toleration.tolerates(taint) for toleration in tolerations) if tolerations else False
+        return any(item.tolerates(taint, by_number=by_number) for item in tolerations) if tolerations else False
 
     def condition(self, kind: str) -> Condition | None:
         """Return the status condition of this type, if there is one."""

@@ -38,6 +38,7 @@ HONOURED: Final = {
     "PodLevelResources": "whether the resources of whole pods count",
     "InPlacePodLevelResourcesVerticalScaling": "whether what the kubelet says of a resize of whole pods counts",
     "MatchLabelKeysInPodTopologySpread": "whether matchLabelKeys of spread constraints count",
+    "TaintTolerationComparisonOperators": "whether the toleration operators Lt and Gt compare numbers",
     "SchedulerAsyncPreemption": "whether victims are evicted after the cycle, and preemptors held meanwhile",
     "SchedulerPopFromBackoffQ": "whether an idle scheduler tries pods before their penalty ends",
     "NominatedNodeNameForExpectation": "whether the chosen node is announced before a binding that takes long",

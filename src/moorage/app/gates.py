@@ -45,7 +45,6 @@ LACKING: Final[Mapping[str, str]] = {
     "DRADeviceCompatibilityGroups": "device compatibility groups",
     "DRADerivedAttributes": "derived device attributes",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
-    "TaintTolerationComparisonOperators": "the toleration operators Lt and Gt",
     "CoordinatedLeaderElection": "lease candidates",
 }
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tests.conformance.generator import devices, storage
+from tests.conformance.generator import alphas, devices, storage
 from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
@@ -15,7 +15,7 @@ from tests.conformance.generator.spread import make_owners
 from tests.conformance.generator.words import Object
 
 #: Features that are switched on by name, on top of what every cluster may have.
-EXTRA_FEATURES: Final = ("volumes", "devices")
+EXTRA_FEATURES: Final = ("volumes", "devices", "alphas")
 
 #: Topics that make trouble together; half of the clusters are about one such set and nothing else.
 FOCI: Final = (
@@ -36,6 +36,7 @@ FOCI: Final = (
     ("config", "taints", "nodeSelector", "nodeAffinity", "features"),
 )
 FEATURE_FOCI: Final = {
+    "alphas": (("taints",), ("taints", "spread"), ("taints", "priorities", "tight")),
     "volumes": (
         ("claims", "capacities"),
         ("claims", "ephemeral", "capacities"),
@@ -128,6 +129,9 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
     if "devices" in features:
         objects += devices.equip(dice, nodes, running, pending)
     gates = dice.pick(GATES) if dice.chance(0.05) else {}
+    if "alphas" in features:
+        alphas.equip(dice, objects)
+        gates = {**gates, **alphas.GATES}
     return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search, gates)
 
 
