@@ -40,10 +40,6 @@ LACKING: Final[Mapping[str, str]] = {
     "PodGroupPreemptionPolicy": "preemption for pod groups",
     "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
-    "DRAOptionalNodeOperations": "drivers without node operations",
-    "DRAListTypeAttributes": "lists as device attributes",
-    "DRADeviceCompatibilityGroups": "device compatibility groups",
-    "DRADerivedAttributes": "derived device attributes",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
     "CoordinatedLeaderElection": "lease candidates",
 }

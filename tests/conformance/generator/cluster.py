@@ -36,7 +36,13 @@ FOCI: Final = (
     ("config", "taints", "nodeSelector", "nodeAffinity", "features"),
 )
 FEATURE_FOCI: Final = {
-    "alphas": (("taints",), ("taints", "spread"), ("taints", "priorities", "tight")),
+    "alphas": (
+        ("taints",),
+        ("taints", "spread"),
+        ("taints", "priorities", "tight"),
+        ("deviceClaims", "alternatives"),
+        ("deviceClaims", "heldDevices", "deviceTaints"),
+    ),
     "volumes": (
         ("claims", "capacities"),
         ("claims", "ephemeral", "capacities"),
@@ -130,8 +136,7 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
         objects += devices.equip(dice, nodes, running, pending)
     gates = dice.pick(GATES) if dice.chance(0.05) else {}
     if "alphas" in features:
-        alphas.equip(dice, objects)
-        gates = {**gates, **alphas.GATES}
+        gates = {**gates, **alphas.equip(dice, objects)}
     return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search, gates)
 
 

@@ -80,7 +80,7 @@ class DynamicResources(
         limit = timeouts.filter_timeout
         self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
-        self._hints = DeviceHints(self._world.claims)
+        self._hints = DeviceHints(self._world.claims, heeds_declared=self._features.optional_node_operations)
 
     def sign(self, pod: Pod) -> Hashable | None:
         # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
@@ -177,7 +177,7 @@ class DynamicResources(
         for place, ask, chosen, selected in zip(
             places, pattern.answers.asks, solution.chosen, solution.selected, strict=True
         ):
-            found = allocation(ask, chosen, selected, node_name=node_name, conditions=self._features.binding_conditions)
+            found = allocation(ask, chosen, selected, node_name=node_name, features=self._features)
             state.allocations[place] = found
             state.launched.append(state.claims[place].uid)
             self._world.claims.launch(state.claims[place].uid, found)
@@ -207,7 +207,7 @@ class DynamicResources(
 
     def _prepare(self, state: DeviceState) -> Status | None:
         """Look at each claim: where its devices can be used, or whether devices can be looked for."""
-        stuck = set()
+        stuck, skipping = set(), set()
         for place, claim in enumerate(state.claims):
             held = claim.status.allocation
             if held is None:
@@ -225,7 +225,10 @@ class DynamicResources(
                 claim, now=self._clock.wall(), timeout=self._binding_timeout
             ):
                 stuck.add(place)
-        state.stuck = frozenset(stuck)
+            # Whatever the gate: what was allocated when it was on needs the same of its node.
+            if any(result.skip_node_operations for result in held.devices.results):
+                skipping.add(place)
+        state.stuck, state.skipping = frozenset(stuck), frozenset(skipping)
         return None
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:

@@ -33,6 +33,8 @@ class DeviceState(Struct):
     extended_resources: dict[str, int] = field(default_factory=dict)
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
+    skipping: frozenset[int] = frozenset()
+    """Claims whose devices can be used only where a node does without their drivers' work."""
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
