@@ -46,6 +46,10 @@ HONOURED: Final = {
     "SchedulerAsyncPreemption": "whether victims are evicted after the cycle, and preemptors held meanwhile",
     "SchedulerPopFromBackoffQ": "whether an idle scheduler tries pods before their penalty ends",
     "NominatedNodeNameForExpectation": "whether the chosen node is announced before a binding that takes long",
+    "GenericWorkload": "whether pods of a group are scheduled together",
+    "TopologyAwareWorkloadScheduling": "whether the pods of a group are kept within a topology domain",
+    "CompositePodGroup": "whether groups may be made of groups",
+    "PodGroupPreemptionPolicy": "whether a group, and not its pods, says if it preempts",
     "ComponentFlagz": "whether there is /flagz",
     "ComponentStatusz": "whether there is /statusz",
 }

@@ -34,10 +34,6 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates that are off unless set and whose feature is not here, with what it would be.
 LACKING: Final[Mapping[str, str]] = {
-    "GenericWorkload": "pod groups and gang scheduling",
-    "TopologyAwareWorkloadScheduling": "placing pod groups by topology",
-    "CompositePodGroup": "groups of pod groups",
-    "PodGroupPreemptionPolicy": "preemption for pod groups",
     "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",

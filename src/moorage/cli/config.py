@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
@@ -32,7 +33,7 @@ def view(
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, plugin).config)
+    completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -52,11 +53,15 @@ def check(
         typer.echo(f"  {_summary(profile, catalogue)}")
 
 
-def _load(path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None) -> "Policy":
+def _load(
+    path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
+) -> "Policy":
+    start_lightly()
     from moorage.app.gates import all_gates
     from moorage.assembly.policy import collect_plugins, load_policy
 
-    return load_policy(collect_plugins(paths=plugins or ()), path, features=all_gates(feature_gates or ()))
+    registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
+    return load_policy(registry, path, features=gates, to_schedule=to_schedule)
 
 
 def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:

@@ -17,11 +17,12 @@ from moorage.api.kinds import BY_TYPE, KINDS
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.api.pod_groups import PodGroup
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.queue.changes import node_changes, pod_changes
+from moorage.queue.groups import GroupQueue
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
@@ -29,6 +30,7 @@ from moorage.state.objects import Objects
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
@@ -48,6 +50,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     devices.DeviceClass: Resource.DEVICE_CLASS,
     Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
+    CompositePodGroup: Resource.COMPOSITE_POD_GROUP,
 }
 """Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.
 
@@ -87,6 +90,7 @@ class EventHandlers:
         self._queue = queue
         self._profiles = frozenset(profiles)
         self._waiting = waiting
+        self._groups = cache.groups
         self._adapt = pod_adapter(features) if features is not None else None
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
@@ -138,7 +142,12 @@ class EventHandlers:
         if pod.node_name:
             self._count(pod)
         elif self._is_ours(pod):
-            self._queue.add(pod)
+            if self._groups is None:
+                self._queue.add(pod)
+            else:
+                self._groups.add_waiting(pod)
+                self._queue.add(pod)
+                self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
@@ -149,6 +158,8 @@ class EventHandlers:
                 self._queue.move_all(event, old, new)
         elif new.spec.node_name:
             self._count(new)
+            if self._groups is not None:
+                self._groups.drop_waiting(old)
             if self._is_ours(old):
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
@@ -190,17 +201,33 @@ class EventHandlers:
     def object_added(self, thing: KubeObject) -> None:
         """Take in an object of any other kind."""
         self._objects[type(thing)].put(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.put(thing)
+            self._queued_groups.group_added(thing)
         self._notify(Action.ADD, type(thing), None, thing)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
         """Follow a change of an object of any other kind."""
         self._objects[type(new)].put(new)
+        if self._groups is not None and isinstance(new, PodGroup | CompositePodGroup):
+            if old.metadata.resource_version == new.metadata.resource_version:
+                return
+            self._groups.put(new)
+            self._queued_groups.group_updated(new)
         self._notify(Action.UPDATE, type(new), old, new)
 
     def object_deleted(self, thing: KubeObject) -> None:
         """Forget an object of any other kind."""
         self._objects[type(thing)].drop(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.drop(thing)
+            self._queued_groups.group_deleted(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
+
+    @property
+    def _queued_groups(self) -> GroupQueue:
+        assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
+        return self._queue.groups
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self._profiles
@@ -223,6 +250,8 @@ class EventHandlers:
         # A repeated event must not queue a pod twice.
         if old.metadata.resource_version == new.metadata.resource_version:
             return
+        if self._groups is not None:
+            self._groups.add_waiting(new)
         if self._cache.is_assumed(new):
             if new.is_terminating and not old.is_terminating:
                 self._assumed_pod_deleted(new)
@@ -235,6 +264,8 @@ class EventHandlers:
         if not pod.nominated_node_name:
             self._queue.end_nomination(pod)  # one that its status never knew of
         self._queue.delete(pod)
+        if self._groups is not None:
+            self._groups.drop_waiting(pod)
         if self._cache.is_assumed(pod):
             self._assumed_pod_deleted(pod)
         elif pod.nominated_node_name:

@@ -47,7 +47,7 @@ class FailureHandler:
         self._report(tried, current or tried, outcome)
 
     def _report(self, tried: Pod, pod: Pod, outcome: Parked | Failed) -> None:
-        nominated = outcome.nominated_node if isinstance(outcome, Parked) else ""
+        nominated = outcome.nominated_node
         if nominated is None:
             # Not ``add``: a nomination that is still being written to the status would be lost.
             self._queue.nominator.update(tried, pod)

@@ -23,6 +23,13 @@ from moorage.engine.extension_points import (
     UNRESERVE,
     Point,
 )
+from moorage.engine.group_points import (
+    PLACEMENT_FEASIBLE,
+    PLACEMENT_GENERATE,
+    PLACEMENT_SCORE,
+    POD_GROUP_POST_FILTER,
+    GroupPostFiltered,
+)
 from moorage.engine.observing import Stopwatch
 from moorage.errors import MoorageError
 from moorage.framework.status import Code, Status
@@ -41,6 +48,11 @@ def time_phases(cycle: ProfileCycle, binding: BindingPhases, stopwatch: Stopwatc
     cycle.reserve = _timed(RESERVE, cycle.reserve, stopwatch)  # type: ignore[assignment]
     cycle.unreserve = _timed(UNRESERVE, cycle.unreserve, stopwatch)  # type: ignore[assignment]
     cycle.permit = _timed(PERMIT, cycle.permit, stopwatch)  # type: ignore[assignment]
+    cycle.placement_feasible = _timed(PLACEMENT_FEASIBLE, cycle.placement_feasible, stopwatch)  # type: ignore[assignment]
+    cycle.generate_placements = _timed(PLACEMENT_GENERATE, cycle.generate_placements, stopwatch)  # type: ignore[assignment]
+    cycle.score_placements = _timed(PLACEMENT_SCORE, cycle.score_placements, stopwatch)  # type: ignore[assignment]
+    post_filter_group = _timed_waiting(POD_GROUP_POST_FILTER, cycle.post_filter_group, stopwatch)
+    cycle.post_filter_group = post_filter_group  # type: ignore[assignment]
     binding.wait_on_permit = _timed_wait(binding.wait_on_permit, stopwatch)  # type: ignore[method-assign]
     binding.pre_flight = _timed(PRE_BIND_PRE_FLIGHT, binding.pre_flight, stopwatch)  # type: ignore[method-assign]
     binding.pre_bind = _timed_waiting(PRE_BIND, binding.pre_bind, stopwatch)  # type: ignore[method-assign]
@@ -117,7 +129,7 @@ def code_of(result: object) -> Code:
         return result.code
     if isinstance(result, PreFiltered):
         return Code.SUCCESS if result.rejection is None else result.rejection.code
-    if isinstance(result, PostFiltered):
+    if isinstance(result, PostFiltered | GroupPostFiltered):
         return result.code
     # Permit returns the plugins to wait for.
     return Code.WAIT if isinstance(result, dict) else Code.SUCCESS

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import Clock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
@@ -15,13 +16,15 @@ from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
+from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.instrument import time_phases
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.events import EVERY_EVENT
+from moorage.framework.cycle import CycleState
+from moorage.framework.events import EVERY_EVENT, with_groups
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.recording import EventNote
@@ -29,12 +32,14 @@ from moorage.framework.registry import Registry
 from moorage.framework.status import Status
 from moorage.queue.backoff import Backoff
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.groups import QueuedGroup
 from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
+from moorage.state.pod_groups import PodGroups
 
 MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
@@ -64,6 +69,8 @@ class Scheduler:
         self.observer = observer
         self.cache = Cache()
         self.objects = Objects()
+        if features.enabled("GenericWorkload"):
+            self.cache.groups = self._follow_groups(features)
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
@@ -81,6 +88,7 @@ class Scheduler:
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
+        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
@@ -91,6 +99,13 @@ class Scheduler:
             waiting=self.services.waiting,
             features=features,
         )
+
+    def _follow_groups(self, features: FeatureGates) -> PodGroups:
+        """Have groups of pods listed and watched, and those of groups if there are such."""
+        with_composites = features.enabled("CompositePodGroup")
+        for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
+            self.objects[kind]
+        return PodGroups(with_composites=with_composites)
 
     def _build_cycles(
         self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
@@ -128,13 +143,15 @@ class Scheduler:
             sort=profiles[0].queue_sort[0],
             profiles={
                 profile.name: ProfileQueueing(
-                    pre_enqueue=profile.pre_enqueue, registrations=profile.registrations() | of_extenders
+                    pre_enqueue=profile.pre_enqueue,
+                    registrations=with_groups(profile.registrations() | of_extenders, self.cache.groups is not None),
                 )
                 for profile in profiles
             },
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             pods=self.objects[Pod],
+            groups=self.cache.groups,
             max_unschedulable=max_unschedulable,
             observer=observer,
         )
@@ -144,7 +161,13 @@ class Scheduler:
         if self.binder.in_flight >= MAX_BINDINGS:
             return None
         queued = self.queue.pop()
-        return None if queued is None else await self.try_pod(queued)
+        if queued is None:
+            return None
+        if isinstance(queued, QueuedGroup):
+            assert self.groups is not None
+            await self.groups.try_group(queued)
+            return Tried()
+        return await self.try_pod(queued)
 
     async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
         """Try one pod that was popped, and take it back if that fails."""
@@ -181,8 +204,12 @@ class Scheduler:
         else:
             assert not isinstance(found, ExtendedNodes)
             choice, state = cycle.choose(found), found.cycle
-        node_name = choice.node.name
+        refused = self.commit(queued, cycle, state, choice.node.name)
+        return Placed(choice.node.name, choice.tied) if refused is None else refused
 
+    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+        """Give a pod the node that was chosen for it, and start its binding; or take it back and say who refused."""
+        pod = queued.pod
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
         self.queue.end_nomination(pod, placed_on=node_name)
@@ -199,7 +226,7 @@ class Scheduler:
             return Parked(Diagnosis.on_node(node_name, refusal), "")
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
-        return Placed(node_name, choice.tied)
+        return None
 
     async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
         with self.services.freeze:
@@ -234,10 +261,14 @@ class Scheduler:
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""
+        self.let_go(queued)
+        return Dropped()
+
+    def let_go(self, queued: QueuedPodInfo) -> None:
+        """Note that there is nothing to try for a pod, and say so if that is because it is being deleted."""
         pod = queued.pod
         message = f"skip schedule deleting pod: {pod.key}"
         if pod.is_terminating:
             note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
             self.services.cluster.record(note)
         self.queue.done(pod.uid)
-        return Dropped()

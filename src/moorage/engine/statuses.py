@@ -115,6 +115,10 @@ class RowStatuses(NodeStatuses):
         self._numbers = numbers if examined is None else np.where(examined, numbers, FEASIBLE)
         self._table = table
 
+    def kept(self) -> NodeStatuses:
+        """Return the same statuses, which later attempts do not change."""
+        return RowStatuses(self._nodes, self._numbers.copy(), self._table, None, self.absent)
+
     @cached_property
     def _by_name(self) -> Mapping[str, Status]:
         explicit: dict[str, Status] = {}

@@ -12,12 +12,50 @@ import msgspec
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
+from moorage.framework.group_plugins import (
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
 from moorage.framework.handle import Handle
-from moorage.framework.plugin import EXTENSION_POINTS, Plugin
+from moorage.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
 
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
 _HERE: Final = str(Path(__file__).parent)
+
+EXTENSION_POINTS: Final[dict[str, type[Plugin]]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
+}
+"""The extension points by their name in the configuration."""
 
 
 class Registry(Mapping[str, type[Plugin]]):

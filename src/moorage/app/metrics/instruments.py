@@ -19,7 +19,7 @@ from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.errors import MoorageError
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code
@@ -110,7 +110,7 @@ class AttemptInstruments(AttemptObserver):
         nodes, feasible = self._note_evaluations()
         if isinstance(outcome, Placed):
             self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
-        elif not isinstance(outcome, Dropped):
+        elif isinstance(outcome, Parked | Failed):
             self._count(queued, _result(outcome), self._began)
             log_failed(queued, outcome)
 

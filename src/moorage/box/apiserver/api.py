@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -64,7 +65,10 @@ SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims"
 
 
 class Api:
-    """A whole API server but for the network: give :meth:`answer` requests."""
+    """A whole API server but for the network: give :meth:`answer` requests.
+
+    Names and uids that it makes up are drawn from ``chance``: the system's, unless a simulation is to be repeatable.
+    """
 
     def __init__(
         self,
@@ -73,13 +77,14 @@ class Api:
         *,
         features: FeatureGates | None = None,
         knows_token: Callable[[str], bool] = lambda _token: False,
+        chance: Random | None = None,
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
         features = features or FeatureGates()
         self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features), clock)
+        self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)

@@ -191,8 +191,8 @@ class Scoring:
         return known
 
     def _visited(self, found: SeveralNodes) -> RowArray:
-        order = self.cache.order
-        if found.start:
+        order = self.cache.order if found.order is None else found.order
+        if found.start and found.order is None:
             order = np.concatenate((order[found.start :], order[: found.start]))
         return order.take(found.feasible.take(order).nonzero()[0])
 

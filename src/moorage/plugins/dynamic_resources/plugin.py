@@ -9,6 +9,8 @@ from moorage.config.args import DynamicResourcesArgs, complete_args
 from moorage.errors import SelectorError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
+from moorage.framework.groups import FINDINGS, GroupTree
 from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -38,6 +40,7 @@ from moorage.plugins.dynamic_resources.results import allocation, preference_of_
 from moorage.plugins.dynamic_resources.state import FILTERED, KEY, DeviceState
 from moorage.plugins.dynamic_resources.world import device_world
 
+CLAIMS_FREED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
 NOT_PREPARED: Final = Status.error(KEY.missing)
 NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
 _NOTHING: Final = DeviceState()
@@ -48,6 +51,7 @@ class DynamicResources(
     PreFilterPlugin,
     FilterPlugin,
     PostFilterPlugin,
+    PodGroupPostFilterPlugin,
     ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
@@ -72,6 +76,7 @@ class DynamicResources(
         self._features = self._world.features
         self._clock = handle.clock
         self._nodes = handle.nodes
+        self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._binding_timeout = (
             timeouts.binding_timeout.seconds
             if timeouts.binding_timeout is not None and self._features.binding_conditions
@@ -143,6 +148,20 @@ class DynamicResources(
             return PostFilterResult(NO_HELP)
         unavailable = unavailable_after(state, statuses, self._nodes)
         return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
+
+    async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
+        constrained = self._by_topology and group.group.spec.scheduling_constraints is not None
+        if group.is_composite or constrained:
+            return GroupPostFilterResult(Status.unschedulable())
+        findings = cycle[FINDINGS]
+        if self.name not in findings.pre_filtered:
+            return GroupPostFilterResult(Status.error("not found"))
+        for unplaced in findings.unplaced.values():
+            status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
+            if status is not None and not status.is_rejection:
+                return GroupPostFilterResult(status)
+        # Upstream says so whether or not anybody had claims.
+        return GroupPostFilterResult(CLAIMS_FREED)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]

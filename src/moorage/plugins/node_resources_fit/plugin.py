@@ -8,6 +8,8 @@ from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import PlacementScorePlugin
+from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -26,6 +28,7 @@ from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
 from moorage.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources_fit.hints import FitHints
+from moorage.plugins.node_resources_fit.placements import fullness
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
 
 
@@ -43,7 +46,9 @@ DEMANDS: Final = StateKey[tuple[Demand, ...]](
 SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
+):
     """Reject nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
@@ -147,6 +152,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
             scores = self._strategy.score_resource_nodes(taken + amount, capacity)
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
+
+    def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
+        return fullness(placement, self._weights)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes).registrations()

@@ -1,8 +1,12 @@
 """Groups of pods on their way in: fields of features that are off are dropped, modes and priorities filled in."""
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
+from moorage.api.pod_groups import CompositePodGroup, DisruptionMode, PodGroup
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.pod_admission import PREEMPTS, PodAdmission
 from moorage.box.apiserver.kinds.resources import ServedResource
@@ -24,6 +28,8 @@ _GATES: Final[Mapping[str, str]] = {
     "schedulingConstraints": "TopologyAwareWorkloadScheduling",
 }
 
+G = TypeVar("G", PodGroup, CompositePodGroup)
+
 
 class GroupAdmission:
     """What becomes of groups and of what jobs say of theirs, given the features that are on."""
@@ -32,6 +38,23 @@ class GroupAdmission:
         self._off = frozenset(field for field, gate in _GATES.items() if not features.enabled(gate))
         self._has_policies = features.enabled("PodGroupPreemptionPolicy")
         self._jobs_have_groups = features.enabled("WorkloadWithJob")
+
+    def admit(self, group: G, classes: PodAdmission) -> G:
+        """Return a group as it would be stored; InputError for a priority class that does not exist.
+
+        What a group of a live cluster already has is kept.
+        """
+        spec = group.spec
+        chosen = classes.class_named(spec.priority_class_name) if spec.priority is None else None
+        filled: dict[str, Any] = {
+            "disruption_mode": spec.disruption_mode or DisruptionMode(single={}),
+            "preemption_policy": spec.preemption_policy or PREEMPTS,
+            "priority": spec.priority if spec.priority is not None else (chosen.value if chosen is not None else 0),
+            "priority_class_name": spec.priority_class_name or (chosen.name if chosen is not None else ""),
+        }
+        dropped = (name for name in map(_snake_case, self._off) if hasattr(spec, name))
+        filled |= {name: getattr(type(spec)(), name) for name in dropped}
+        return replace(group, spec=replace(spec, **filled))
 
     def complete(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
         """Drop what belongs to features that are off, unless it was there before, and fill in what is left open."""
@@ -100,3 +123,7 @@ def _drop(data: Data, off: frozenset[str], old: Mapping[str, Any] | None) -> Non
         for item in data.get(kind) or ():
             if isinstance(item, dict):
                 _drop(item, off, known.get(item.get("name")))
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
