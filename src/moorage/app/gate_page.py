@@ -50,6 +50,7 @@ HONOURED: Final = {
     "TopologyAwareWorkloadScheduling": "whether the pods of a group are kept within a topology domain",
     "CompositePodGroup": "whether groups may be made of groups",
     "PodGroupPreemptionPolicy": "whether a group, and not its pods, says if it preempts",
+    "CoordinatedLeaderElection": "whether the API server says which replica leads",
     "ComponentFlagz": "whether there is /flagz",
     "ComponentStatusz": "whether there is /statusz",
 }

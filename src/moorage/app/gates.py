@@ -37,7 +37,6 @@ LACKING: Final[Mapping[str, str]] = {
     "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
     "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
-    "CoordinatedLeaderElection": "lease candidates",
 }
 
 #: Gates that are ours to know and whose setting changes nothing here, with the reason.
