@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from moorage.api import requests
 from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.api.meta import Condition, KubeObject
@@ -133,6 +134,12 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     def nominated_node_name(self) -> str:
         """Return the node the pod is nominated to."""
         return self.status.nominated_node_name
+
+    @property
+    def has_deferred_resize(self) -> bool:
+        """Whether the kubelet has put a resize of the pod off for want of room."""
+        condition = self.condition(requests.RESIZE_PENDING)
+        return condition is not None and condition.reason == "Deferred"
 
     @property
     def group_key(self) -> str | None:

@@ -41,6 +41,7 @@ HONOURED: Final = {
     "NodeDeclaredFeatures": "whether the plugin of this name is among the defaults",
     "PodLevelResources": "whether the resources of whole pods count",
     "InPlacePodLevelResourcesVerticalScaling": "whether what the kubelet says of a resize of whole pods counts",
+    "InPlacePodVerticalScalingSchedulerPreemption": "whether room is made for resizes that the kubelet has put off",
     "MatchLabelKeysInPodTopologySpread": "whether matchLabelKeys of spread constraints count",
     "TaintTolerationComparisonOperators": "whether the toleration operators Lt and Gt compare numbers",
     "SchedulerAsyncPreemption": "whether victims are evicted after the cycle, and preemptors held meanwhile",

@@ -36,7 +36,6 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 LACKING: Final[Mapping[str, str]] = {
     "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
-    "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
 }
 
 #: Gates that are ours to know and whose setting changes nothing here, with the reason.
