@@ -32,6 +32,7 @@ HONOURED: Final = {
     "DRADeviceBindingConditions": "whether devices that must get ready first can be allocated, and are waited for",
     "DRAResourceClaimDeviceStatus": "needed by DRADeviceBindingConditions",
     "DRASchedulerFilterTimeout": "whether filtering by devices gives up after 10 seconds a node",
+    "DRAWorkloadResourceClaims": "whether claims are made for, and reserved for, groups of pods",
     "DRAOptionalNodeOperations": "whether devices that need no work on their node go to nodes that declare it",
     "DRAListTypeAttributes": "whether constraints know attributes that are lists",
     "DRADeviceCompatibilityGroups": "whether partitions that get on with each other only can be allocated",

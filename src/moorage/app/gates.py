@@ -34,7 +34,6 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates that are off unless set and whose feature is not here, with what it would be.
 LACKING: Final[Mapping[str, str]] = {
-    "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
 }
 

@@ -83,6 +83,8 @@ class Filtering:
         self.cross_check: CrossCheck | None = None
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
+        self.group: CycleState | None = None
+        """What plugins remember of the group whose pods are tried."""
 
     def find(self, pod: Pod) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -93,6 +95,7 @@ class Filtering:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
         nodes, answer = self.cache.nodes, self.answers.find(pod)
         cycle, steps = answer.begin()
+        cycle.group = self.group
         pre = PreFiltered(pod, answer, cycle)
         for plugin, part in steps:
             if part is None:

@@ -44,6 +44,7 @@ class DeviceFeatures(Struct, frozen=True):
     compatibility_groups: bool = False
     derived_attributes: bool = False
     optional_node_operations: bool = False
+    group_claims: bool = False
 
     @property
     def heeds_skipped_operations(self) -> bool:
@@ -77,4 +78,5 @@ class DeviceFeatures(Struct, frozen=True):
             compatibility_groups=gates.enabled("DRADeviceCompatibilityGroups"),
             derived_attributes=gates.enabled("DRADerivedAttributes"),
             optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
+            group_claims=gates.enabled("DRAWorkloadResourceClaims"),
         )
