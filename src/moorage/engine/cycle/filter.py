@@ -151,7 +151,7 @@ class Filtering:
             answer.filter(pod, nodes)
             numbers, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
-                self.cross_check.verdicts(pod, nodes, numbers, answer.table)
+                self.cross_check.verdicts(pod, nodes, numbers, answer.table, self.group)
             if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
                 numbers = answer.table.written(numbers, refused)
                 feasible, is_own = np.equal(numbers, FEASIBLE), False
