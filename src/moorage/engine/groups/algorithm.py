@@ -54,12 +54,13 @@ class GroupSearch:
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
-        before = len(self._stack)
+        before, filtering = len(self._stack), self._cycle.filtering
+        filtering.group = self.state
         try:
             trial = await self._try(tree, self._services.cache.nodes)
         finally:
             self._stack.revert_to(before)
-            self._cycle.filtering.scope = None
+            filtering.scope = filtering.group = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
         trial.complete()

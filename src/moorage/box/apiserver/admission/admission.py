@@ -10,6 +10,7 @@ from moorage.api.codec import convert, to_data
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import StorageClass
+from moorage.box.apiserver.admission.checks.placement import comparisons
 from moorage.box.apiserver.admission.checks.pod_groups import group_status
 from moorage.box.apiserver.admission.checks.rules import metadata_problems, rule_problems
 from moorage.box.apiserver.admission.checks.updates import update_problems
@@ -63,6 +64,7 @@ class Admission:
         self._features = features
         self._pods: PodAdmission | None = None
         self._groups = GroupAdmission(features)
+        self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
 
@@ -151,7 +153,8 @@ class Admission:
         if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
             # Only now is everything that it asks for written down.
             check_pod(resource, data, ranges)
-        _refuse(resource, data, _problems(resource, data))
+        gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
+        _refuse(resource, data, [*_problems(resource, data), *gated])
         _complete(resource, data)
         return data
 
