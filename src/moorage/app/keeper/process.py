@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.app.gc_tuning import collect_rarely, keep_everything
+from moorage.app.gc_tuning import keep_everything
 from moorage.app.keeper.link import SchedulerFailed, framed
 from moorage.app.keeper.page import SharedPage
 from moorage.errors import MoorageError, explain
@@ -61,7 +61,6 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     # The loop closes its end of the link when it ends, which is just when there may be a last word to send.
     last_word = for_scheduler.dup()
     try:
-        collect_rarely()  # it has yet to start
         die_with(keeper)
         for_keeper.close()
         os.close(stacks_out)
