@@ -34,7 +34,10 @@ class GroupSearch:
         queued: Mapping[str, QueuedPodInfo],
         stack: TrialStack,
         observer: AttemptObserver | None = None,
+        *,
+        keeps_states: bool = False,
     ) -> None:
+        self._keeps_states = keeps_states
         self._services = services
         self._cycle = cycle
         self._profile = cycle.profile
@@ -129,6 +132,8 @@ class GroupSearch:
             choice = cycle.choose(found)
         trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         trial.state.group = self.state
+        if self._keeps_states:
+            trial.kept_state = trial.state.clone()
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
@@ -221,17 +226,19 @@ class GroupSearch:
         remaining, scheduled = len(tree.children), 0
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # Unlike that of a PodGroup, the plugin's own words.
+            trial.status = status
             return trial
         for child in tree.children:
             tried = await self._try(child, nodes)
-            trial.children.append(tried)
             remaining -= 1
             if tried.code is Code.ERROR:
+                # What failed is told what the group above it is told.
                 assert tried.status is not None
                 problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
                 status = Status.error(problem)
                 break
+            trial.children.append(tried)
             scheduled += tried.status is None
             status = self._feasible(tree, remaining, scheduled)
             if status is not None and status.code is not Code.WAIT:

@@ -1,5 +1,6 @@
 """The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
@@ -99,7 +100,8 @@ class GroupCycle:
 
     async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Look for places for the group that is being tried, in another cluster than the first time."""
-        trial = await GroupSearch(self._services, cycle, self._members, self._stack).run(tree)
+        search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
+        trial = await search.run(tree)
         return trial.status, trial.proposals()
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
@@ -153,17 +155,21 @@ class GroupCycle:
         """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
         with self._services.freeze:
             done = await cycle.post_filter_group(search.state, tree)
-        for below in trial.everything:
-            self._apply(done, below)
+        everything = [*trial.everything]
+        # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
+        shared = Counter(id(below.status) for below in everything)
+        for below in everything:
+            self._apply(done, below, shared[id(below.status)])
         return done
 
     @staticmethod
-    def _apply(done: GroupPostFiltered, trial: GroupTrial) -> None:
+    def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
+        trial.before_help = trial.status
         if done.code is Code.ERROR:
             trial.status = Status.error(done.message)
         elif trial.status is not None:
-            trial.status = Status(trial.status.code, (*trial.status.reasons, done.message), trial.status.plugin)
-            trial.was_post_filtered = True
+            reasons = (*trial.status.reasons, *[done.message] * times)
+            trial.status = Status(trial.status.code, reasons, trial.status.plugin)
             if done.code is Code.SUCCESS:
                 trial.waits_for_victims, trial.nominated = True, done.nominated
 
@@ -231,18 +237,12 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> 
         own = tried.status if tried is not None and tried.is_error else None
         return Failed((own or status).message)
     if tried is None:
-        return Failed(before_help(leaf), is_rejection=True, nominated_node=nominated)
+        return Failed((leaf.before_help or status).message, is_rejection=True, nominated_node=nominated)
     if not tried.fits:
         return tried.outcome(nominated)
     if leaf.waits_for_victims:
         return Failed(status.message, is_rejection=True, nominated_node=nominated)
     return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)
-
-
-def before_help(leaf: GroupTrial) -> str:
-    """Return what was said of a group before the post-filters had their say."""
-    assert leaf.status is not None
-    return ", ".join(leaf.status.reasons[:-1]) if leaf.was_post_filtered else leaf.status.message
 
 
 def result_of(trial: GroupTrial) -> str:
