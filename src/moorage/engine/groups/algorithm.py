@@ -12,6 +12,7 @@ from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
 from moorage.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
+from moorage.engine.groups.likeness import Likeness
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
@@ -157,16 +158,19 @@ class GroupSearch:
         if not tree.is_composite:
             for _ in placements:
                 self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
+        alike = Likeness(self._services, self._cycle, tree) if len(placements) > 1 else None
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
         outer = self._cycle.filtering.scope
         before = len(self._stack)
         for placement in placements:
-            trial = await self._try_placement(tree, placement)
+            trial = await self._try_placement(tree, placement, alike)
             placement.proposals = trial.proposals()
             trial.placement = placement.name
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
+            if alike is not None:
+                alike.learn(placement, trial)
             if trial.code is Code.ERROR:
                 return trial
             first = first or trial
@@ -178,14 +182,15 @@ class GroupSearch:
             text = f"0/{len(placements)} placements are available, first placement status: {error_text(first.status)}"
             first.status = unplaceable(text)
             return first
-        return self._settle(tree, feasible)
+        return await self._settle(tree, feasible)
 
-    async def _try_placement(self, tree: GroupTree, placement: Placement) -> GroupTrial:
-        self._cycle.filtering.scope = self._scope(placement.nodes)
+    async def _try_placement(self, tree: GroupTree, placement: Placement, alike: Likeness | None = None) -> GroupTrial:
         began = perf_counter()
+        known = None if alike is None else alike.known(placement)
+        self._cycle.filtering.scope = self._scope(placement.nodes)
         if tree.is_composite:
             return await self._place_groups(tree, placement.nodes)
-        trial = await self._place_pods(tree)
+        trial = await self._place_pods(tree) if known is None else known
         if trial.code is not Code.ERROR:
             labels = "feasible" if trial.status is None else "infeasible", self._profile.name
             self._services.meter.count("scheduler_placement_evaluations_total", *labels)
@@ -200,9 +205,10 @@ class GroupSearch:
             return None
         mask = np.zeros(total, dtype=np.bool_)
         mask[nodes.rows] = True
-        return Scope(mask, len(nodes))
+        order = self._services.cache.order
+        return Scope(mask, len(nodes), order[mask[order]])
 
-    def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
+    async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
         """Take the best placement; where groups are part of groups, later ones see what was placed there."""
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
@@ -212,7 +218,13 @@ class GroupSearch:
                 return GroupTrial(tree, Status.error(str(error)))
             self.scored.append((tree.key, scores))
             best = int(scores.totals.argmax())
-        chosen = feasible[best][1]
+        placement, chosen = feasible[best]
+        if chosen.is_borrowed:
+            outer, before = self._cycle.filtering.scope, len(self._stack)
+            chosen = await self._try_placement(tree, placement)
+            chosen.placement = placement.name
+            self._stack.revert_to(before)
+            self._cycle.filtering.scope = outer
         if self._services.features.enabled("CompositePodGroup"):
             problem = self._stack.place_again(chosen.placed)
             if problem:
@@ -233,11 +245,11 @@ class GroupSearch:
             tried = await self._try(child, nodes)
             remaining -= 1
             if tried.code is Code.ERROR:
-                # What failed is told what the group above it is told.
                 assert tried.status is not None
+                self._stack.revert_to(before)
+                # Whatever else was found is lost: all groups below are told the same.
                 problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
-                status = Status.error(problem)
-                break
+                return GroupTrial(tree, Status.error(problem))
             trial.children.append(tried)
             scheduled += tried.status is None
             status = self._feasible(tree, remaining, scheduled)

@@ -44,17 +44,16 @@ class GroupPreemption:
 
     async def run(self, group: GroupTree) -> GroupPostFilterResult:
         """Find victims for a group that fits nowhere, and have them evicted."""
+        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
+        units = Units(self._handle.groups).of(everyone)
+        if problem := missing_node(units, self._handle.nodes):
+            return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
         if self._never_preempts(group):
             return _refused(Status.unschedulable(PREFIX + NEVER))
         if self._waits_for_victims(group):
             kept = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
             return GroupPostFilterResult(None, kept, message=PREFIX + ONGOING)
-        units = Units(self._handle.groups)
-        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
-        known = units.of(everyone)
-        if problem := missing_node(known, self._handle.nodes):
-            return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
-        pool = [unit for unit in known if unit.priority < group.group.priority]
+        pool = [unit for unit in units if unit.priority < group.group.priority]
         if not pool:
             return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:
