@@ -33,12 +33,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         if isinstance(pinned, Status):
             return pinned
         labels = nodes.label(key)
+        codes, firsts = np.unique(labels.codes, return_index=True)
         placements = []
-        for code, value in enumerate(labels.values):
+        # Upstream's order is up to chance; here it is that of the nodes.
+        for code in codes[firsts.argsort()].tolist():
+            value = labels.values[code]
             if value is not None and pinned in (None, value):
-                places = np.flatnonzero(labels.codes == code)
-                if len(places):
-                    placements.append(Placement(value, nodes.take(places)))
+                placements.append(Placement(value, nodes.take(np.flatnonzero(labels.codes == code))))
         return placements
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:

@@ -54,7 +54,8 @@ class GroupSearch:
         """Try a whole tree; at the end everything is as it was before."""
         before = len(self._stack)
         try:
-            trial = await self._try(tree, self._services.cache.nodes)
+            cache = self._services.cache
+            trial = await self._try(tree, cache.nodes.take(cache.order))
         finally:
             self._stack.revert_to(before)
             self._cycle.filtering.scope = None
