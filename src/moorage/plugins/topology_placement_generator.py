@@ -1,6 +1,8 @@
 """TopologyPlacementGenerator: a group that is to stay together has the values of a node label to choose from."""
 
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 
@@ -8,10 +10,19 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.group_plugins import PlacementGeneratePlugin
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.handle import Handle
-from moorage.framework.nodetable import NodeTable
+from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import Status
 
 PINNED: str = "cannot determine domain for already scheduled pods: "
+
+
+class OrderedNodes(Handle, Protocol):
+    """What the plugin needs besides: the order in which nodes are visited."""
+
+    @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in that order."""
+        ...
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
@@ -20,7 +31,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     Pods of the group that have a node pin it to their domain.
     """
 
-    def __init__(self, *, handle: Handle) -> None:
+    def __init__(self, *, handle: OrderedNodes) -> None:
         self._handle = handle
 
     def generate_placements(
@@ -33,13 +44,17 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         if isinstance(pinned, Status):
             return pinned
         labels = nodes.label(key)
-        placements = []
+        visited = np.empty(len(self._handle.nodes), dtype=np.int64)
+        visited[self._handle.order] = np.arange(len(visited))
+        found: list[tuple[int, Placement]] = []
         for code, value in enumerate(labels.values):
             if value is not None and pinned in (None, value):
                 places = np.flatnonzero(labels.codes == code)
                 if len(places):
-                    placements.append(Placement(value, nodes.take(places)))
-        return placements
+                    domain = nodes.take(places)
+                    found.append((int(visited[domain.rows].min()), Placement(value, domain)))
+        # Upstream has them in random order; with this one the first of several equals is always the same.
+        return [placement for _, placement in sorted(found, key=itemgetter(0))]
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:
         """Return the domain in which the group is already, ``None`` if it is nowhere yet."""

@@ -62,7 +62,8 @@ class GroupSearch:
             self._cycle.filtering.scope = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
-        trial.complete()
+        if not self._keeps_states:
+            trial.complete()
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:

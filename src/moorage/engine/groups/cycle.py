@@ -102,7 +102,8 @@ class GroupCycle:
         """Look for places for the group that is being tried, in another cluster than the first time."""
         search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
-        return trial.status, trial.proposals()
+        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        return trial.status, trial.proposals(of_failed=True)
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:
