@@ -135,7 +135,7 @@ class GroupSearch:
             assert not isinstance(found, ExtendedNodes)
             choice = cycle.choose(found)
         state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
-        trial.state = state.clone() if self._keeps_states else state
+        trial.state = state.detached() if self._keeps_states else state
         trial.state.group = self.state
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
