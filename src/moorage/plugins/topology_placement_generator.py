@@ -62,9 +62,8 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         for pod in group.all_scheduled:
             node = self._handle.nodes.find(pod.node_name)
             if node is None:
-                return Status.error(
-                    f'{PINNED}getting node for pod {pod.key}: nodeinfo not found for node name "{pod.node_name}"'
-                )
+                problem = f'nodeinfo not found for node name "{pod.node_name}"'
+                return Status.error(f"{PINNED}getting node for pod {pod.key}: {problem}")
             value = node.labels.get(key)
             if value is None:
                 return Status.error(f"{PINNED}no topology domain found for pod {pod.key}")

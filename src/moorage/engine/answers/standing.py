@@ -367,6 +367,22 @@ class StandingAnswer:
         self._dirty_rows.clear()
         return self.totals
 
+    def contents(self, rows: RowArray) -> bytes | None:
+        """Return all that stands of some rows, for comparing them with others; ``None`` if more than that counts.
+
+        Only what plugins say that go by the node and by what pods take of it: two rows of which all that is the same
+        stay alike when pods of one shape come to them.
+        """
+        said = [self.numbers.take(rows).tobytes()]
+        for part in self._filters:
+            if part.plugin.depends_on > DependsOn.REQUESTS:
+                return None
+        for share in self._shares or ():
+            if share.plugin.depends_on > DependsOn.REQUESTS:
+                return None
+            said.append(share.part.raw.take(rows).tobytes())
+        return b"".join(said)
+
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""
         return self._order.best(self.totals, ranks)
