@@ -107,11 +107,13 @@ class GroupTrial(Struct):
             if leaf.status is None:
                 yield from (trial for trial in leaf.pods.values() if trial.fits)
 
-    def proposals(self) -> tuple[Proposal, ...]:
-        """Return where pods would go."""
+    def proposals(self, *, of_failed: bool = False) -> tuple[Proposal, ...]:
+        """Return where pods would go; those of groups that failed below one that did not only on request."""
+        fitting = (trial for leaf in self.leaves for trial in leaf.pods.values() if trial.fits)
+        trials = fitting if of_failed else self.placed
         return tuple(
             Proposal(trial.queued.pod, trial.node_name, trial.kept_state or trial.state)
-            for trial in self.placed
+            for trial in trials
             if trial.state is not None
         )
 

@@ -26,7 +26,10 @@ from moorage.queue.entries import QueuedPodInfo
 
 
 class GroupSearch:
-    """One attempt to find places for a group, on one profile."""
+    """One attempt to find places for a group, on one profile.
+
+    What plugins prepare for a pod follows the cluster; with ``keeps_states`` it stays as it was when the pod was tried.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,8 @@ class GroupSearch:
             self._cycle.filtering.scope = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
-        trial.complete()
+        if not self._keeps_states:
+            trial.complete()
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
@@ -135,7 +139,7 @@ class GroupSearch:
         trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         trial.state.group = self.state
         if self._keeps_states:
-            trial.kept_state = trial.state.clone()
+            trial.kept_state = trial.state.detached()
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
@@ -173,7 +177,8 @@ class GroupSearch:
             if alike is not None:
                 alike.learn(placement, trial)
             if trial.code is Code.ERROR:
-                return trial
+                # Of a tree only the error is kept: all groups below share it, whatever was found for them.
+                return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
             if trial.status is None:
                 feasible.append((placement, trial))

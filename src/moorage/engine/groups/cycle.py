@@ -102,7 +102,8 @@ class GroupCycle:
         """Look for places for the group that is being tried, in another cluster than the first time."""
         search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
-        return trial.status, trial.proposals()
+        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        return trial.status, trial.proposals(of_failed=True)
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:
@@ -129,11 +130,11 @@ class GroupCycle:
 
     def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
         """Give up before anything was tried: all pods are told the same."""
-        for member in queued.members:
+        members = _in_order(tree, queued.members)
+        for member in members:
             self._end(member, Failed(status.message))
         conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
         if self._scheduler.observer is not None:
-            members = _in_order(tree, queued.members)
             attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, "error", status)
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)

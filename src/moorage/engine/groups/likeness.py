@@ -50,7 +50,8 @@ class Likeness:
 
     def learn(self, placement: Placement, trial: GroupTrial) -> None:
         """Remember what was found in a placement; everything is as it was before."""
-        if not self._is_possible or trial.is_borrowed:
+        # Where nobody was tried there is nothing to remember, nor an answer to know the placement by.
+        if not self._is_possible or trial.is_borrowed or not trial.pods:
             return
         if self._answer is None and not self._prepare(trial):
             self._is_possible = False

@@ -65,7 +65,7 @@ class Units:
             chain = self.chain_of(pod)
             whole = [group for group in chain if group.spec.is_disrupted_whole]
             if not whole:
-                rank = Rank.GROUPED if chain else Rank.POD
+                rank = Rank.POD if group_key(pod) is None else Rank.GROUPED
                 units.append(Unit((pod,), chain[-1].priority if chain else pod.priority, rank))
                 continue
             top = whole[-1]

@@ -157,6 +157,8 @@ class DynamicResources(
         if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
         for unplaced in findings.unplaced.values():
+            if KEY not in unplaced.cycle:
+                continue
             status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
             if status is not None and not status.is_rejection:
                 return GroupPostFilterResult(status)

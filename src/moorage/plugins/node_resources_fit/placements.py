@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from moorage.api.requests import CPU, MEMORY, container_scoring_requests, is_scalar
+from moorage.api.requests import CPU, MEMORY, is_scalar
 from moorage.framework.groups import Placement
 from moorage.framework.status import MAX_NODE_SCORE
 
@@ -12,7 +12,7 @@ def fullness(placement: Placement, weights: Iterable[tuple[str, int]]) -> int:
     """Return the weighted mean, over the resources that count, of the percentage that would be taken."""
     asked: Counter[str] = Counter()
     for proposal in placement.proposals:
-        asked.update(container_scoring_requests(proposal.pod))
+        asked.update(proposal.pod.scoring_requests)
     nodes = placement.nodes
     total = weighed = 0
     for resource, weight in weights:

@@ -125,6 +125,12 @@ class SpreadState(Struct):
         """Return a copy for a what-if."""
         return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
 
+    def detach(self) -> None:
+        """Keep the counts as they are now, whatever becomes of the cluster."""
+        for spread in self.spreads:
+            if isinstance(spread.counts, DomainTally):
+                spread.counts = spread.counts.snapshot()
+
     def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it.
 
