@@ -143,8 +143,8 @@ class History:
     def _all(self, kind: type[K]) -> list[K]:
         return [thing for thing in self.bench.objects.values() if isinstance(thing, kind)]
 
-    def _some(self, kind: type):  # type: ignore[no-untyped-def]
-        things: list[K] = self._all(kind)
+    def _some(self, kind: type[K]) -> K | None:
+        things = self._all(kind)
         return self.chance.choice(things) if things else None
 
     # ── what must hold ───────────────────────────────────────────────────────────────────────────────────────────────
