@@ -4,7 +4,10 @@ Racks are often filled the same way, or not at all. If the rows of two placement
 verdicts, scores and resources, and nobody who has a say looks at more than that, both have the same places to offer.
 """
 
+from typing import Any
+
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.standing import StandingAnswer
@@ -86,14 +89,14 @@ class Likeness:
         return rows[self._cache.places[rows].argsort()]
 
     def _key(self, rows: RowArray) -> bytes | None:
-        """Return all that counts of some rows; ``None`` if somebody looks at more than nodes and what pods take of them.
+        """Return all that counts of some rows; ``None`` if somebody looks beyond nodes and what pods take of them.
 
         Rows of which all that is the same stay alike when pods of one shape come to them.
         """
         answer = self._answer
         assert answer is not None
         _bring_up_to_date(answer, self._pods[0], self._cycle)
-        said = [answer.numbers.take(rows)]
+        said: list[NDArray[Any]] = [answer.numbers.take(rows)]
         for part in answer.parts_in_force():
             if part.plugin.depends_on > DependsOn.REQUESTS:
                 return None
