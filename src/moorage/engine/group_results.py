@@ -34,6 +34,8 @@ class PodTrial(Struct):
     queued: QueuedPodInfo
     node_name: str = ""
     state: CycleState | None = None
+    kept_state: CycleState | None = None
+    """The state as it was when the node was found, for what-ifs."""
     cycle: ProfileCycle | None = None
     diagnosis: Diagnosis | None = None
     """Why the pod fits on no node."""
@@ -73,10 +75,10 @@ class GroupTrial(Struct):
     """The name of the part of the cluster that this is about."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
-    reasons_added: int = 0
-    """How many of the status's reasons, at their end, are what the post-filters said."""
-    heir_of: "GroupTrial | None" = None
-    """The group above this one whose status it shares, since it was not tried or succeeded in vain."""
+    is_borrowed: bool = False
+    """Whether this was not tried, but found in a part of the cluster that is just alike."""
+    before_help: Status | None = None
+    """The status before the post-filters had their say, if they had."""
 
     @property
     def code(self) -> Code:
@@ -105,10 +107,14 @@ class GroupTrial(Struct):
             if leaf.status is None:
                 yield from (trial for trial in leaf.pods.values() if trial.fits)
 
-    def proposals(self) -> tuple[Proposal, ...]:
-        """Return where pods would go."""
+    def proposals(self, *, of_failed: bool = False) -> tuple[Proposal, ...]:
+        """Return where pods would go; those of groups that failed below one that did not only on request."""
+        fitting = (trial for leaf in self.leaves for trial in leaf.pods.values() if trial.fits)
+        trials = fitting if of_failed else self.placed
         return tuple(
-            Proposal(trial.queued.pod, trial.node_name, trial.state) for trial in self.placed if trial.state is not None
+            Proposal(trial.queued.pod, trial.node_name, trial.kept_state or trial.state)
+            for trial in trials
+            if trial.state is not None
         )
 
     def complete(self) -> None:
@@ -117,14 +123,14 @@ class GroupTrial(Struct):
         for child in self.tree.children:
             found = known.get(child.key)
             if found is None:
-                found = GroupTrial(child, self.status, heir_of=self.heir_of or self)
+                found = GroupTrial(child, self.status)
                 self.children.append(found)
             elif self.status is not None and found.status is None:
                 self._fail_below(found)
             found.complete()
 
     def _fail_below(self, child: "GroupTrial") -> None:
-        child.status, child.heir_of = self.status, self.heir_of or self
+        child.status = self.status
         child.pods = {}
 
 

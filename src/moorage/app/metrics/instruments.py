@@ -218,6 +218,13 @@ class QueueInstruments(QueueObserver):
         cells[1].value += 1
         self.story.moved(pod, queue, event)
 
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """Count a group that came into a queue, and its pods."""
+        self._incoming.number(queue, event).inc(len(pods))
+        self._entities.number(queue, event, "podgroup").inc()
+        for pod in pods:
+            self.story.moved(pod, queue, event)
+
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
         """Count waiting pods by the plugin that rejected them."""
         self._unschedulable.number(plugin, profile).inc(delta)

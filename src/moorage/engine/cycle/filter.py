@@ -235,7 +235,7 @@ class Filtering:
             raise error
         order = self.cache.order
         if self.scope is not None:
-            order = order[self.scope.mask[order]]
+            order = self.scope.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
         rejected: dict[int, Status] = {}
@@ -273,10 +273,8 @@ class Filtering:
     def _narrow_to(self, scope: Scope, found: SeveralNodes) -> BoolArray:
         """Search a part of the cluster only, in the order of the cluster."""
         found.feasible, found.feasible_version = found.feasible & scope.mask, None
-        order = self.cache.order
-        order = order[scope.mask[order]]
         found.start = self.rotation.start % scope.count
-        found.order = np.roll(order, -found.start) if found.start else order
+        found.order = np.roll(scope.order, -found.start) if found.start else scope.order
         return scope.mask
 
     def _rows_named(self, names: frozenset[str]) -> BoolArray:

@@ -102,7 +102,8 @@ class GroupCycle:
         """Look for places for the group that is being tried, in another cluster than the first time."""
         search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
-        return trial.status, trial.proposals()
+        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        return trial.status, trial.proposals(of_failed=True)
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:
@@ -155,20 +156,21 @@ class GroupCycle:
         """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
         with self._services.freeze:
             done = await cycle.post_filter_group(search.state, tree)
-        # Groups that share one status upstream have what is said appended once for each of them.
-        sharing = Counter(id(below.heir_of or below) for below in trial.everything)
-        for below in trial.everything:
-            self._apply(done, below, sharing[id(below.heir_of or below)])
+        everything = [*trial.everything]
+        # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
+        shared = Counter(id(below.status) for below in everything)
+        for below in everything:
+            self._apply(done, below, shared[id(below.status)])
         return done
 
     @staticmethod
     def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
+        trial.before_help = trial.status
         if done.code is Code.ERROR:
             trial.status = Status.error(done.message)
         elif trial.status is not None:
             reasons = (*trial.status.reasons, *[done.message] * times)
             trial.status = Status(trial.status.code, reasons, trial.status.plugin)
-            trial.reasons_added = times
             if done.code is Code.SUCCESS:
                 trial.waits_for_victims, trial.nominated = True, done.nominated
 
@@ -236,19 +238,12 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> 
         own = tried.status if tried is not None and tried.is_error else None
         return Failed((own or status).message)
     if tried is None:
-        return Failed(before_help(leaf), is_rejection=True, nominated_node=nominated)
+        return Failed((leaf.before_help or status).message, is_rejection=True, nominated_node=nominated)
     if not tried.fits:
         return tried.outcome(nominated)
     if leaf.waits_for_victims:
         return Failed(status.message, is_rejection=True, nominated_node=nominated)
     return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)
-
-
-def before_help(leaf: GroupTrial) -> str:
-    """Return what was said of a group before the post-filters had their say."""
-    assert leaf.status is not None
-    reasons = leaf.status.reasons
-    return ", ".join(reasons[: len(reasons) - leaf.reasons_added])
 
 
 def result_of(trial: GroupTrial) -> str:

@@ -1,6 +1,7 @@
 """Making room for a whole group: which units would have to go, and carrying that out."""
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Final, Protocol
 
 from moorage.api.pod import Pod
@@ -12,7 +13,7 @@ from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.handle import PreemptionHandle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import DependsOn
-from moorage.framework.status import Status
+from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.eligibility import NEVER, POLICY_NEVER, is_leaving_for_another
 from moorage.plugins.default_preemption.eviction import Eviction, Preemptor
@@ -22,6 +23,8 @@ from moorage.state.handle import ClusterHandle
 PREFIX: Final = "pod group preemption: "
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 ONGOING: Final = "ongoing preemption on nominated nodes"
+GROUP: Final = "podgroup"
+"""How metrics name a group that preempts, of whichever kind."""
 CLUSTER: Final = "cluster"
 """Where victims of a group are evicted, as events say: not on one node."""
 
@@ -59,23 +62,31 @@ class GroupPreemption:
             return _refused(Status.error(PREFIX + str(error)))
 
     async def _evict_for(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
+        began = perf_counter()
         with self._handle.without(pod for unit in pool for pod in unit.pods):
             status, proposals = await self._handle.place_group(group)
-            victims = [] if status is not None else self._victims(proposals, pool)
+            victims, violating = ([], set()) if status is not None else self._victims(proposals, pool)
+        result = Code.SUCCESS if status is None else status.code
+        seconds = perf_counter() - began
+        self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, GROUP, result.label)
         if status is not None:
             return _refused(Status(status.code, (PREFIX + status.message,)))
         pods = tuple(pod for unit in victims for pod in unit.pods)
-        self._measure(victims, pods)
+        self._measure(victims, pods, violating)
         staying = tuple(pod for pod in pods if not pod.is_terminating)
         await self._eviction.carry_out(preemptor_of(group), CLUSTER, staying)
         nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
         note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
         return GroupPostFilterResult(None, nominated, staying, note)
 
-    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod]) -> None:
-        self._handle.meter.observe("scheduler_workload_preemption_victims", len(pods))
+    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod], violating: set[str]) -> None:
+        meter = self._handle.meter
+        meter.observe("scheduler_workload_preemption_victims", len(pods))
         disrupted = sum(unit.group is not None for unit in victims)
-        self._handle.meter.observe("scheduler_preemption_workload_disruptions", disrupted, "podgroup")
+        meter.observe("scheduler_preemption_workload_disruptions", disrupted, GROUP)
+        for pod in pods:
+            if pod.metadata.uid in violating:
+                meter.count("scheduler_preemption_pdb_violations_total", GROUP)
 
     def _never_preempts(self, group: GroupTree) -> bool:
         if self._has_policies:
@@ -96,13 +107,16 @@ class GroupPreemption:
                     return True
         return False
 
-    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> list[Unit]:
-        """Return the units without which the group fits where it was found to fit without any of them."""
+    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> tuple[list[Unit], set[str]]:
+        """Return the units without which the group fits where it was found to fit without any of them.
+
+        And the uids of pods that a disruption budget protects.
+        """
         ordered = by_importance(pool, self._handle.clock.wall())
-        protected, others, _ = split_units(ordered, self._budgets.split)
+        protected, others, violating = split_units(ordered, self._budgets.split)
         what_if = GroupWhatIf(self._handle, proposals)
         gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back(unit)}
-        return [unit for unit in ordered if id(unit) in gone]
+        return [unit for unit in ordered if id(unit) in gone], violating
 
 
 class GroupWhatIf:

@@ -86,13 +86,12 @@ class Units:
 
 
 def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
-    """Say which node of a unit there is not, if any: upstream does not know what to do about such a unit."""
-    for unit in units:
-        for pod in unit.pods if unit.group is not None else ():
-            if nodes.find(pod.node_name) is None:
-                name = f'"{pod.node_name}"'
-                return f"failed to get node info for node {name} from snapshot: nodeinfo not found for node name {name}"
-    return ""
+    """Say which node is gone, or has not come yet, though a pod is on it that goes along with others."""
+    names = {pod.node_name for unit in units if unit.group is not None for pod in unit.pods}
+    missing = next((name for name in sorted(names) if nodes.find(name) is None), None)
+    if missing is None:
+        return ""
+    return f'failed to get node info for node "{missing}" from snapshot: nodeinfo not found for node name "{missing}"'
 
 
 def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:

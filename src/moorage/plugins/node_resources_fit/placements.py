@@ -16,13 +16,13 @@ def fullness(placement: Placement, weights: Iterable[tuple[str, int]]) -> int:
     nodes = placement.nodes
     total = weighed = 0
     for resource, weight in weights:
-        allocatable = nodes.allocatable[resource]
-        capacity = int(allocatable.sum())
+        offered = nodes.allocatable[resource]
+        capacity = int(offered.sum())
         if not capacity or (is_scalar(resource) and not asked[resource]):
             continue
         taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
-        # What is taken of a node that has nothing does not count.
-        there = int(taken[allocatable != 0].sum())
-        total += weight * (min(there + asked[resource], capacity) * MAX_NODE_SCORE // capacity)
+        # What pods take of a resource that their node does not have counts for nothing.
+        used = int(taken[offered > 0].sum()) + asked[resource]
+        total += weight * (min(used, capacity) * MAX_NODE_SCORE // capacity)
         weighed += weight
     return total // weighed if weighed else 0
