@@ -22,9 +22,9 @@ from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.image_index import ImageIndex
+from moorage.state.objects import ChangeLog
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
