@@ -53,8 +53,6 @@ class InProcessClient(ApiClient):
             user_agent=self._user_agent,
         )
         await self._before(asked)
-        if path.endswith("/binding") and self._api.bind_stored(path, body):
-            return b""
         answer = self._api.answer(asked)
         assert not isinstance(answer, Watch), "a watch is read as it comes"
         if answer.status >= 300:
@@ -152,9 +150,10 @@ class StoreWatch:
             heappop(self._due)
             arrived.append(self._on_the_way.popleft())
         for resource, neighbours in groupby(arrived, key=itemgetter(0)):
-            changes = [change for _, change in neighbours]
-            for kind, on_changes in self._followers[resource]:
-                on_changes(kind, [typed(kind.type, change) for change in changes])
+            followers = self._followers[resource]
+            changes = [typed(followers[0].kind.type, change) for _, change in neighbours]
+            for kind, on_changes in followers:
+                on_changes(kind, changes)
         self._set_timer(loop)
         if arrived:
             self.after_delivery()

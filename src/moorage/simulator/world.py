@@ -18,6 +18,7 @@ from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests.request import ApiRequest, target_of
 from moorage.box.apiserver.storage.objects import ObjectStore
 from moorage.box.apiserver.storage.store import StoredChange, storage_of
+from moorage.box.apiserver.writing.typed import bind_pod
 from moorage.box.controllers import kubelet
 from moorage.box.controllers.driver import Controller, Driver
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
@@ -171,8 +172,15 @@ class World:
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node; it takes a while, and may fail."""
-        await self._writer.bind(pod, node_name)
+        if self.fault is not no_faults or self._writer.is_writing(pod) or not await self._bound_at_once(pod, node_name):
+            await self._writer.bind(pod, node_name)
         self.bindings[pod.uid] = node_name
+
+    async def _bound_at_once(self, pod: Pod, node_name: str) -> bool:
+        """Bind a pod that is stored as a struct without a request; False if the API has to look at it."""
+        await asyncio.sleep(self.pace.bind)
+        entry = self.api.store.get("pods", pod.key)
+        return entry is not None and bind_pod(self.api.store, entry, pod.uid, node_name, self.clock.now())
 
     async def get(self, thing: K) -> K:
         """Return an object as it is now."""
