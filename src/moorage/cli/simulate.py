@@ -193,6 +193,8 @@ def _note_ignored(cluster: "ClusterInput") -> None:
     if cluster.ignored:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
+    for title, problem in cluster.selecting.items():
+        typer.echo(f"note: {title} makes no pods, since an API server would refuse it: {problem}", err=True)
 
 
 def _note_custom(cluster: "ClusterInput") -> None:

@@ -16,7 +16,7 @@ from moorage.simulator.history import PodHistory, RunHistory, Utilisation
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import MAX_SECONDS, Simulation
-from moorage.simulator.workloads import controllers_for
+from moorage.simulator.workloads import controllers_for, selector_uids
 from moorage.simulator.world import Pace, World
 
 
@@ -56,7 +56,13 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
     attempts = AttemptLog(with_nodes=with_nodes)
 
     async def work() -> Run:
-        world = World(clock, pace=pace, features=policy.features, controllers=controllers_for(cluster.objects, clock))
+        world = World(
+            clock,
+            pace=pace,
+            features=policy.features,
+            controllers=controllers_for(cluster.objects, clock),
+            hidden=selector_uids(cluster.objects),
+        )
         history = RunHistory(world.api.store, clock.now, group_by=group_by)
         world.on_eviction = history.note_eviction
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -66,7 +66,7 @@ class World:
     What the scheduler writes goes through the client that it has in production and the API server's own operations.
     ``store`` is what is stored, as structs, past the API's rules. Everything runs on the loop that is running when it
     is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation. ``controllers`` work beside the
-    kubelets.
+    kubelets; they do not see the objects whose uids are ``hidden``.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class World:
         fault: Fault = no_faults,
         features: FeatureGates | None = None,
         controllers: Sequence[Controller] = (),
+        hidden: Collection[str] = (),
         has_kubelets: bool = True,
     ) -> None:
         self.clock = clock
@@ -96,7 +97,7 @@ class World:
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
         self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
         self._kubelets = self._make_kubelets() if has_kubelets else None
-        self._driver = self._drive(controllers) if controllers else None
+        self._driver = self._drive(controllers, hidden) if controllers else None
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
         """How often each pod failed since a pod last came, went, was bound or ended, or a node changed."""
@@ -110,9 +111,9 @@ class World:
         every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
         return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
 
-    def _drive(self, controllers: Sequence[Controller]) -> Driver:
+    def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> Driver:
         client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
-        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))
+        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden))
 
     @property
     def is_busy(self) -> bool:
