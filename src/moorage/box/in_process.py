@@ -192,7 +192,7 @@ class StoreInformer:
     """
 
     def __init__(
-        self, store: Store, watch: StoreWatch, hidden: Collection[str], kind: Kind, on_changes: OnChanges
+        self, store: Store, watch: StoreWatch, kind: Kind, on_changes: OnChanges, *, hidden: Collection[str] = ()
     ) -> None:
         self.kind = kind
         self._store = store

@@ -113,7 +113,7 @@ class World:
 
     def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> Driver:
         client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
-        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden))
+        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden=hidden))
 
     @property
     def is_busy(self) -> bool:
