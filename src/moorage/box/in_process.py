@@ -16,7 +16,7 @@ from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.requests.request import ApiRequest
 from moorage.box.apiserver.storage.store import Entry, Store, StoredChange, storage_of
 from moorage.box.transport import InProcess
-from moorage.client.answers import api_error
+from moorage.client.api_errors import api_error
 from moorage.client.informer import OnChanges
 from moorage.client.kubeconfig import Connection
 from moorage.client.list_watch import Change

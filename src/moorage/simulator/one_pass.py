@@ -67,6 +67,10 @@ class DryRunApi:
         """Accept a changed object."""
         return thing
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Accept a patch."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Accept a status."""
 
@@ -81,6 +85,10 @@ class NoBackground(TaskBackground):
     """Drops work: evictions and status patches are not carried out, and no time passes."""
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Drop the work."""
+        work.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Drop the work."""
         work.close()
 
@@ -173,6 +181,7 @@ class OnePass:
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = self._assembled()
         self._load(parts)
+        await parts.scheduler.life.start()
         scheduler, decided = parts.scheduler, self._log.decisions
         binder = scheduler.binder
         assert isinstance(binder, AssumedForGood)
@@ -184,6 +193,7 @@ class OnePass:
             if progress is not None:
                 progress(len(decided), total, 0.0)
         await binder.settle()
+        await parts.scheduler.life.close()
         parts.close()
         gated = (pod for pod in self._cluster.pending if pod.uid not in decided)
         return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]

@@ -195,6 +195,10 @@ class World:
         """Change an object of the same resourceVersion."""
         return await self._writer.update(thing, subresource=subresource)
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object."""
+        return await self._writer.patch(thing, patch, subresource=subresource)
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into the status of an object."""
         await self._writer.patch_status(thing, patch)
