@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
-from moorage.cli.starting import log_to_stderr, start_lightly
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
@@ -68,7 +68,7 @@ def convert(
     What moved, was renamed or is lost is listed on stderr. If something is lost, nothing is written and the exit code
     is 2, unless --lossy is given.
     """
-    log_to_stderr()
+    start_lightly()
     from moorage.config import to_yaml
     from moorage.config.conversion import convert_provider, convert_text
     from moorage.config.loading import read_config_text

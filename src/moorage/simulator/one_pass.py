@@ -181,10 +181,10 @@ class OnePass:
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = self._assembled()
         self._load(parts)
-        await parts.scheduler.life.start()
         scheduler, decided = parts.scheduler, self._log.decisions
         binder = scheduler.binder
         assert isinstance(binder, AssumedForGood)
+        await scheduler.life.start()
         total = scheduler.queue.sizes().active
         # Not until the queue has nothing to give: it would give pods again before their backoff is over.
         while scheduler.queue.sizes().active:
@@ -193,7 +193,7 @@ class OnePass:
             if progress is not None:
                 progress(len(decided), total, 0.0)
         await binder.settle()
-        await parts.scheduler.life.close()
+        await scheduler.life.close()
         parts.close()
         gated = (pod for pod in self._cluster.pending if pod.uid not in decided)
         return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
