@@ -80,6 +80,8 @@ class ClusterInput:
     shaping: tuple[Mapping[str, Any], ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     selecting: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """What controllers were not allowed to make of the workloads, in one pass."""
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """Return the objects of one kind, in order of appearance."""

@@ -42,7 +42,7 @@ def with_made_pods(cluster: ClusterInput, features: FeatureGates) -> ClusterInpu
         given = [thing.uid for thing in cluster.objects]
         stored = {thing.uid: thing for thing in _stored(world) if thing.uid not in own}
         kept = [stored.pop(uid) for uid in given if uid in stored]
-        return replace(cluster, objects=(*kept, *stored.values()))
+        return replace(cluster, objects=(*kept, *stored.values()), refusals=world.refusals)
 
     return run_virtual(work(), clock)
 

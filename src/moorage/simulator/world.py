@@ -132,6 +132,12 @@ class World:
         """Where the scheduler writes to."""
         return self
 
+    @property
+    def refusals(self) -> dict[str, str]:
+        """What controllers were not allowed to do, by what it was for."""
+        known = self._driver.view.refusals if self._driver is not None else {}
+        return {f"{controller} of {key}": problem for (controller, key), problem in known.items()}
+
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
         """Pass changes of the kinds that the scheduler watches on to it."""
         self._objects, self._on_changes = objects, on_changes
