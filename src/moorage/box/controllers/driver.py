@@ -304,7 +304,8 @@ class Driver:
             self.view.refusals[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
-            (log.debug if failures < 4 else log.warning)("controller will try again", **facts)
+            # Once is enough: it is tried for as long as the cluster lives.
+            (log.warning if failures == 4 else log.debug)("controller will try again", **facts)
         elif failures == 1:
             # Not what a server answers but a mistake, in the object or in ours: say where, once.
             log.error("controller failed and will try again", exc_info=error, **facts)
