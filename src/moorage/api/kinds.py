@@ -8,6 +8,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from moorage.api.cluster import (
+    ConfigMap,
     Namespace,
     PodDisruptionBudget,
     PodGroup,
@@ -128,7 +129,7 @@ _POD_PARTS: Final = ("status", "binding", "eviction", "ephemeralcontainers", "re
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind("Binding", "", "v1", "bindings", verbs=CREATE_ONLY),
-    Kind("ConfigMap", "", "v1", "configmaps", short_names=("cm",)),
+    Kind("ConfigMap", "", "v1", "configmaps", True, ConfigMap, ("cm",)),
     Kind("Endpoints", "", "v1", "endpoints", short_names=("ep",)),
     Kind("Event", "", "v1", "events", short_names=("ev",)),
     Kind("LimitRange", "", "v1", "limitranges", short_names=("limits",)),

@@ -117,6 +117,9 @@ class Api:
         except ApiError as error:
             retry = int(error.retry_after) if error.retry_after is not None else None
             return ApiResponse(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
+        finally:
+            if not self._writer.admission.quotas.is_settled:
+                self._writer.admission.quotas.settle()
 
     def _document(self, request: ApiRequest) -> ApiResponse | None:
         """Answer what is no resource: health, version, discovery and schemas."""

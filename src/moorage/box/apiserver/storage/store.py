@@ -195,6 +195,10 @@ class Store:
         found = self._objects.get(resource)
         return found.get(key) if found is not None else None
 
+    def resources(self) -> tuple[str, ...]:
+        """Return the resources that there are or were objects of."""
+        return tuple(self._objects)
+
     def list(self, resource: str) -> tuple[Entry, ...]:
         """Return all objects of a resource, oldest first."""
         return tuple(self._objects.get(resource, {}).values())
