@@ -37,11 +37,6 @@ class Accepting(FilterPlugin):
         return None
 
 
-def plugin_of(cluster: Cluster, kind: type[Plugin]) -> Any:
-    assert cluster.box.scheduling is not None
-    return cluster.box.scheduling.scheduler.cycles["default-scheduler"].profile.plugins[kind.name]
-
-
 class Lively(Accepting, PostBindPlugin):
     async def start(self) -> None:
         self.story.append(f"started with {len(list(self.classes.list()))} priority classes")
@@ -72,13 +67,13 @@ class Lively(Accepting, PostBindPlugin):
 async def test_a_plugin_lives_from_start_to_close() -> None:
     loop = asyncio.get_running_loop()
     async with Cluster(nodes=1, plugins=[Lively]) as cluster:
-        await cluster.wait_for(lambda: plugin_of(cluster, Lively).story != [])
+        await cluster.wait_for(lambda: cluster.plugin(Lively).story != [])
         await cluster.apply(POD)
         await cluster.wait_for(lambda: len(cluster.running()) == 1)
         await cluster.sleep(30)
         await cluster.apply(POD | {"metadata": {"name": "q"}})
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
-        plugin, ended = plugin_of(cluster, Lively), loop.time()
+        plugin, ended = cluster.plugin(Lively), loop.time()
         assert plugin.ticks >= 30
     # The second pod's cleaning up is waited for, the ticking is not.
     assert loop.time() - ended <= 2.0
@@ -145,7 +140,7 @@ def test_one_that_cannot_be_closed_keeps_no_other_from_it(logged: list[Any]) -> 
         loop = asyncio.get_running_loop()
         async with Cluster(nodes=1, plugins=[Closes, FailsToClose, NeverCloses]) as cluster:
             await cluster.sleep(1)
-            first, ended = plugin_of(cluster, Closes), loop.time()
+            first, ended = cluster.plugin(Closes), loop.time()
         assert first.story == ["closed"]
         assert loop.time() - ended == pytest.approx(CLOSE_SECONDS, abs=0.5)
 
