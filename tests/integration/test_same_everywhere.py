@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.testing import Cluster, in_virtual_time
-from tests.support.ticketing import DEFINITION, PLUGIN, Ticketing, admit
+from tests.support.ticketing import DEFINITION, PLUGIN, Ticketing, admit, pod, ticket
 
 UP = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")
 ENOUGH = 90.0
@@ -29,6 +30,23 @@ async def test_in_a_cluster_where_the_kind_is_defined_later() -> None:
         await cluster.sleep(10)
         await cluster.apply(DEFINITION)
         await admit(cluster.client)
+
+
+def test_an_object_that_does_not_fit_its_struct_costs_nobody_else(logged: list[Any]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
+            await cluster.apply({**ticket("odd", approved=True), "spec": {"approved": "perhaps"}}, pod("odd", "odd"))
+            await cluster.wait_for(lambda: "there is no ticket odd" in cluster.why_pending("odd"))
+            await admit(cluster.client)
+            assert cluster.why_pending("odd")
+            await cluster.apply(ticket("odd", approved=True))
+            await cluster.wait_for(lambda: "odd" in [found.name for found in cluster.running()])
+
+    story()
+    said = [line for line in logged if line["event"] == "malformed object skipped"]
+    assert {(line["kind"], line["object"]) for line in said} == {("Ticket", "default/odd")}
+    assert said[0]["reason"] == "Expected `bool`, got `str` - at `$.spec.approved`"
 
 
 def test_in_a_cluster_for_tests_in_real_time() -> None:
