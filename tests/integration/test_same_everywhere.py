@@ -1,18 +1,21 @@
-"""One plugin in testing.Cluster and on `moorage up`; tests/live has it on a real server."""
+"""One plugin in `moorage simulate`, testing.Cluster and `moorage up`; tests/live has it on a real server."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from moorage.cli import main
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.testing import Cluster, in_virtual_time
-from tests.support.ticketing import DEFINITION, PLUGIN, Ticketing, admit, pod, ticket
+from tests.support.ticketing import DEFINITION, PLUGIN, THINGS, Ticketing, admit, pod, ticket
 
 UP = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")
 ENOUGH = 90.0
@@ -55,6 +58,40 @@ def test_in_a_cluster_for_tests_in_real_time() -> None:
             await admit(cluster.client)
 
     asyncio.run(story())
+
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+}
+
+
+def simulated(tmp_path: Path, *flags: str, defined: bool, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Simulate the plugin's cluster; return the decisions by pod."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, *THINGS, *([DEFINITION] if defined else [])]))
+    assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, "-o", "json", *flags)) == 0
+    return {decision["pod"]: decision for decision in json.loads(capsys.readouterr().out)["decisions"]}
+
+
+@pytest.mark.parametrize("defined", [True, False], ids=["defined in the file", "not defined"])
+def test_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, defined: bool) -> None:
+    found = simulated(tmp_path, defined=defined, capsys=capsys)
+    assert {pod: decision["result"] for pod, decision in found.items()} == {
+        "default/holder": "scheduled",
+        "default/passer-by": "scheduled",
+        "default/hopeful": "unschedulable",
+        "default/forger": "unschedulable",
+    }
+    assert "after waiting 2s at plugin Ticketing" in found["default/hopeful"]["message"]
+    assert "there is no ticket copper" in found["default/forger"]["message"]
+
+
+def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
+    assert [pod for pod, decision in found.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
 
 
 def test_on_a_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
@@ -32,7 +33,7 @@ def view(
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, plugin).config)
+    completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -67,6 +68,7 @@ def convert(
     What moved, was renamed or is lost is listed on stderr. If something is lost, nothing is written and the exit code
     is 2, unless --lossy is given.
     """
+    start_lightly()
     from moorage.config import to_yaml
     from moorage.config.conversion import convert_provider, convert_text
     from moorage.config.loading import read_config_text
@@ -90,11 +92,15 @@ def convert(
     typer.echo("---\n".join(to_yaml(each.data) for each in found), nl=False)
 
 
-def _load(path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None) -> "Policy":
+def _load(
+    path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
+) -> "Policy":
+    start_lightly()
     from moorage.app.gates import all_gates
     from moorage.assembly.policy import collect_plugins, load_policy
 
-    return load_policy(collect_plugins(paths=plugins or ()), path, features=all_gates(feature_gates or ()))
+    registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
+    return load_policy(registry, path, features=gates, to_schedule=to_schedule)
 
 
 def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:

@@ -192,7 +192,9 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             work.close()
         else:
             task = self._services.background.spawn(self._guard(work, name), name=f"{self._plugin}: {name}")
-            if task is not None:
+            if task is None:
+                work.close()
+            else:
                 self._tasks.add(task)
                 task.add_done_callback(partial(self._ended, work))
 

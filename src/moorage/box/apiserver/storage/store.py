@@ -221,11 +221,15 @@ class Store:
         self.version += 1
         return self._keep(resource, Entry(key, self.version, body))
 
-    def put_typed(self, resource: str, thing: T) -> T:
-        """Write a struct, and return it with its new version."""
+    def put_typed(self, resource: str, thing: T, **changes: Any) -> T:
+        """Write a struct, with some fields changed, and return it with its new version.
+
+        The changes must leave true what was derived from the struct already: that is taken along.
+        """
         self.version += 1
         metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
-        stored = msgspec.structs.replace(thing, metadata=metadata)
+        stored = msgspec.structs.replace(thing, metadata=metadata, **changes)
+        stored.__dict__.update(thing.__dict__)
         self._keep(resource, Entry(stored.key, self.version, None, stored))
         return stored
 
