@@ -89,6 +89,17 @@ def test_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, 
     assert "there is no ticket copper" in found["default/forger"]["message"]
 
 
+@pytest.mark.parametrize("flags", [(), ("--one-pass",)], ids=["until quiet", "in one pass"])
+def test_a_simulation_names_an_object_that_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, {**ticket("odd", approved=True), "spec": {"approved": "perhaps"}}]))
+    assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, *flags)) == 2
+    wanted = "Ticket odd: a plugin cannot read it: Expected `bool`, got `str` - at `$.spec.approved`"
+    assert wanted in capsys.readouterr().err
+
+
 def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
     assert [pod for pod, decision in found.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
