@@ -5,15 +5,18 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 
 from moorage.cli import main
 from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
+from moorage.framework.logs import VERBOSITY
 from moorage.testing import Cluster, in_virtual_time
 from tests.support.ticketing import DEFINITION, PLUGIN, THINGS, Ticketing, admit, pod, ticket
 
@@ -98,6 +101,33 @@ def test_a_simulation_names_an_object_that_does_not_fit(
     assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, *flags)) == 2
     wanted = "Ticket odd: a plugin cannot read it: Expected `bool`, got `str` - at `$.spec.approved`"
     assert wanted in capsys.readouterr().err
+
+
+@pytest.fixture
+def _usual_logs() -> Iterator[None]:
+    """Leave logs as they were: a command configures those of its process."""
+    usual = structlog.get_config()
+    yield
+    structlog.configure(**usual)
+    VERBOSITY.set(0)
+
+
+@pytest.mark.usefixtures("_usual_logs")
+def test_details_that_a_plugin_logs_are_there_when_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, *THINGS]))
+    said = {}
+    for level in ("-v=0", "-v=4"):
+        assert main.run(("simulate", "-q", "-f", str(file), "--plugin", PLUGIN, level)) == 0
+        said[level] = capsys.readouterr().err
+    detail = '"pod is let in" plugin="Ticketing" profile="default-scheduler" pod="default/holder"'
+    assert detail in said["-v=4"]
+    assert detail not in said["-v=0"]
+    assert '"the inspector goes home"' in said["-v=0"]
+    assert main.run(("simulate", "-f", str(file), "-v", "lots")) == 2
+    assert "'lots' is not a level: write a number from 0 to 10" in capsys.readouterr().err
 
 
 def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
