@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, VerbosityOption, log_as_asked, policy_of
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Place the pods of a described cluster and say where each went, or why it did not.
 
@@ -100,6 +101,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
+    log_as_asked(verbosity)
     from moorage.simulator.loading import load_cluster
     from moorage.simulator.made_pods import with_made_pods
 

@@ -10,7 +10,7 @@ from moorage.api.pod import Pod
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
 from moorage.simulator.attempts import AttemptLog, ShowProgress
-from moorage.simulator.custom import added_kinds, definition_of, kind_name, placed
+from moorage.simulator.custom import added_kinds, custom_object, definition_of, kind_name, placed
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.history import PodHistory, RunHistory, Utilisation
 from moorage.simulator.loading import ClusterInput
@@ -87,12 +87,18 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
 
 
 def load(simulation: Simulation, cluster: ClusterInput) -> None:
-    """Bring a described cluster into a simulation; kinds that plugins list are served, defined or not."""
+    """Bring a described cluster into a simulation; kinds that plugins list are served, defined or not.
+
+    InputError if a custom resource does not fit the struct that a plugin has for it.
+    """
     kinds = added_kinds()
     defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
     missing = [definition_of(kind) for kind in kinds.values() if kind.full_name not in defined]
-    known = ((kinds.get(kind_name(content)), content) for content in cluster.custom)
-    custom = [placed(kind, content) for kind, content in known if kind is not None]
+    custom = []
+    for content in cluster.custom:
+        if (kind := kinds.get(kind_name(content))) is not None:
+            custom_object(kind, content)  # InputError, before anything begins
+            custom.append(placed(kind, content))
     simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
 
 
