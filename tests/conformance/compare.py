@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 Decision = dict[str, Any]
 
 #: Texts of CEL errors come from different libraries: they are compared up to here.
-_CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error")
+_CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error", "derived attribute gpu.example/numa")
 _ABSENT: Final = "(absent)"
 _NARROWED: Final = "node(s) didn't satisfy plugin(s)"
 #: Which of several bound members is complained of is chance, and so is the order of two values that should be one.

@@ -45,7 +45,8 @@ async def test_a_job_is_a_gang_and_leaves_nothing_behind() -> None:
 
         path = BY_TYPE[Job].path("train", "default")
         await cluster.client.request("DELETE", f"{path}?propagationPolicy=Background")
-        await cluster.wait_for(lambda: not any(number(kind) for kind in (Job, Pod, PodGroup, Workload)))
+        kinds: tuple[type[KubeObject], ...] = (Job, Pod, PodGroup, Workload)
+        await cluster.wait_for(lambda: not any(map(number, kinds)))
 
 
 @in_virtual_time

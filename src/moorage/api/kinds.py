@@ -19,7 +19,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
-from moorage.api.records import Event, Lease
+from moorage.api.records import Event, Lease, LeaseCandidate
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -203,6 +203,15 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, ResourceClaimTemplate),
     Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, ResourceSlice),
     Kind("Lease", "coordination.k8s.io", "v1", "leases", True, Lease),
+    Kind(
+        "LeaseCandidate",
+        "coordination.k8s.io",
+        "v1beta1",
+        "leasecandidates",
+        True,
+        LeaseCandidate,
+        gate="CoordinatedLeaderElection",
+    ),
     Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
     Kind("IngressClass", "networking.k8s.io", "v1", "ingressclasses", False),
     Kind("Ingress", "networking.k8s.io", "v1", "ingresses", short_names=("ing",), subresources=_STATUS),

@@ -92,6 +92,8 @@ class EventHandlers:
         self._waiting = waiting
         self._groups = cache.groups
         self._adapt = pod_adapter(features) if features is not None else None
+        gate = "InPlacePodVerticalScalingSchedulerPreemption"
+        self._heeds_resizes = features is not None and features.enabled(gate)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
@@ -140,6 +142,8 @@ class EventHandlers:
         """Queue a pod that needs a node from us, or count one that has a node."""
         self._pods.put(pod)
         if pod.node_name:
+            if self._is_to_grow(pod):
+                self._queue.add(pod)
             self._count(pod)
         elif self._is_ours(pod):
             if self._groups is None:
@@ -153,6 +157,8 @@ class EventHandlers:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
         self._pods.put(new)
         if old.spec.node_name:
+            if self._heeds_resizes:
+                self._resize_updated(old, new)
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
                 self._queue.move_all(event, old, new)
@@ -169,6 +175,8 @@ class EventHandlers:
     def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
         """Forget a pod. ``is_final`` is False if its last version was missed: it may have got a node unseen."""
         self._pods.drop(pod)
+        if self._is_to_grow(pod):
+            self._queue.delete(pod)
         if pod.node_name or not is_final:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
@@ -228,6 +236,19 @@ class EventHandlers:
     def _queued_groups(self) -> GroupQueue:
         assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
         return self._queue.groups
+
+    def _resize_updated(self, old: Pod, new: Pod) -> None:
+        """Queue a running pod while its resize is put off for want of room."""
+        was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
+        if is_to_grow and was_to_grow:
+            self._queue.update(old, new)
+        elif is_to_grow:
+            self._queue.add(new)
+        elif was_to_grow:
+            self._queue.delete(old)
+
+    def _is_to_grow(self, pod: Pod) -> bool:
+        return self._heeds_resizes and bool(pod.node_name) and pod.has_deferred_resize and self._is_ours(pod)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self._profiles

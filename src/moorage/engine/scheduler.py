@@ -7,7 +7,7 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import Clock
-from moorage.config.types import SchedulerConfiguration
+from moorage.config.types import ProfileConfig, SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
@@ -20,6 +20,7 @@ from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.instrument import time_phases
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.engine.resizes import for_resizes
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
@@ -83,7 +84,8 @@ class Scheduler:
             extenders=in_order(extenders),
             meter=meter,
         )
-        self.cycles = self._build_cycles(config, registry, cross_check)
+        self.cycles = self._build_cycles(config.profiles, config, registry, cross_check)
+        self._resizes = self._build_resizes(config, registry, cross_check, features)
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
@@ -108,15 +110,27 @@ class Scheduler:
         return PodGroups(with_composites=with_composites)
 
     def _build_cycles(
-        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
+        self,
+        profiles: Iterable[ProfileConfig],
+        config: SchedulerConfiguration,
+        registry: Registry,
+        cross_check: bool | float,
     ) -> dict[str, ProfileCycle]:
         rotation = Rotation()
         return {
             profile.scheduler_name or "": ProfileCycle(
                 profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
             )
-            for profile in config.profiles
+            for profile in profiles
         }
+
+    def _build_resizes(
+        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float, features: FeatureGates
+    ) -> dict[str, ProfileCycle]:
+        """Make ready to try pods whose resize was put off, if room is to be made for them."""
+        if not features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
+            return {}
+        return self._build_cycles(map(for_resizes, config.profiles), config, registry, cross_check)
 
     def _build_binding(self, name: str, cycle: ProfileCycle) -> BindingPhases:
         phases = BindingPhases(cycle.profile, self.services.extenders)
@@ -189,7 +203,9 @@ class Scheduler:
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, cycle = queued.pod, self.cycles[queued.pod.scheduler_name]
+        pod = queued.pod
+        is_resize = self._resizes and pod.has_deferred_resize
+        cycle = (self._resizes if is_resize else self.cycles)[pod.scheduler_name]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 

@@ -1,8 +1,6 @@
 """TopologyPlacementGenerator: a group that is to stay together has the values of a node label to choose from."""
 
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import Protocol
 
 import numpy as np
 
@@ -10,19 +8,10 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.group_plugins import PlacementGeneratePlugin
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.handle import Handle
-from moorage.framework.nodetable import NodeTable, RowArray
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Status
 
 PINNED: str = "cannot determine domain for already scheduled pods: "
-
-
-class OrderedNodes(Handle, Protocol):
-    """What the plugin needs besides: the order in which nodes are visited."""
-
-    @property
-    def order(self) -> RowArray:
-        """The rows of all nodes in that order."""
-        ...
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
@@ -31,7 +20,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     Pods of the group that have a node pin it to their domain.
     """
 
-    def __init__(self, *, handle: OrderedNodes) -> None:
+    def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
 
     def generate_placements(
@@ -44,17 +33,14 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         if isinstance(pinned, Status):
             return pinned
         labels = nodes.label(key)
-        visited = np.empty(len(self._handle.nodes), dtype=np.int64)
-        visited[self._handle.order] = np.arange(len(visited))
-        found: list[tuple[int, Placement]] = []
-        for code, value in enumerate(labels.values):
+        codes, firsts = np.unique(labels.codes, return_index=True)
+        placements = []
+        # Upstream's order is up to chance; here it is that of the nodes.
+        for code in codes[firsts.argsort()].tolist():
+            value = labels.values[code]
             if value is not None and pinned in (None, value):
-                places = np.flatnonzero(labels.codes == code)
-                if len(places):
-                    domain = nodes.take(places)
-                    found.append((int(visited[domain.rows].min()), Placement(value, domain)))
-        # Upstream has them in random order; with this one the first of several equals is always the same.
-        return [placement for _, placement in sorted(found, key=itemgetter(0))]
+                placements.append(Placement(value, nodes.take(np.flatnonzero(labels.codes == code))))
+        return placements
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:
         """Return the domain in which the group is already, ``None`` if it is nowhere yet."""

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tests.conformance.generator import devices, groups, storage
+from tests.conformance.generator import alphas, devices, groups, storage
 from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
@@ -17,7 +17,7 @@ from tests.conformance.generator.words import Object
 #: Features that are switched on by name, on top of what every cluster may have.
 EXTRA_FEATURES: Final = ("volumes", "devices")
 #: Those that need feature gates which are off unless one asks for them.
-GATED_FEATURES: Final = ("groups",)
+GATED_FEATURES: Final = ("groups", "alphas")
 
 #: Topics that make trouble together; half of the clusters are about one such set and nothing else.
 FOCI: Final = (
@@ -38,6 +38,13 @@ FOCI: Final = (
     ("config", "taints", "nodeSelector", "nodeAffinity", "features"),
 )
 FEATURE_FOCI: Final = {
+    "alphas": (
+        ("taints",),
+        ("taints", "spread"),
+        ("taints", "priorities", "tight"),
+        ("deviceClaims", "alternatives"),
+        ("deviceClaims", "heldDevices", "deviceTaints"),
+    ),
     "volumes": (
         ("claims", "capacities"),
         ("claims", "ephemeral", "capacities"),
@@ -146,6 +153,8 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
         gates |= groups.make_gates(dice)
         objects += groups.equip(dice, gates, nodes, running, pending)
         config = groups.reconfigured(dice, config, gates)
+    if "alphas" in features:
+        gates |= alphas.equip(dice, objects)
     return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search, gates)
 
 

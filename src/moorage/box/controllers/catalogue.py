@@ -8,6 +8,7 @@ from moorage.box.controllers.daemonset import DaemonSetController
 from moorage.box.controllers.deployment import DeploymentController
 from moorage.box.controllers.disruption import DisruptionController
 from moorage.box.controllers.driver import Controller
+from moorage.box.controllers.elections import ElectionController
 from moorage.box.controllers.ephemeral import EphemeralVolumeController
 from moorage.box.controllers.garbage import GROUPS, GarbageCollector
 from moorage.box.controllers.heartbeats import Heartbeats
@@ -48,6 +49,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         PodClaimController(has_groups=shares_claims),
         ClaimUseController(has_groups=shares_claims),
         *((PodGroupProtection(),) if groups else ()),
+        *((ElectionController(clock),) if features.enabled("CoordinatedLeaderElection") else ()),
         *((GroupClaimController(),) if shares_claims else ()),
     )
 

@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -367,21 +367,10 @@ class StandingAnswer:
         self._dirty_rows.clear()
         return self.totals
 
-    def contents(self, rows: RowArray) -> bytes | None:
-        """Return all that stands of some rows, for comparing them with others; ``None`` if more than that counts.
-
-        Only what plugins say that go by the node and by what pods take of it: two rows of which all that is the same
-        stay alike when pods of one shape come to them.
-        """
-        said = [self.numbers.take(rows).tobytes()]
-        for part in self._filters:
-            if part.plugin.depends_on > DependsOn.REQUESTS:
-                return None
-        for share in self._shares or ():
-            if share.plugin.depends_on > DependsOn.REQUESTS:
-                return None
-            said.append(share.part.raw.take(rows).tobytes())
-        return b"".join(said)
+    def parts_in_force(self) -> Iterator[PluginAnswer]:
+        """Go through what stands of the plugins that filter or score such pods; one that does both comes twice."""
+        yield from self._filters
+        yield from (share.part for share in self._shares or ())
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""

@@ -83,6 +83,8 @@ class Filtering:
         self.cross_check: CrossCheck | None = None
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
+        self.group: CycleState | None = None
+        """What plugins remember of the group whose pods are tried."""
 
     def find(self, pod: Pod) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -93,6 +95,7 @@ class Filtering:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
         nodes, answer = self.cache.nodes, self.answers.find(pod)
         cycle, steps = answer.begin()
+        cycle.group = self.group
         pre = PreFiltered(pod, answer, cycle)
         for plugin, part in steps:
             if part is None:
@@ -148,7 +151,7 @@ class Filtering:
             answer.filter(pod, nodes)
             numbers, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
-                self.cross_check.verdicts(pod, nodes, numbers, answer.table)
+                self.cross_check.verdicts(pod, nodes, numbers, answer.table, self.group)
             if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
                 numbers = answer.table.written(numbers, refused)
                 feasible, is_own = np.equal(numbers, FEASIBLE), False

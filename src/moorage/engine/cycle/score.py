@@ -70,7 +70,7 @@ class Scoring:
         totals = self._totals(found, rows)
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
-            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked))
+            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])

@@ -55,12 +55,14 @@ class GroupSearch:
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
-        before = len(self._stack)
+        before, filtering = len(self._stack), self._cycle.filtering
+        filtering.group = self.state
         try:
-            trial = await self._try(tree, self._services.cache.nodes)
+            cache = self._services.cache
+            trial = await self._try(tree, cache.nodes.take(cache.order))
         finally:
             self._stack.revert_to(before)
-            self._cycle.filtering.scope = None
+            filtering.scope = filtering.group = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
         if not self._keeps_states:

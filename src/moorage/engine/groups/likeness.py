@@ -4,7 +4,10 @@ Racks are often filled the same way, or not at all. If the rows of two placement
 verdicts, scores and resources, and nobody who has a say looks at more than that, both have the same places to offer.
 """
 
+from typing import Any
+
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.standing import StandingAnswer
@@ -15,6 +18,7 @@ from moorage.engine.services import Services
 from moorage.framework.cycle import CycleState
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.nodetable import RowArray
+from moorage.framework.plugin import DependsOn
 
 
 class Known(Struct):
@@ -85,11 +89,20 @@ class Likeness:
         return rows[self._cache.places[rows].argsort()]
 
     def _key(self, rows: RowArray) -> bytes | None:
-        answer, pod, nodes = self._answer, self._pods[0], self._cache.nodes
+        """Return all that counts of some rows; ``None`` if somebody looks beyond nodes and what pods take of them.
+
+        Rows of which all that is the same stay alike when pods of one shape come to them.
+        """
+        answer = self._answer
         assert answer is not None
-        _bring_up_to_date(answer, pod, self._cycle)
-        said = answer.contents(rows)
-        return None if said is None else said + self._cache.columns.contents(rows) + len(nodes).to_bytes(8, "big")
+        _bring_up_to_date(answer, self._pods[0], self._cycle)
+        said: list[NDArray[Any]] = [answer.numbers.take(rows)]
+        for part in answer.parts_in_force():
+            if part.plugin.depends_on > DependsOn.REQUESTS:
+                return None
+            if len(part.raw):
+                said.append(part.raw.take(rows))
+        return b"".join(column.tobytes() for column in said) + self._cache.columns.contents(rows)
 
 
 def _bring_up_to_date(answer: StandingAnswer, pod: Pod, cycle: ProfileCycle) -> None:

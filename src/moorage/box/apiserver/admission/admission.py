@@ -10,6 +10,7 @@ from moorage.api.codec import convert, to_data
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import StorageClass
+from moorage.box.apiserver.admission.checks.placement import comparisons
 from moorage.box.apiserver.admission.checks.pod_groups import group_status
 from moorage.box.apiserver.admission.checks.rules import metadata_problems, rule_problems
 from moorage.box.apiserver.admission.checks.updates import update_problems
@@ -67,6 +68,7 @@ class Admission:
         self._features = features
         self._pods: PodAdmission | None = None
         self._groups = GroupAdmission(features)
+        self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
 
@@ -151,7 +153,8 @@ class Admission:
             _protect(data["metadata"], PROTECTED[resource.storage])
         if resource.has_struct:
             data = self._admit_struct(resource, resource.type, data)
-        _refuse(resource, data, _problems(resource, data))
+        gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
+        _refuse(resource, data, [*_problems(resource, data), *gated])
         return data
 
     def _shape_pod(self, resource: ServedResource, data: dict[str, Any]) -> None:

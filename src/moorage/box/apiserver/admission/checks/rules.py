@@ -22,6 +22,7 @@ from moorage.box.apiserver.admission.checks.workloads import (
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
 
+CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
 RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "compositepodgroups.scheduling.k8s.io": pod_groups.composite_pod_group,
@@ -65,7 +66,7 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
 def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
     if not name:
         yield required("metadata.name", "name or generateName is required")
-    elif resource.group == RBAC:
+    elif resource.group == RBAC or resource.storage == CANDIDATES:
         if name in (".", "..") or "/" in name or "%" in name:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', nor contain '/' or '%'")
     else:

@@ -225,6 +225,10 @@ CLUSTER_OBJECTS: Final[Mapping[str, tuple[tuple[Column, ...], Cells]]] = {
         columns("Name", "Holder", "Age"),
         plain("metadata.name", "spec.holderIdentity", "age"),
     ),
+    "leasecandidates.coordination.k8s.io": (
+        columns("Name", "LeaseName", "BinaryVersion", "EmulationVersion", "Age"),
+        plain("metadata.name", "spec.leaseName", "spec.binaryVersion", "spec.emulationVersion", "age"),
+    ),
     "configmaps": (columns("Name", "Data", "Age"), plain("metadata.name", "data", "age")),
     "resourceclaims.resource.k8s.io": (
         columns("Name", "State", "Age"),
