@@ -124,7 +124,7 @@ class GroupReplay(Replay):
         groups = self._scheduler.cache.groups
         assert groups is not None
         leaves = [leaf.key for leaf in groups.tree(group.root).leaves]
-        members = sorted(group.members, key=lambda member: leaves.index(member.pod.group_key))
+        members = sorted(group.members, key=lambda member: leaves.index(member.pod.group_key or ""))
         return {**told, "members": [member.key for member in members]}
 
     def _described(self, info: QueuedPodInfo, place: str) -> Json:
