@@ -63,7 +63,7 @@ class GroupCycle:
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
         self._members: Mapping[str, QueuedPodInfo] = {}
         for cycle in scheduler.cycles.values():
-            cycle.handle.search_group = partial(self._search_again, cycle)
+            cycle.handles.search_groups_by(partial(self._search_again, cycle))
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     async def try_group(self, queued: QueuedGroup) -> None:

@@ -27,6 +27,8 @@ from moorage.plugins.default_preemption.eligibility import (
 log = structlog.get_logger(__name__)
 
 IN_MEMORY: Final = " (in kube-scheduler memory)."
+EXECUTIONS: Final = "scheduler_preemption_goroutines_execution_total"
+SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
 EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
 
 
@@ -171,7 +173,7 @@ class BackgroundEviction(Eviction):
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
                 self.evictions.begin(victim, preemption.work)
-            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
 
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
         """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
@@ -199,8 +201,10 @@ class BackgroundEviction(Eviction):
         return True
 
     def _awaits_victims(self, preemptor_uid: str) -> bool:
-        victims = self._victims.find(preemptor_uid) or ()
-        return any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims)
+        victims = self._victims.find(preemptor_uid)
+        return victims is not None and any(
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims
+        )
 
     def _is_leaving(self, victim: Pod) -> bool:
         there = self._on_node(victim)
@@ -225,6 +229,9 @@ class BackgroundEviction(Eviction):
             raise
         finally:
             self._note_time(preemptor, began, failed=failed)
+            result = "error" if failed else "success"
+            self._handle.meter.count(EXECUTIONS, result)
+            self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
             if not will_be_woken:
