@@ -69,10 +69,8 @@ class Scheduler:
         meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.observer = observer
-        self.cache = Cache()
-        self.objects = Objects()
-        if features.enabled("GenericWorkload"):
-            self.cache.groups = self._follow_groups(features)
+        self.cache, self.objects = Cache(), Objects()
+        self.cache.groups = self._follow_groups(features)
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
@@ -105,8 +103,10 @@ class Scheduler:
             features=features,
         )
 
-    def _follow_groups(self, features: FeatureGates) -> PodGroups:
-        """Have groups of pods listed and watched, and those of groups if there are such."""
+    def _follow_groups(self, features: FeatureGates) -> PodGroups | None:
+        """Have groups of pods listed and watched, and those of groups, if there are such."""
+        if not features.enabled("GenericWorkload"):
+            return None
         with_composites = features.enabled("CompositePodGroup")
         for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
             self.objects[kind]
