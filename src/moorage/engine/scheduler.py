@@ -69,8 +69,7 @@ class Scheduler:
         meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.observer = observer
-        self.cache = Cache()
-        self.objects = Objects()
+        self.cache, self.objects = Cache(), Objects()
         self.nominator = Nominations(self._queued_pod, self.objects[Pod])
         self.cache.groups = self._follow_groups(features)
         self.services = Services(

@@ -438,6 +438,8 @@ class SchedulingQueue(Places):
         overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)
         for info in overdue:
             info.was_flushed = True
+            for member in info.members if info.is_group else ():
+                member.was_flushed = True
             info.flush_timestamp = now
         if overdue:
             self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
