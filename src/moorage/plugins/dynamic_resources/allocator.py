@@ -127,7 +127,6 @@ class Search:
         self._lists = features.list_attributes
         self._constraints: list[list[Constraint]] = []
         self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
-        self._impossible: set[Alternative] = set()
         self._in_use: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, list[dict[str, int]]] = {}
         self._steps: list[_Step] = []
@@ -138,10 +137,6 @@ class Search:
         """Find devices for all claims, or none; raise :class:`ClaimFault` or :class:`Expired`."""
         for claim, ask in enumerate(self._asks):
             self._prepare(claim, ask)
-        if self._impossible and any(
-            self._impossible.issuperset(request.alternatives) for ask in self._asks for request in ask.requests
-        ):
-            return None
         if self._claim(0) is not _End.FOUND:
             return None
         chosen = tuple(
@@ -181,10 +176,10 @@ class Search:
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
-                if device.id in pool.blocked and self._is_selectable(claim, alternative, device, reached=True):
-                    self._impossible.add(alternative)
+                # One that the node cannot use is one of "all" none the less; it cannot be had when its turn comes.
+                is_near = reached or device.id in pool.blocked
                 # Only what the device could give at all counts here: one that others use up makes "all" fail later.
-                if self._is_selectable(claim, alternative, device, reached) and self._has_room(
+                if self._is_selectable(claim, alternative, device, is_near) and self._has_room(
                     claim, alternative, device, device.device.name, empty=True
                 ):
                     found.append((device, pool))
@@ -230,8 +225,6 @@ class Search:
         return end
 
     def _try_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
-        if alternative in self._impossible:
-            return _End.NOTHING
         everything = self._everything.get(alternative)
         needed = alternative.count if everything is None else len(everything)
         if needed == 0:
@@ -350,6 +343,8 @@ class Search:
 
     def _take(self, claim: int, request: str, alternative: Alternative, device: PooledDevice, pool: Pool) -> bool:
         """Take a device if nothing is against it: use, counters, taints, constraints, capacity."""
+        if device.id in pool.blocked:
+            return False
         consumes = bool(device.device.consumes_counters)
         if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
             return False
