@@ -216,7 +216,7 @@ func newGroupLog(members []*framework.QueuedPodInfo) *groupLog {
 // begin starts the record of a member's attempt in one placement.
 func (g *groupLog) begin(state fwk.CycleState, pod *corev1.Pod) *attempt {
 	begun := newAttempt()
-	begun.within = g.placements[state.GetPlacementCycleState()]
+	begun.pod, begun.within = pod, g.placements[state.GetPlacementCycleState()]
 	if !g.isRehearsal {
 		g.attempts[keyOf(pod)] = append(g.attempts[keyOf(pod)], begun)
 		g.byState[state] = begun
@@ -242,10 +242,22 @@ func (g *groupLog) attemptThatLedTo(key string, status *fwk.Status) *attempt {
 			}
 		}
 	}
+	// No node had a status of its own: it is the placement its group went to or, where none would do, the first.
+	for _, candidate := range tried {
+		for _, placed := range g.placed {
+			if placed.within == candidate.within && groupOf(placed.pod) == groupOf(candidate.pod) {
+				return candidate
+			}
+		}
+	}
 	if len(tried) == 0 {
 		return nil
 	}
-	return tried[len(tried)-1]
+	return tried[0]
+}
+
+func groupOf(pod *corev1.Pod) string {
+	return pod.Namespace + "/" + *pod.Spec.SchedulingGroup.PodGroupName
 }
 
 // chosen names the placement each group's members went to, where groups say by what nodes are to be divided.
@@ -254,7 +266,7 @@ func (g *groupLog) chosen(members []*framework.QueuedPodInfo) map[string]string 
 	for _, member := range members {
 		placed := g.placed[keyOf(member.Pod)]
 		if placed != nil && placed.within != nil && placed.within.Name != "" {
-			placements[member.Pod.Namespace+"/"+*member.Pod.Spec.SchedulingGroup.PodGroupName] = placed.within.Name
+			placements[groupOf(member.Pod)] = placed.within.Name
 		}
 	}
 	return placements

@@ -26,6 +26,7 @@ type recorder struct {
 
 // attempt is what one pod's scheduling cycle was seen to do.
 type attempt struct {
+	pod        *corev1.Pod    // a member of a group; nil for a pod that is tried alone
 	within     *fwk.Placement // the nodes a group is restricted to; nil for all
 	preFilter  *fwk.Status
 	narrowed   sets.Set[string]       // the nodes PreFilter left; nil for all

@@ -316,6 +316,9 @@ class GroupBench:
         self._put(thing)
         return thing
 
+    async def patch(self, thing: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
+        raise NotImplementedError
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into a status, conditions by type."""
         self.refuse("patch", thing)

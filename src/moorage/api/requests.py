@@ -72,14 +72,6 @@ def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
-def container_scoring_requests(pod: "Pod") -> dict[str, int]:
-    """Return what the containers ask for, with defaults for CPU and memory; nothing that the pod as a whole asks for.
-
-    Placements of groups are scored by this.
-    """
-    return _rounded(_spec_total(pod, _NONZERO_DEFAULTS)) if pod.spec.overhead else pod.scoring_requests
-
-
 def placed_requests(pod: "Pod") -> dict[str, int]:
     """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))

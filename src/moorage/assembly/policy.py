@@ -8,8 +8,15 @@ from typing import Any
 import msgspec
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
-from moorage.config import IN_TREE as KNOWN_PLUGINS
-from moorage.config import Catalogue, PluginFacts, default_config, expand_plugins, load_config, load_config_file
+from moorage.config import (
+    KNOWN_PLUGINS,
+    Catalogue,
+    PluginFacts,
+    default_config,
+    expand_plugins,
+    load_config,
+    load_config_file,
+)
 from moorage.config.types import SchedulerConfiguration
 from moorage.errors import ConfigError, ConfigErrors
 from moorage.features import FeatureGates

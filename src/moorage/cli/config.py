@@ -1,4 +1,4 @@
-"""`moorage config view` and `moorage config check`: what a configuration means, and whether it can be used."""
+"""`moorage config`: what a configuration means, whether it can be used, and how an old one is written today."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -51,6 +51,45 @@ def check(
     typer.echo(f"{file}: OK")
     for profile in policy.config.profiles:
         typer.echo(f"  {_summary(profile, catalogue)}")
+
+
+@app.command()
+def convert(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The old file: a configuration, a Policy, or a ConfigMap.")
+    ] = None,
+    algorithm_provider: Annotated[
+        str | None, typer.Option("--algorithm-provider", help="What that flag of kube-scheduler said; no FILE then.")
+    ] = None,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write what can be kept even if something is lost.")] = False,
+) -> None:
+    """Write a configuration of any older version, a Policy, or a ConfigMap with one of them, as v1.
+
+    What moved, was renamed or is lost is listed on stderr. If something is lost, nothing is written and the exit code
+    is 2, unless --lossy is given.
+    """
+    start_lightly()
+    from moorage.config import to_yaml
+    from moorage.config.conversion import convert_provider, convert_text
+    from moorage.config.loading import read_config_text
+    from moorage.errors import ConfigError
+
+    if (file is None) == (algorithm_provider is None):
+        raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
+    if file is not None:
+        found = convert_text(read_config_text(file), str(file))
+    else:
+        found = [convert_provider(algorithm_provider or "")]
+    for each in found:
+        for note in each.notes:
+            typer.echo(f"{each.where}: {note}", err=True)
+    if not lossy and not all(each.notes.are_faithful for each in found):
+        raise ConfigError(
+            str(file or "--algorithm-provider"),
+            "not all of it can be said in v1",
+            hint="what is lost is listed above; --lossy writes the rest",
+        )
+    typer.echo("---\n".join(to_yaml(each.data) for each in found), nl=False)
 
 
 def _load(

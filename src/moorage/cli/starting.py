@@ -14,7 +14,7 @@ def start_lightly(*, with_numpy: bool = True) -> None:
 
     What is logged goes to standard error from here on: standard output is for what was asked for.
     """
-    from moorage.app.garbage import collect_rarely
+    from moorage.app.gc_tuning import collect_rarely
 
     collect_rarely()
     if with_numpy:

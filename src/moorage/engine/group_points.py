@@ -28,8 +28,6 @@ NORMALIZE_PLACEMENT: Final = Point(
 )
 POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
 
-NO_PLACEMENTS: Final = Status.unschedulable("no feasible placements found")
-
 
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
     """Ask whether enough of a group is placed, or can be; without a plugin that knows, always."""
@@ -55,7 +53,7 @@ def generate_placements(
         return answer
     if not all(isinstance(placement, Placement) for placement in answer):
         raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {answer!r}, which is no list of placements")
-    return answer or NO_PLACEMENTS
+    return answer or Status.unschedulable("no feasible placements found")
 
 
 class PlacementScores(Struct):

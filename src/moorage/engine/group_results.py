@@ -34,6 +34,8 @@ class PodTrial(Struct):
     queued: QueuedPodInfo
     node_name: str = ""
     state: CycleState | None = None
+    kept_state: CycleState | None = None
+    """The state as it was when the node was found, for what-ifs."""
     cycle: ProfileCycle | None = None
     diagnosis: Diagnosis | None = None
     """Why the pod fits on no node."""
@@ -73,8 +75,10 @@ class GroupTrial(Struct):
     """The name of the part of the cluster that this is about."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
-    was_post_filtered: bool = False
-    """Whether the last of the status's reasons is what the post-filters said."""
+    is_borrowed: bool = False
+    """Whether this was not tried, but found in a part of the cluster that is just alike."""
+    before_help: Status | None = None
+    """The status before the post-filters had their say, if they had."""
 
     @property
     def code(self) -> Code:
@@ -103,10 +107,14 @@ class GroupTrial(Struct):
             if leaf.status is None:
                 yield from (trial for trial in leaf.pods.values() if trial.fits)
 
-    def proposals(self) -> tuple[Proposal, ...]:
-        """Return where pods would go."""
+    def proposals(self, *, of_failed: bool = False) -> tuple[Proposal, ...]:
+        """Return where pods would go; those of groups that failed below one that did not only on request."""
+        fitting = (trial for leaf in self.leaves for trial in leaf.pods.values() if trial.fits)
+        trials = fitting if of_failed else self.placed
         return tuple(
-            Proposal(trial.queued.pod, trial.node_name, trial.state) for trial in self.placed if trial.state is not None
+            Proposal(trial.queued.pod, trial.node_name, trial.kept_state or trial.state)
+            for trial in trials
+            if trial.state is not None
         )
 
     def complete(self) -> None:

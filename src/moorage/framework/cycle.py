@@ -84,6 +84,14 @@ class CycleState:
         copy.group = self.group
         return copy
 
+    def detached(self) -> "CycleState":
+        """Return a copy that no longer follows the cluster: a state that does has a method ``detach`` to end that."""
+        copy = self.clone()
+        for value in copy._values.values():
+            if hasattr(value, "detach"):
+                value.detach()
+        return copy
+
     @classmethod
     def merged(cls, states: "Iterable[CycleState]") -> "CycleState":
         """Return a state with what others hold; their values are shared and must not be changed."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.group_plugins import PlacementScorePlugin
 from moorage.framework.groups import GroupTree, Placement
@@ -23,6 +22,5 @@ class PodGroupPodsCount(PlacementScorePlugin):
     ) -> IntArray:
         top = int(scores.max(initial=0))
         if top == 0:
-            problem = "no pods from pod group are assigned to any of the candidate placements"
-            raise PluginError(self.name, problem)
+            raise ValueError("no pods from pod group are assigned to any of the candidate placements")
         return scores * MAX_NODE_SCORE // top

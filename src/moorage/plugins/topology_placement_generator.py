@@ -33,12 +33,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         if isinstance(pinned, Status):
             return pinned
         labels = nodes.label(key)
+        codes, firsts = np.unique(labels.codes, return_index=True)
         placements = []
-        for code, value in enumerate(labels.values):
+        # Upstream's order is up to chance; here it is that of the nodes.
+        for code in codes[firsts.argsort()].tolist():
+            value = labels.values[code]
             if value is not None and pinned in (None, value):
-                places = np.flatnonzero(labels.codes == code)
-                if len(places):
-                    placements.append(Placement(value, nodes.take(places)))
+                placements.append(Placement(value, nodes.take(np.flatnonzero(labels.codes == code))))
         return placements
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:
@@ -47,7 +48,8 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         for pod in group.all_scheduled:
             node = self._handle.nodes.find(pod.node_name)
             if node is None:
-                return Status.error(f'{PINNED}getting node for pod {pod.key}: node "{pod.node_name}" not found')
+                problem = f'nodeinfo not found for node name "{pod.node_name}"'
+                return Status.error(f"{PINNED}getting node for pod {pod.key}: {problem}")
             value = node.labels.get(key)
             if value is None:
                 return Status.error(f"{PINNED}no topology domain found for pod {pod.key}")

@@ -130,9 +130,10 @@ class GroupQueue:
             return INCOMPLETE
         return PENDING if key in self.pending else None
 
-    def entity(self, group: Group) -> QueuedGroup | None:
-        """Return the entry of a root group, if it waits."""
-        return self._entities.get(ENTITY + group.key)
+    def entry_of(self, pod: Pod) -> str | None:
+        """Return the key of the entry that a pod's tree of groups has in the queue, whether or not the pod is in it."""
+        root = self._groups.root_of(pod)
+        return None if root is None or ENTITY + root.key not in self._entities else ENTITY + root.key
 
     # ── members come and go ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -326,12 +326,15 @@ class SchedulingQueue(Places):
             self._move(found, event, interest, old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped."""
+        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped.
+
+        Naming any member of a group is naming all of it that waits.
+        """
         now = self._clock.now()
         for pod in pods:
             key = pod.key
             if self.groups is not None and is_member(pod):
-                key = self.groups.where(key) or key
+                key = self.groups.entry_of(pod) or key
             if (info := self._parked.get(key)) is not None:
                 self.make_active(info, FORCE_ACTIVATE.label, now)
             elif (info := self._backoff.remove(key)) is not None:

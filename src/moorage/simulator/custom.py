@@ -7,9 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.codec import convert, without_nulls
-from moorage.api.custom import CustomObject
 from moorage.api.kinds import BY_TYPE, KINDS, Kind
-from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
 from moorage.box.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.box.apiserver.kinds.resources import Resources
@@ -72,8 +71,6 @@ def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
     if not whole["metadata"].get("name"):
         raise InputError(f"a {kind.name} of the input, metadata.name", "the object has no name", hint="write one")
     try:
-        if issubclass(kind.type, CustomObject):
-            return kind.type(metadata=convert(ObjectMeta, whole["metadata"]), content=whole)
         return convert(kind.type, whole)
     except msgspec.ValidationError as error:
         title = f"{kind.name} {whole['metadata']['name']}"

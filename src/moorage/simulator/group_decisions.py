@@ -29,7 +29,7 @@ class GroupNomination(Struct, frozen=True, rename="camel"):
     victims: tuple[str, ...] = ()
 
 
-class Scoring(Struct, frozen=True, rename="camel", omit_defaults=True):
+class PlacementScoring(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A choice among placements: the scores of each, and those that upstream might have drawn."""
 
     group: str
@@ -47,7 +47,7 @@ class GroupDecision(Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     message: str = ""
     pods: tuple[str, ...]
     placements: dict[str, str] = field(default_factory=dict)
-    scored: tuple[Scoring, ...] = ()
+    scored: tuple[PlacementScoring, ...] = ()
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     post_filter: GroupNomination | None = None
 
@@ -86,7 +86,7 @@ def _placements(trial: GroupTrial) -> Iterator[tuple[str, str]]:
             yield leaf.tree.key, leaf.placement
 
 
-def _scoring(group: str, scores: PlacementScores) -> Scoring:
+def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
     totals = scores.totals.tolist()
     names = [placement.name for placement in scores.placements]
     best = [name for name, total in zip(names, totals, strict=True) if total == max(totals)]
@@ -94,7 +94,7 @@ def _scoring(group: str, scores: PlacementScores) -> Scoring:
         name: {"total": total, **{plugin: int(part[place]) for plugin, part in scores.by_plugin.items()}}
         for place, (name, total) in enumerate(zip(names, totals, strict=True))
     }
-    return Scoring(group, tuple(best) if len(best) > 1 else (), said)
+    return PlacementScoring(group, tuple(best) if len(best) > 1 else (), said)
 
 
 def _nomination(attempt: GroupAttempt) -> GroupNomination | None:

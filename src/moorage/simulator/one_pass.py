@@ -70,6 +70,10 @@ class DryRunApi:
         """Accept a changed object."""
         return thing
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Accept a patch."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Accept a status."""
 
@@ -84,6 +88,10 @@ class NoBackground(TaskBackground):
     """Drops work: evictions and status patches are not carried out, and no time passes."""
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Drop the work."""
+        work.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Drop the work."""
         work.close()
 
@@ -191,6 +199,7 @@ class OnePass:
         scheduler, decided = parts.scheduler, self._log.decisions
         binder = scheduler.binder
         assert isinstance(binder, AssumedForGood)
+        await scheduler.life.start()
         total = scheduler.queue.sizes().active
         # Not until the queue has nothing to give: it would give pods again before their backoff is over.
         while scheduler.queue.sizes().active:
@@ -199,6 +208,7 @@ class OnePass:
             if progress is not None:
                 progress(len(decided), total, 0.0)
         await binder.settle()
+        await scheduler.life.close()
         parts.close()
         waiting = (pod for pod in self._cluster.pending if pod.uid not in decided)
         return [*decided.values(), *(made for pod in waiting for made in _not_tried(scheduler, pod))]

@@ -10,7 +10,7 @@ from moorage.assembly.policy import Policy
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.observing import AttemptObserver
 from moorage.features import FeatureGates
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.registry import Registry
 from moorage.queue.observing import QueueObserver
 from moorage.simulator.loop import AwaitedExtender
@@ -40,7 +40,7 @@ class Simulation:
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
         queue_observer: QueueObserver | None = None,
-        meter: Meter = SILENT_METER,
+        meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.world = world
         self._parts = assemble(

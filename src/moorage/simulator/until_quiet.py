@@ -65,7 +65,9 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
             simulation.on_step = lambda: progress(
                 len(world.bindings), max(cluster.expected_pods, len(world.bindings)), clock.now() - cluster.now
             )
+        await simulation.scheduler.life.start()
         is_quiet = await simulation.run_until_quiet(most_seconds=MAX_SECONDS if until is None else until)
+        await simulation.scheduler.life.close()
         simulation.close()
         if until is not None or not is_quiet:
             history.end_at(MAX_SECONDS if until is None else until)

@@ -30,6 +30,7 @@ from moorage.engine.binding.binder import TaskBackground
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
 from moorage.framework.recording import EventNote
+from moorage.simulator.kubelets import SimulatedKubelets
 from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
@@ -93,7 +94,8 @@ class World:
         self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
         self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
-        self._driver = self._drive((*([self._kubelets()] if has_kubelets else []), *controllers))
+        self._kubelets = self._make_kubelets() if has_kubelets else None
+        self._driver = self._drive(controllers) if controllers else None
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
         """How often each pod failed since a pod last came, went, was bound or ended, or a node changed."""
@@ -101,25 +103,27 @@ class World:
         self._objects = Objects()
         self._on_changes: OnChanges = lambda _kind, _changes: None
 
-    def _kubelets(self) -> kubelet.Kubelet:
+    def _make_kubelets(self) -> SimulatedKubelets:
         pace = self.pace
         lasting = kubelet.KubeletPace(pace.start_container, pace.run, pace.stop_container, pace.run_job)
-        return kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
+        every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
+        return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
 
     def _drive(self, controllers: Sequence[Controller]) -> Driver:
-        client = InProcessClient(self.api, self.clock, self._controller_request, "kubelet")
+        client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
         return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))
 
     @property
     def is_busy(self) -> bool:
         """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
-        is_starting = self._driving is not None and not self._driver.is_synced
-        return len(self.background) > 0 or self.is_changing_by_itself or is_starting
+        return len(self.background) > 0 or self.is_changing_by_itself
 
     @property
     def is_changing_by_itself(self) -> bool:
         """Whether something other than the scheduler is at work, or will be."""
-        return self._watch.is_busy or not self._driver.is_idle
+        driver, kubelets = self._driver, self._kubelets
+        is_working = driver is not None and not (driver.is_idle and (driver.is_synced or self._driving is None))
+        return self._watch.is_busy or is_working or (kubelets is not None and not kubelets.is_idle)
 
     @property
     def cluster(self) -> Self:
@@ -156,7 +160,9 @@ class World:
     def start_controllers(self) -> None:
         """Have kubelets and controllers work from now on."""
         self._watch.start()
-        if self._driving is None:
+        if self._kubelets is not None:
+            self._kubelets.start()
+        if self._driver is not None and self._driving is None:
             self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="controllers")
 
     def cut_watches(self, seconds: float) -> None:
@@ -179,6 +185,10 @@ class World:
     async def update(self, thing: K, *, subresource: str = "") -> K:
         """Change an object of the same resourceVersion."""
         return await self._writer.update(thing, subresource=subresource)
+
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object."""
+        return await self._writer.patch(thing, patch, subresource=subresource)
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into the status of an object."""

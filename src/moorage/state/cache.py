@@ -160,10 +160,13 @@ class Cache:
             known = self._pods[pod.metadata.uid]
             lifted.pods.append((known, known.metadata.uid in self._assumed))
             self._displace(known)
+        # Upstream's quirk: in the copy of a snapshot no node has any image.
+        self.columns.image_index.hide(True)
         return lifted
 
     def put_down(self, lifted: "Lifted") -> None:
         """Bring pods back that were lifted."""
+        self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
             if was_assumed:

@@ -68,6 +68,9 @@ def equip(
             _join(dice, pod, dice.pick(leaving))
         elif dice.wants("boundMembers", 0.6):
             _join(dice, pod, dice.pick(groups))
+    for node in nodes:
+        # In the cluster without victims kube-scheduler no longer knows of any images: docs/parity.md.
+        node["status"].pop("images", None)
     if dice.wants("slots"):
         _divide_into_slots(dice, nodes, [*running, *pending])
     made = [_pod_group(dice, group) for group in (*groups, *leaving)] + [_composite(dice, tree) for tree in trees]

@@ -2,7 +2,7 @@
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.workloads import ReplicationController
-from moorage.box.controllers.accounts import AccountController
+from moorage.box.controllers.accounts import AccountController, RootAuthorityController
 from moorage.box.controllers.cronjob import CronJobController
 from moorage.box.controllers.daemonset import DaemonSetController
 from moorage.box.controllers.deployment import DeploymentController
@@ -39,6 +39,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         CronJobController(clock),
         NamespaceController(),
         AccountController(),
+        RootAuthorityController(),
         GarbageCollector(clock, groups),
         DisruptionController(clock),
         NodeController(clock),

@@ -30,6 +30,8 @@ RUN_FOR: Final = "moorage.io/run-for"
 EXIT_CODE: Final = "moorage.io/exit-code"
 STOP_DELAY: Final = "moorage.io/stop-delay"
 FAIL: Final = "moorage.io/fail"
+HOST_IP: Final = "127.0.0.1"
+"""All fake nodes are on this machine."""
 FAKE_LABEL: Final = "moorage.io/fake"
 """On the nodes that fake kubelets look after; others on the same API server have their own."""
 
@@ -178,6 +180,9 @@ def ended(pod: Pod, now: float) -> Data:
 def _conditions(pod: Pod, ready: str, moment: str) -> list[Data]:
     """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
     own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
+    if pod.condition("PodScheduled") is None:
+        # It was created with a node: no scheduler had a say.
+        own["PodScheduled"] = "True"
     kept = [condition for condition in pod.status.conditions if condition.type not in own]
     conditions: list[Data] = [
         {
@@ -217,7 +222,7 @@ def _addresses(pod: Pod) -> Data:
     """Give a pod an address of its own, the same whenever it is asked for."""
     number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}]}
+    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -16,7 +16,7 @@ from moorage.engine.answers.layout import FreshFilter
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope, SeveralNodes
-from moorage.engine.cycle.nominated import NominatedPods
+from moorage.engine.cycle.nominated import NominatedFilter
 from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
 from moorage.engine.profile import Profile, derives_filter
@@ -79,7 +79,7 @@ class Filtering:
         # Otherwise every node is looked at.
         self._is_limited = percentage is not None or not profile.score
         self.answers = Answers(profile, services.cache)
-        self.nominated = NominatedPods(profile, services)
+        self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
@@ -235,7 +235,7 @@ class Filtering:
             raise error
         order = self.cache.order
         if self.scope is not None:
-            order = order[self.scope.mask[order]]
+            order = self.scope.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
         rejected: dict[int, Status] = {}
@@ -273,10 +273,8 @@ class Filtering:
     def _narrow_to(self, scope: Scope, found: SeveralNodes) -> BoolArray:
         """Search a part of the cluster only, in the order of the cluster."""
         found.feasible, found.feasible_version = found.feasible & scope.mask, None
-        order = self.cache.order
-        order = order[scope.mask[order]]
         found.start = self.rotation.start % scope.count
-        found.order = np.roll(order, -found.start) if found.start else order
+        found.order = np.roll(scope.order, -found.start) if found.start else scope.order
         return scope.mask
 
     def _rows_named(self, names: frozenset[str]) -> BoolArray:

@@ -53,10 +53,11 @@ class SeveralNodes(Struct):
 
 
 class Scope(Struct, frozen=True):
-    """The part of the cluster that is searched for a pod of a group: a mask over all rows, and how many it has."""
+    """The part of the cluster that is searched for a pod of a group: a mask over all rows, and its rows in order."""
 
     mask: BoolArray
     count: int
+    order: RowArray
 
 
 class ExtendedNodes(Struct):

@@ -12,6 +12,7 @@ from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
 from moorage.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
+from moorage.engine.groups.likeness import Likeness
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
@@ -25,7 +26,10 @@ from moorage.queue.entries import QueuedPodInfo
 
 
 class GroupSearch:
-    """One attempt to find places for a group, on one profile."""
+    """One attempt to find places for a group, on one profile.
+
+    What plugins prepare for a pod follows the cluster; with ``keeps_states`` it stays as it was when the pod was tried.
+    """
 
     def __init__(
         self,
@@ -34,7 +38,10 @@ class GroupSearch:
         queued: Mapping[str, QueuedPodInfo],
         stack: TrialStack,
         observer: AttemptObserver | None = None,
+        *,
+        keeps_states: bool = False,
     ) -> None:
+        self._keeps_states = keeps_states
         self._services = services
         self._cycle = cycle
         self._profile = cycle.profile
@@ -51,13 +58,15 @@ class GroupSearch:
         before, filtering = len(self._stack), self._cycle.filtering
         filtering.group = self.state
         try:
-            trial = await self._try(tree, self._services.cache.nodes)
+            cache = self._services.cache
+            trial = await self._try(tree, cache.nodes.take(cache.order))
         finally:
             self._stack.revert_to(before)
             filtering.scope = filtering.group = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
-        trial.complete()
+        if not self._keeps_states:
+            trial.complete()
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
@@ -130,6 +139,8 @@ class GroupSearch:
             choice = cycle.choose(found)
         trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         trial.state.group = self.state
+        if self._keeps_states:
+            trial.kept_state = trial.state.detached()
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
@@ -153,18 +164,22 @@ class GroupSearch:
         if not tree.is_composite:
             for _ in placements:
                 self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
+        alike = Likeness(self._services, self._cycle, tree) if len(placements) > 1 else None
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
         outer = self._cycle.filtering.scope
         before = len(self._stack)
         for placement in placements:
-            trial = await self._try_placement(tree, placement)
+            trial = await self._try_placement(tree, placement, alike)
             placement.proposals = trial.proposals()
             trial.placement = placement.name
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
+            if alike is not None:
+                alike.learn(placement, trial)
             if trial.code is Code.ERROR:
-                return trial
+                # Of a tree only the error is kept: all groups below share it, whatever was found for them.
+                return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
             if trial.status is None:
                 feasible.append((placement, trial))
@@ -174,14 +189,15 @@ class GroupSearch:
             text = f"0/{len(placements)} placements are available, first placement status: {error_text(first.status)}"
             first.status = unplaceable(text)
             return first
-        return self._settle(tree, feasible)
+        return await self._settle(tree, feasible)
 
-    async def _try_placement(self, tree: GroupTree, placement: Placement) -> GroupTrial:
-        self._cycle.filtering.scope = self._scope(placement.nodes)
+    async def _try_placement(self, tree: GroupTree, placement: Placement, alike: Likeness | None = None) -> GroupTrial:
         began = perf_counter()
+        known = None if alike is None else alike.known(placement)
+        self._cycle.filtering.scope = self._scope(placement.nodes)
         if tree.is_composite:
             return await self._place_groups(tree, placement.nodes)
-        trial = await self._place_pods(tree)
+        trial = await self._place_pods(tree) if known is None else known
         if trial.code is not Code.ERROR:
             labels = "feasible" if trial.status is None else "infeasible", self._profile.name
             self._services.meter.count("scheduler_placement_evaluations_total", *labels)
@@ -196,9 +212,10 @@ class GroupSearch:
             return None
         mask = np.zeros(total, dtype=np.bool_)
         mask[nodes.rows] = True
-        return Scope(mask, len(nodes))
+        order = self._services.cache.order
+        return Scope(mask, len(nodes), order[mask[order]])
 
-    def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
+    async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
         """Take the best placement; where groups are part of groups, later ones see what was placed there."""
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
@@ -208,7 +225,13 @@ class GroupSearch:
                 return GroupTrial(tree, Status.error(str(error)))
             self.scored.append((tree.key, scores))
             best = int(scores.totals.argmax())
-        chosen = feasible[best][1]
+        placement, chosen = feasible[best]
+        if chosen.is_borrowed:
+            outer, before = self._cycle.filtering.scope, len(self._stack)
+            chosen = await self._try_placement(tree, placement)
+            chosen.placement = placement.name
+            self._stack.revert_to(before)
+            self._cycle.filtering.scope = outer
         if self._services.features.enabled("CompositePodGroup"):
             problem = self._stack.place_again(chosen.placed)
             if problem:
@@ -222,17 +245,19 @@ class GroupSearch:
         remaining, scheduled = len(tree.children), 0
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # Unlike that of a PodGroup, the plugin's own words.
+            trial.status = status
             return trial
         for child in tree.children:
             tried = await self._try(child, nodes)
-            trial.children.append(tried)
             remaining -= 1
             if tried.code is Code.ERROR:
                 assert tried.status is not None
+                self._stack.revert_to(before)
+                # Whatever else was found is lost: all groups below are told the same.
                 problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
-                status = Status.error(problem)
-                break
+                return GroupTrial(tree, Status.error(problem))
+            trial.children.append(tried)
             scheduled += tried.status is None
             status = self._feasible(tree, remaining, scheduled)
             if status is not None and status.code is not Code.WAIT:

@@ -1,5 +1,6 @@
 """The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
@@ -62,7 +63,7 @@ class GroupCycle:
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
         self._members: Mapping[str, QueuedPodInfo] = {}
         for cycle in scheduler.cycles.values():
-            cycle.handle.search_group = partial(self._search_again, cycle)
+            cycle.handles.search_groups_by(partial(self._search_again, cycle))
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     async def try_group(self, queued: QueuedGroup) -> None:
@@ -99,8 +100,10 @@ class GroupCycle:
 
     async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Look for places for the group that is being tried, in another cluster than the first time."""
-        trial = await GroupSearch(self._services, cycle, self._members, self._stack).run(tree)
-        return trial.status, trial.proposals()
+        search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
+        trial = await search.run(tree)
+        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        return trial.status, trial.proposals(of_failed=True)
 
     async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not self._services.extenders:
@@ -127,11 +130,11 @@ class GroupCycle:
 
     def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
         """Give up before anything was tried: all pods are told the same."""
-        for member in queued.members:
+        members = _in_order(tree, queued.members)
+        for member in members:
             self._end(member, Failed(status.message))
         conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
         if self._scheduler.observer is not None:
-            members = _in_order(tree, queued.members)
             attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, "error", status)
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)
@@ -153,17 +156,21 @@ class GroupCycle:
         """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
         with self._services.freeze:
             done = await cycle.post_filter_group(search.state, tree)
-        for below in trial.everything:
-            self._apply(done, below)
+        everything = [*trial.everything]
+        # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
+        shared = Counter(id(below.status) for below in everything)
+        for below in everything:
+            self._apply(done, below, shared[id(below.status)])
         return done
 
     @staticmethod
-    def _apply(done: GroupPostFiltered, trial: GroupTrial) -> None:
+    def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
+        trial.before_help = trial.status
         if done.code is Code.ERROR:
             trial.status = Status.error(done.message)
         elif trial.status is not None:
-            trial.status = Status(trial.status.code, (*trial.status.reasons, done.message), trial.status.plugin)
-            trial.was_post_filtered = True
+            reasons = (*trial.status.reasons, *[done.message] * times)
+            trial.status = Status(trial.status.code, reasons, trial.status.plugin)
             if done.code is Code.SUCCESS:
                 trial.waits_for_victims, trial.nominated = True, done.nominated
 
@@ -231,18 +238,12 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> 
         own = tried.status if tried is not None and tried.is_error else None
         return Failed((own or status).message)
     if tried is None:
-        return Failed(before_help(leaf), is_rejection=True, nominated_node=nominated)
+        return Failed((leaf.before_help or status).message, is_rejection=True, nominated_node=nominated)
     if not tried.fits:
         return tried.outcome(nominated)
     if leaf.waits_for_victims:
         return Failed(status.message, is_rejection=True, nominated_node=nominated)
     return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)
-
-
-def before_help(leaf: GroupTrial) -> str:
-    """Return what was said of a group before the post-filters had their say."""
-    assert leaf.status is not None
-    return ", ".join(leaf.status.reasons[:-1]) if leaf.was_post_filtered else leaf.status.message
 
 
 def result_of(trial: GroupTrial) -> str:

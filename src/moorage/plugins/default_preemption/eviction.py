@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,8 @@ from moorage.plugins.default_preemption.eligibility import (
 log = structlog.get_logger(__name__)
 
 IN_MEMORY: Final = " (in kube-scheduler memory)."
+EXECUTIONS: Final = "scheduler_preemption_goroutines_execution_total"
+SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
 EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
 
 
@@ -66,13 +69,19 @@ class Eviction:
         self._handle = handle
         self._plugin = plugin
         self._preemptor_uid = preemptor_uid
+        self._has_groups = handle.features.enabled("GenericWorkload")
         self.evictions = handle.shared(EVICTIONS, Evictions)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         """Evict the victims, then clear the nominations of less important pods; ApiError if a victim stays."""
-        for victim in victims:
-            await self._evict(victim, preemptor, node_name)
-        await self._clear_nominations(preemptor, node_name)
+        began, failed = perf_counter(), True
+        try:
+            for victim in victims:
+                await self._evict(victim, preemptor, node_name)
+            await self._clear_nominations(preemptor, node_name)
+            failed = False
+        finally:
+            self._note_time(preemptor, began, failed=failed)
 
     def is_under_way_for(self, pod: Pod) -> bool:
         """Tell whether the pod has to wait for its victims to be evicted, which it never has to here."""
@@ -105,6 +114,13 @@ class Eviction:
         except NotFound:
             return False
         return True
+
+    def _note_time(self, preemptor: Preemptor, began: float, *, failed: bool) -> None:
+        """Measure an execution; upstream has this metric where there are groups only."""
+        if self._has_groups:
+            labels = preemptor.kind, "error" if failed else "success"
+            seconds = perf_counter() - began
+            self._handle.meter.observe("scheduler_preemption_execution_duration_seconds", seconds, *labels)
 
     async def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> bool:
         """Clear the nominations of less important pods for the node; tell whether all writes succeeded."""
@@ -157,7 +173,7 @@ class BackgroundEviction(Eviction):
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
                 self.evictions.begin(victim, preemption.work)
-            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
 
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
         """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
@@ -185,8 +201,10 @@ class BackgroundEviction(Eviction):
         return True
 
     def _awaits_victims(self, preemptor_uid: str) -> bool:
-        victims = self._victims.find(preemptor_uid) or ()
-        return any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims)
+        victims = self._victims.find(preemptor_uid)
+        return victims is not None and any(
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims
+        )
 
     def _is_leaving(self, victim: Pod) -> bool:
         there = self._on_node(victim)
@@ -202,13 +220,18 @@ class BackgroundEviction(Eviction):
         return None if info is None else info.pods.get(victim.uid)
 
     async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
-        will_be_woken = False
+        will_be_woken, began, failed = False, perf_counter(), True
         try:
             will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
+            failed = False
         except ApiError:
             self._victims.discard(preemptor.uid)
             raise
         finally:
+            self._note_time(preemptor, began, failed=failed)
+            result = "error" if failed else "success"
+            self._handle.meter.count(EXECUTIONS, result)
+            self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
             if not will_be_woken:

@@ -1,6 +1,7 @@
 """Making room for a whole group: which units would have to go, and carrying that out."""
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import Final, Protocol
 
 from moorage.api.pod import Pod
@@ -12,16 +13,18 @@ from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.handle import PreemptionHandle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import DependsOn
-from moorage.framework.status import Status
+from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.eligibility import NEVER, POLICY_NEVER, is_leaving_for_another
 from moorage.plugins.default_preemption.eviction import Eviction, Preemptor
-from moorage.plugins.default_preemption.units import Unit, Units, by_importance, split_units
+from moorage.plugins.default_preemption.units import Unit, Units, by_importance, missing_node, split_units
 from moorage.state.handle import ClusterHandle
 
 PREFIX: Final = "pod group preemption: "
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 ONGOING: Final = "ongoing preemption on nominated nodes"
+GROUP: Final = "podgroup"
+"""How metrics name a group that preempts, of whichever kind."""
 CLUSTER: Final = "cluster"
 """Where victims of a group are evicted, as events say: not on one node."""
 
@@ -41,14 +44,16 @@ class GroupPreemption:
 
     async def run(self, group: GroupTree) -> GroupPostFilterResult:
         """Find victims for a group that fits nowhere, and have them evicted."""
+        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
+        units = Units(self._handle.groups).of(everyone)
+        if problem := missing_node(units, self._handle.nodes):
+            return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
         if self._never_preempts(group):
             return _refused(Status.unschedulable(PREFIX + NEVER))
         if self._waits_for_victims(group):
             kept = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
             return GroupPostFilterResult(None, kept, message=PREFIX + ONGOING)
-        units = Units(self._handle.groups)
-        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
-        pool = [unit for unit in units.of(everyone) if unit.priority < group.group.priority]
+        pool = [unit for unit in units if unit.priority < group.group.priority]
         if not pool:
             return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:
@@ -57,23 +62,31 @@ class GroupPreemption:
             return _refused(Status.error(PREFIX + str(error)))
 
     async def _evict_for(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
+        began = perf_counter()
         with self._handle.without(pod for unit in pool for pod in unit.pods):
             status, proposals = await self._handle.place_group(group)
-            victims = [] if status is not None else self._victims(proposals, pool)
+            victims, violating = ([], set()) if status is not None else self._victims(proposals, pool)
+        result = Code.SUCCESS if status is None else status.code
+        seconds = perf_counter() - began
+        self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, GROUP, result.label)
         if status is not None:
             return _refused(Status(status.code, (PREFIX + status.message,)))
         pods = tuple(pod for unit in victims for pod in unit.pods)
-        self._measure(victims, pods)
+        self._measure(victims, pods, violating)
         staying = tuple(pod for pod in pods if not pod.is_terminating)
         await self._eviction.carry_out(preemptor_of(group), CLUSTER, staying)
         nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
         note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
         return GroupPostFilterResult(None, nominated, staying, note)
 
-    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod]) -> None:
-        self._handle.meter.observe("scheduler_workload_preemption_victims", len(pods))
+    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod], violating: set[str]) -> None:
+        meter = self._handle.meter
+        meter.observe("scheduler_workload_preemption_victims", len(pods))
         disrupted = sum(unit.group is not None for unit in victims)
-        self._handle.meter.observe("scheduler_preemption_workload_disruptions", disrupted, "podgroup")
+        meter.observe("scheduler_preemption_workload_disruptions", disrupted, GROUP)
+        for pod in pods:
+            if pod.metadata.uid in violating:
+                meter.count("scheduler_preemption_pdb_violations_total", GROUP)
 
     def _never_preempts(self, group: GroupTree) -> bool:
         if self._has_policies:
@@ -94,13 +107,16 @@ class GroupPreemption:
                     return True
         return False
 
-    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> list[Unit]:
-        """Return the units without which the group fits where it was found to fit without any of them."""
+    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> tuple[list[Unit], set[str]]:
+        """Return the units without which the group fits where it was found to fit without any of them.
+
+        And the uids of pods that a disruption budget protects.
+        """
         ordered = by_importance(pool, self._handle.clock.wall())
-        protected, others, _ = split_units(ordered, self._budgets.split)
+        protected, others, violating = split_units(ordered, self._budgets.split)
         what_if = GroupWhatIf(self._handle, proposals)
         gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back(unit)}
-        return [unit for unit in ordered if id(unit) in gone]
+        return [unit for unit in ordered if id(unit) in gone], violating
 
 
 class GroupWhatIf:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
+from time import perf_counter
 from typing import Final
 
 from moorage.api.cluster import PodDisruptionBudget
@@ -81,7 +82,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         nodes = self._handle.nodes
         if problem := why_not_eligible(current, self._handle, statuses, self._eviction.evictions, self._search.units):
             return _unschedulable(problem)
+        began = perf_counter()
         findings = self._search.find(cycle, current, statuses)
+        if self._search.units is not None:
+            found = Code.SUCCESS if findings.candidates else Code.UNSCHEDULABLE
+            seconds = perf_counter() - began
+            self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, "pod", found.label)
         if not findings.candidates:
             if findings.errors:
                 return _error(findings.error)

@@ -7,7 +7,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun, Split, WhatIf
-from moorage.plugins.default_preemption.units import Unit, Units, by_importance, split_units
+from moorage.plugins.default_preemption.units import Unit, Units, by_importance, missing_node, split_units
 
 
 class UnitDryRun(DryRun):
@@ -21,7 +21,10 @@ class UnitDryRun(DryRun):
         """Return the least important pods without which the pod fits; those of other nodes that go along included."""
         if not has_groups(node):
             return super().on(node)
-        pool = [unit for unit in self._units.of(node.pods.values()) if unit.priority < self._priority]
+        units = self._units.of(node.pods.values())
+        if problem := missing_node(units, self._handle.nodes):
+            return Status.error(problem)
+        pool = [unit for unit in units if unit.priority < self._priority]
         if not pool:
             return NO_VICTIMS
         what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)

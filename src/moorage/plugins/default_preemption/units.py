@@ -9,6 +9,7 @@ from msgspec import Struct
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup
 from moorage.framework.groups import Group
+from moorage.framework.nodetable import NodeTable
 from moorage.plugins.default_preemption.dry_run import start_time
 from moorage.state.pod_groups import PodGroups, group_key
 
@@ -64,7 +65,7 @@ class Units:
             chain = self.chain_of(pod)
             whole = [group for group in chain if group.spec.is_disrupted_whole]
             if not whole:
-                rank = Rank.GROUPED if chain else Rank.POD
+                rank = Rank.POD if group_key(pod) is None else Rank.GROUPED
                 units.append(Unit((pod,), chain[-1].priority if chain else pod.priority, rank))
                 continue
             top = whole[-1]
@@ -82,6 +83,15 @@ class Units:
             if (members := self._groups.members(key)) is not None
             for pod in members.scheduled()
         )
+
+
+def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
+    """Say which node is gone, or has not come yet, though a pod is on it that goes along with others."""
+    names = {pod.node_name for unit in units if unit.group is not None for pod in unit.pods}
+    missing = next((name for name in sorted(names) if nodes.find(name) is None), None)
+    if missing is None:
+        return ""
+    return f'failed to get node info for node "{missing}" from snapshot: nodeinfo not found for node name "{missing}"'
 
 
 def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:

@@ -176,6 +176,8 @@ class DynamicResources(
             return GroupPostFilterResult(Status.error("not found"))
         has_idle = False
         for unplaced in findings.unplaced.values():
+            if KEY not in unplaced.cycle:
+                continue
             status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
             if status is not None and not status.is_rejection:
                 return GroupPostFilterResult(status)

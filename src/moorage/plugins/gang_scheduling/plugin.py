@@ -80,9 +80,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return None
         tree = self._members_of(group)
         if not self._has_quorum(group):
-            for members in tree:
-                for other in members.unscheduled():
-                    cycle.activate(other)
+            # Any member that has no node stands for all of the tree that wait in the queue.
+            others = (pod for members in tree for pod in members.unscheduled())
+            if (other := next(others, None)) is not None:
+                cycle.activate(other)
             return Wait(MAX_WAIT)
         for members in tree:
             for uid in members.assumed:

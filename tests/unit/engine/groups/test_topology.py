@@ -1,8 +1,10 @@
 """Groups placed by topology: section 3 of the reference; T numbers are its rows."""
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 from tests.support.groups import TOPOLOGY, GroupBench, a_node, alone, gang, member
 
 from moorage.api.node import Node
@@ -11,6 +13,8 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import DependsOn, FilterPlugin
+from moorage.framework.status import Status
 from moorage.testing import in_virtual_time
 
 RACK = "rack"
@@ -205,3 +209,67 @@ profiles:
     bench.add(a_node("a1"), a_node("b1", 1), a_node("b2", 2), a_node("c1"), gang(), *pods(3))
     await bench.step()
     assert {node[0] for node in bench.placed().values()} == {"b"}
+
+
+PREFERRING_B = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    placementScore: {disabled: [{name: "*"}], enabled: [{name: LikesB}]}
+"""
+
+
+class Asked(FilterPlugin):
+    """Counts how often it is asked about a window."""
+
+    depends_on = DependsOn.REQUESTS
+    windows: ClassVar[list[int]] = []
+
+    def sign(self, pod: Pod) -> Hashable:
+        return ""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        self.windows.append(1)
+        return None
+
+
+@in_virtual_time
+async def test_racks_that_are_alike_are_tried_once_and_any_of_them_may_win() -> None:
+    Asked.windows.clear()
+    config = PREFERRING_B.replace("plugins:", "plugins:\n    filter: {enabled: [{name: Asked}]}")
+    bench = GroupBench(gates=TOPOLOGY, config=config, plugins=[LikesB, Asked])
+    bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
+    bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
+    for name in "acdefghijb":
+        bench.add(*rack(name, 2, 2))
+    bench.add(gang(topology=RACK), *pods(3))
+    await bench.step()
+    assert racks(bench) == {"b"}
+    assert sorted(bench.placed().values()) == ["b-0", "b-0", "b-1"]
+    asked = len(Asked.windows)
+
+    Asked.windows.clear()
+    bench = GroupBench(gates=TOPOLOGY, config=config, plugins=[LikesB, Asked])
+    bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
+    bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
+    for used, name in enumerate("acdefghijb"):
+        bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{used}m", node=f"{name}-0"))
+    bench.add(gang(topology=RACK), *pods(3))
+    await bench.step()
+    assert racks(bench, "g0", "g1", "g2") == {"b"}
+    assert len(Asked.windows) > 2 * asked
+
+
+@in_virtual_time
+async def test_a_rack_is_not_taken_for_like_another_if_its_nodes_are_not() -> None:
+    bench = GroupBench(gates=TOPOLOGY)
+    bench.add(*rack("a", 4), *rack("b", 4), *rack("c", 4))
+    for name in "ab":
+        node = bench.objects[Node, f"{name}-0"]
+        assert isinstance(node, Node)
+        bench.change(replace(node, spec=replace(node.spec, unschedulable=True)))
+    bench.add(gang(topology=RACK), *pods(3))
+    await bench.step()
+    assert racks(bench) == {"c"}

@@ -44,6 +44,20 @@ OWNERS: Final = frozenset(
     }
 )
 """Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
+USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deployments.apps": ("labels",),
+    "pods": ("ownerReferences",),
+    **dict.fromkeys(
+        (
+            *("customresourcedefinitions.apiextensions.k8s.io", "volumeattachments.storage.k8s.io"),
+            *(POD_GROUPS, COMPOSITES),
+            *("resourceclaims.resource.k8s.io", "devicetaintrules.resource.k8s.io"),
+        ),
+        USER_METADATA,
+    ),
+}
+"""Which metadata a write to the status does not reach, nor that of custom kinds; all other can be changed with it."""
 WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
 """Kinds whose changes upstream does not number; nor does it let them be replaced blindly."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
@@ -141,6 +155,8 @@ class Writer:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
             select_own_pods(data)
+        if self.admission.quotas.limits(target.namespace):
+            self.admission.quotas.check(resource, Entry(key, 0, body_of(data)))
         if options.is_dry_run:
             return Entry(key, 0, body_of(data))
         return self.store.put(resource.storage, key, data)
@@ -188,7 +204,7 @@ class Writer:
         self._check_identity(target, old, new)
         new = self._merged(resource, old, new, options)
         if options.subresource == "status":
-            self.admission.admit_status(resource, new)
+            self.admission.admit_status(resource, old, new)
         elif options.subresource != "binding":
             new = self.admission.admit_changed(resource, old, new)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -196,6 +212,8 @@ class Writer:
             return entry
         if new.get("spec") != old.get("spec") and "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        if self.admission.quotas.limits(target.namespace) and not options.subresource:
+            self.admission.quotas.check(resource, Entry(entry.key, 0, body_of(new)))
         if not options.is_apply:
             note_update(resource, old, new, options.manager, options.subresource, self.clock)
         if options.is_dry_run:
@@ -224,15 +242,18 @@ class Writer:
 
     def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
         """Let a write change only what it may: its subresource, or everything but that."""
-        if options.subresource == "status":
-            merged = {**old, "status": new.get("status")}
-            return {key: content for key, content in merged.items() if content is not None}
         metadata, was = new["metadata"], old["metadata"]
-        for name in ("name", "namespace", *SYSTEM_METADATA):
+        kept: tuple[str, ...] = ()
+        if options.subresource == "status":
+            kept = USER_METADATA if resource.is_custom else STATUS_KEEPS.get(resource.storage, ())
+        for name in ("name", "namespace", *SYSTEM_METADATA, *kept):
             if name in was:
                 metadata[name] = was[name]
             else:
                 metadata.pop(name, None)
+        if options.subresource == "status":
+            merged = {**old, "metadata": metadata, "status": new.get("status")}
+            return {key: content for key, content in merged.items() if content is not None}
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         if resource.has_status and options.subresource != "binding":
             new.pop("status", None)
