@@ -25,7 +25,7 @@ from moorage.engine.resizes import for_resizes
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
@@ -248,6 +248,8 @@ class Scheduler:
         if refusal is not None:
             undo.unwind()
             return Parked(Diagnosis.on_node(node_name, refusal), "")
+        if (recounted := state.get(ASSUMED)) is not None:
+            self.cache.recount(recounted)
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
         return None

@@ -102,6 +102,10 @@ class Cache:
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assume(pod)
 
+    def recount(self, pod: Pod) -> None:
+        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        self._replace(self._pods[pod.uid], pod)
+
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
         known = self._pods.get(pod.uid)
