@@ -25,7 +25,7 @@ from tests.support.control_plane import ROOT, program
 
 SUITES: Final = r"\[sig-(apps|scheduling)\].*\[Conformance\]"
 LEFT_OUT: Final = Path(__file__).with_name("needs_processes.txt")
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)

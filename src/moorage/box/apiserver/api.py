@@ -38,6 +38,7 @@ from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
     no_such_path,
+    not_acceptable,
     not_allowed,
     required,
     status_of,
@@ -223,6 +224,9 @@ class Api:
             raise not_allowed()
         data = self._object(request, resource.name, resource)
         if resource.verbs == CREATE_ONLY:
+            if request.accept and all(";as=" in offer.replace(" ", "") for offer in request.accept.split(",")):
+                # A review has no metadata, so there is nothing to make a table of.
+                raise not_acceptable()
             self._writer.admission.check_types(resource, data)
             return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
         warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
@@ -265,7 +269,7 @@ class Api:
     def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
             raise not_allowed()
-        options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
+        options = _options(request, target)
         if target.subresource == "scale":
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
@@ -283,7 +287,8 @@ class Api:
                 raise bad_request("what is left of the object is none: it needs metadata")
             if resource.is_custom:
                 self._custom.complete(resource, new)
-            elif resource.storage == DEFINITIONS:
+            elif resource.storage == DEFINITIONS and not options.subresource:
+                new["status"] = self._writer.find(target).data.get("status")
                 complete_definition(resource, new, self.clock.now())
             return new
 
@@ -297,7 +302,7 @@ class Api:
             return self._apply(request, target, patch)
         if kind == STRATEGIC_PATCH and target.resource.is_custom:
             raise unsupported_media_type(kind, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
-        options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
+        options = _options(request, target)
         edit = self._edit(target.resource, kind, patch)
         if target.subresource == "scale":
             return ApiResponse(body_of(change_scale(self._writer, target, edit, options)))
@@ -370,6 +375,12 @@ class Api:
             self._delete_one(Target(target.resource, namespace, name), options)
         view = self._view(request, target.resource)
         return ApiResponse(view.many(entries, self.store.version, "", 0))
+
+
+def _options(request: ApiRequest, target: Target) -> WriteOptions:
+    # What a signer approves of is a part of the status.
+    part = "status" if target.subresource == "approval" else target.subresource
+    return WriteOptions(request.is_dry_run, request.manager, part)
 
 
 def _typed_data(thing: msgspec.Struct, target: Target) -> Data:

@@ -31,7 +31,7 @@ def cluster_controllers(clock: Clock) -> tuple[Controller, ...]:
         DaemonSetController(clock),
         JobController(clock),
         CronJobController(clock),
-        NamespaceController(),
+        NamespaceController(clock),
         AccountController(),
         RootAuthorityController(),
         GarbageCollector(clock),

@@ -217,3 +217,36 @@ def test_schemas_say_which_fields_are_required():
     assert schemas["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
     assert schemas["io.k8s.api.core.v1.Container"]["required"] == ["name"]
     assert "required" not in schemas["io.k8s.api.core.v1.Pod"]
+
+
+def test_a_review_is_no_table():
+    asked = Asked()
+    place = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    assert asked.got("POST", place, review, want=406, accept=table)["reason"] == "NotAcceptable"
+    asked.got("POST", place, review, want=201, accept=f"{table},application/json")
+
+
+def test_a_definition_keeps_what_others_say_in_its_status():
+    asked = Asked()
+    place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    stored = asked.create(place, definition())
+    told = [*stored["status"]["conditions"], {"type": "Loved", "status": "True", "reason": "E2E", "message": "so"}]
+    path = f"{place}/{stored['metadata']['name']}"
+    answer = asked.got("PATCH", f"{path}/status", {"status": {"conditions": told}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    answer = asked.got("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    assert answer["status"]["storedVersions"] == ["v1"]
+
+
+def test_a_request_for_a_certificate_is_approved():
+    asked = Asked()
+    place = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    asked.create(
+        place, {"metadata": {"name": "me"}, "spec": {"request": "eA==", "signerName": "a.org/b", "usages": []}}
+    )
+    approved = {"status": {"conditions": [{"type": "Approved", "status": "True"}]}}
+    answer = asked.got("PATCH", f"{place}/me/approval", approved, content_type=MERGE)
+    assert answer["status"]["conditions"][0]["type"] == "Approved"

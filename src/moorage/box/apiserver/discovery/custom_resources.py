@@ -12,6 +12,10 @@ from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid,
 from moorage.box.apiserver.storage.store import Store, StoredChange
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+ACCEPTED: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -154,16 +158,22 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if causes:
         raise invalid(resource, name, causes)
-    moment = format_time(now)
-    conditions = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
-    data["status"] = {
-        "acceptedNames": data["spec"]["names"],
-        "storedVersions": [version.name for version in spec.versions if version.storage],
-        "conditions": [
-            {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": moment}
-            for kind, reason, text in conditions
-        ],
-    }
+    data["status"] = _definition_status(data, spec, format_time(now))
+
+
+def _definition_status(data: Data, spec: DefinitionSpec, moment: str) -> Data:
+    """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
+    known = data.get("status") or {}
+    told = [dict(condition) for condition in known.get("conditions") or ()]
+    for kind, reason, text in ACCEPTED:
+        if all(condition.get("type") != kind for condition in told):
+            condition = {"type": kind, "status": "True", "reason": reason, "message": text}
+            told.append({**condition, "lastTransitionTime": moment})
+    stored = list(known.get("storedVersions") or ())
+    stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
+    names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
+    data["spec"]["names"] = names
+    return {"acceptedNames": names, "storedVersions": stored, "conditions": told}
 
 
 def _copied(content: Any) -> Any:
