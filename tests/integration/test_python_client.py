@@ -24,15 +24,15 @@ async def story(config: Path) -> set[str]:
     async with Cluster(nodes=2) as cluster:
         config.write_text(yaml.safe_dump(cluster.kubeconfig))
         await cluster.apply(MANIFESTS)
-        for app in ("deployment", "daemonset", "statefulset"):
-            await cluster.wait_for(lambda app=app: bool(cluster.running(f"app={app}")))
+        apps = ("app=deployment", "app=daemonset", "app=statefulset")
+        await cluster.wait_for(lambda: all(map(cluster.running, apps)))
         return await asyncio.to_thread(read_all, config)
 
 
 def read_all(config: Path) -> set[str]:
     """List everything that the client knows of, and return the kinds that there were objects of."""
     read = set()
-    with kubernetes.config.new_client_from_config(str(config)) as client:
+    with kubernetes.config.new_client_from_config(str(config)) as client:  # type: ignore[no-untyped-call]
         for name in dir(kubernetes.client):
             if name.endswith("Api") and name != "CustomObjectsApi":
                 read |= read_group(getattr(kubernetes.client, name)(client))

@@ -19,7 +19,7 @@ from moorage.box.apiserver.discovery import openapi
 from moorage.box.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.box.apiserver.discovery.documents import VERSION, Discovery
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
-from moorage.box.apiserver.kinds.schema import schema_of_kind
+from moorage.box.apiserver.kinds.schema import schema_of_kind, unknown_fields
 from moorage.box.apiserver.reading.listing import Lists
 from moorage.box.apiserver.reading.representations import Representation, representation_of, to_core
 from moorage.box.apiserver.reading.selection import selection
@@ -33,6 +33,7 @@ from moorage.box.apiserver.requests.bodies import (
     read_object,
     read_options,
     read_patch,
+    repeated_fields,
 )
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
@@ -46,7 +47,7 @@ from moorage.box.apiserver.requests.refusals import (
     too_large_version,
     unsupported_media_type,
 )
-from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse, Target, target_of
+from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, target_of
 from moorage.box.apiserver.storage.store import Entry, Store
 from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
 from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
@@ -229,10 +230,33 @@ class Api:
                 raise not_acceptable()
             self._writer.admission.check_types(resource, data)
             return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
-        warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
+        warnings = self._check_fields(request, resource, data)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)
         return replace(answer, warnings=warnings) if warnings else answer
+
+    def _check_fields(
+        self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
+    ) -> tuple[str, ...]:
+        """Look for fields that are unknown or given twice as the request wants it, and return what to warn of.
+
+        Those that a ``target`` has already are nobody's fault now.
+        """
+        if request.field_validation in ("", "Ignore"):
+            return ()
+        unknown, repeated = self._unknown_fields(resource, data), []
+        if target is not None:
+            known = set(self._unknown_fields(resource, self._writer.find(target).data))
+            unknown = [path for path in unknown if path not in known]
+        elif request.content_type in (JSON, ""):
+            repeated = repeated_fields(request.body)
+        return self._writer.admission.check_fields(resource, request.field_validation, unknown, repeated)
+
+    def _unknown_fields(self, resource: ServedResource, data: Data) -> list[str]:
+        if resource.is_custom:
+            return self._custom.unknown_fields(resource, data)
+        schema = schema_of_kind(resource.api_version, resource.name)
+        return list(unknown_fields(data, schema)) if schema is not None else []
 
     def _bind(self, request: ApiRequest, target: Target, data: Data) -> ApiResponse:
         return ApiResponse(body_of(bind(self._writer, target, data, is_dry_run=request.is_dry_run)), 201)
@@ -274,7 +298,7 @@ class Api:
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
-        warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
+        warnings = self._check_fields(request, target.resource, data)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
 
@@ -310,10 +334,8 @@ class Api:
 
         def checked(old: Data) -> Data:
             new = edit(old)
-            how = request.field_validation
-            if how not in ("", "Ignore") and isinstance(new, dict):
-                known = self._writer.find(target).data
-                warnings.extend(self._writer.admission.check_fields(target.resource, new, how, known))
+            if isinstance(new, dict):
+                warnings.extend(self._check_fields(request, target.resource, new, target))
             return new
 
         answer = self._shown(request, target, self._change(target, checked, options).body)
@@ -336,7 +358,11 @@ class Api:
         found = (wanted.get("apiVersion"), wanted.get("kind"))
         if found != (resource.api_version, resource.name) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        self._writer.admission.check_fields(resource, wanted, request.field_validation)
+        if resource.is_custom and (unknown := self._custom.unknown_fields(resource, wanted)):
+            lines = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+            subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
+            raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
+        self._check_fields(request, resource, wanted)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             wanted["metadata"].setdefault("name", target.name)
