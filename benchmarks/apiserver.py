@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from moorage.app.garbage import collect_rarely
+from moorage.app.gc_tuning import collect_rarely
 from moorage.box.apiserver.server import ApiServer
 
 CONNECTIONS = 64

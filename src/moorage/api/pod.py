@@ -16,6 +16,9 @@ from moorage.api.volume import Volume
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 ANY_ADDRESS: Final = "0.0.0.0"
 
+FINISHED: Final = frozenset(("Succeeded", "Failed"))
+"""The phases of pods that have ended."""
+
 
 class HostPort(NamedTuple):
     """A port of the node that a pod takes, with the empty address and protocol spelled out."""
@@ -137,7 +140,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     @property
     def is_finished(self) -> bool:
         """Whether the pod has ended and holds nothing any more."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return self.status.phase in FINISHED
 
     @once
     def host_ports(self) -> tuple[HostPort, ...]:

@@ -75,7 +75,7 @@ def take_shape(pod: "Pod") -> Shape:
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
     key = short_key(_encoder.encode(spec if reported is None else (spec, reported)))
-    shape = _shapes.find(key)
+    shape = _shapes.get(key) or _shapes.find(key)
     if shape is None:
         shape = Shape(pod, spec, reported)
         _shapes.put(key, shape)

@@ -14,7 +14,7 @@ import structlog
 import yaml
 
 from moorage.api.documents import read_documents
-from moorage.app.garbage import collect_rarely
+from moorage.app.gc_tuning import collect_rarely
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
 from moorage.box.apiserver.server import ApiServer

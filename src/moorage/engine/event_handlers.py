@@ -5,7 +5,7 @@ deleted, whether or not the source leaves them out. What the cache refuses is lo
 the queue, as upstream has it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 import structlog
@@ -13,13 +13,13 @@ import structlog
 from moorage.api import devices, storage
 from moorage.api.cluster import Namespace, PodGroup
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_TYPE, KINDS
+from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import FINISHED, Pod
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
-from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
 from moorage.queue.changes import node_changes, pod_changes
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
@@ -48,10 +48,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
 }
-"""Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.
-
-Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_resource`.
-"""
+"""Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
 
 log = structlog.get_logger(__name__)
 
@@ -107,10 +104,10 @@ class EventHandlers:
             self.object_updated(before, after)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
-        if before is not None and before.is_finished and self._pods.find(before.key) is None:
+        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
             # It has been taken for deleted since it ended.
             before = None
-        if after is not None and after.is_finished:
+        if after is not None and after.status.phase in FINISHED:
             before, after = before and after, None
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
@@ -136,7 +133,7 @@ class EventHandlers:
         self._pods.put(pod)
         if pod.node_name:
             self._count(pod)
-        elif self._is_ours(pod):
+        elif pod.scheduler_name in self._profiles:
             self._queue.add(pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
@@ -148,10 +145,10 @@ class EventHandlers:
                 self._queue.move_all(event, old, new)
         elif new.spec.node_name:
             self._count(new)
-            if self._is_ours(old):
+            if old.scheduler_name in self._profiles:
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
-        elif self._is_ours(old):
+        elif old.scheduler_name in self._profiles:
             self._waiting_pod_updated(old, new)
 
     def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
@@ -161,7 +158,7 @@ class EventHandlers:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-        if self._is_ours(pod) and not (pod.node_name and is_final):
+        if pod.scheduler_name in self._profiles and not (pod.node_name and is_final):
             self._waiting_pod_deleted(pod)
 
     def node_added(self, node: Node) -> None:
@@ -201,9 +198,6 @@ class EventHandlers:
         self._objects[type(thing)].drop(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return pod.scheduler_name in self._profiles
-
     def _count(self, pod: Pod) -> None:
         assumed = self._cache.pod(pod.metadata.uid)
         try:
@@ -212,11 +206,8 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            self._relabelled_while_assumed(assumed, pod)
-
-    def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
-        """Wake whoever minded the old labels of a pod on its way to a node; upstream lets it pass."""
-        self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
+            # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
+            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
@@ -253,9 +244,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
     def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        resource = RESOURCES.get(kind) or _own_resource(kind)
-        if resource is not None:
-            self._queue.move_all(ClusterEvent(resource, action), old, new)
+        self._queue.move_all(ClusterEvent(event_resource(kind), action), old, new)
 
     @staticmethod
     def _try(action: Callable[[Pod], None], pod: Pod) -> None:
@@ -281,4 +270,16 @@ def resource_of(thing: KubeObject) -> str:
 
 def _own_resource(kind: type[KubeObject]) -> str | None:
     known = BY_TYPE.get(kind)
-    return None if known is None or known in KINDS else known.event_resource
+    return None if known is None or kind in BUILT_IN else known.event_resource
+
+
+def event_resource(kind: type[KubeObject]) -> str:
+    """Return under which name plugins register for events of a kind other than pods and nodes."""
+    return RESOURCES.get(kind) or kind_of(kind).event_resource
+
+
+def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:
+    """Return the events of the kinds that a plugin lists, as far as it is not registered for them by default."""
+    usual = {registration.event.resource for registration in EVERY_EVENT}
+    resources = dict.fromkeys(event_resource(kind) for kind in kinds if kind not in (Pod, Node))
+    return [EventRegistration(ClusterEvent(name, Action.ALL)) for name in resources if name not in usual]

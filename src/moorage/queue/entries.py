@@ -122,7 +122,9 @@ class Gates:
         pod = info.pod
         for plugin in plugins:
             try:
-                status = checked(plugin.pre_enqueue(pod))
+                status = plugin.pre_enqueue(pod)
+                if status is not None:
+                    status = checked(status)
             except PLUGIN_FAULTS as problem:
                 pass_on_interrupt(problem)
                 # A plugin that raises holds the pod back like one that objects; the scheduler lives on.
@@ -144,9 +146,9 @@ class Gates:
         info.gating_plugin = plugin
 
 
-def checked(answer: object) -> Status | None:
+def checked(answer: object) -> Status:
     """Refuse what is neither a Status nor ``None``."""
-    if answer is None or isinstance(answer, Status):
+    if isinstance(answer, Status):
         return answer
     raise TypeError(f"it answered {answer!r}: return None, or a Status that says what the pod waits for")
 

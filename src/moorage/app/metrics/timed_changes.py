@@ -14,6 +14,8 @@ from moorage.framework.events import Action, ClusterEvent
 _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
 
 RecordSeconds = Callable[[float], None]
+ChangeKey = tuple[type[KubeObject], bool, bool, bool]
+"""The kind, whether it is a pod with a node, and whether there was none before or is none any more."""
 
 
 class ChangeTimes(Protocol):
@@ -34,24 +36,24 @@ class TimedChanges:
     def __init__(self, apply: Apply, times: ChangeTimes) -> None:
         self._apply = apply
         self._times = times
-        self._records: dict[tuple[type[KubeObject], bool, bool, bool], tuple[RecordSeconds, RecordSeconds]] = {}
+        self._records: dict[ChangeKey, tuple[RecordSeconds, RecordSeconds]] = {}
 
     def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Apply a change."""
         began = perf_counter()
         self._apply(before, after, is_final=is_final)
         took = perf_counter() - began
-        for record in self._records_of(before, after):
-            record(took)
-
-    def _records_of(self, before: KubeObject | None, after: KubeObject | None) -> tuple[RecordSeconds, RecordSeconds]:
         thing = before if after is None else after
         assert thing is not None
-        has_node = isinstance(thing, Pod) and thing.spec.node_name != ""
-        key = (type(thing), has_node, before is None, after is None)
-        found = self._records.get(key)
-        if found is None:
-            event = ClusterEvent(resource_of(thing), _ACTIONS[before is not None, after is not None])
-            kind = BY_TYPE[type(thing)]
-            found = self._records[key] = self._times.handling_of(event.label), self._times.latency_of(kind)
+        has_node = thing.__class__ is Pod and thing.spec.node_name != ""
+        key = (thing.__class__, has_node, before is None, after is None)
+        handling, latency = self._records.get(key) or self._begin(key, thing)
+        handling(took)
+        latency(took)
+
+    def _begin(self, key: ChangeKey, thing: KubeObject) -> tuple[RecordSeconds, RecordSeconds]:
+        _, _, is_new, is_gone = key
+        event = ClusterEvent(resource_of(thing), _ACTIONS[not is_new, not is_gone])
+        found = self._times.handling_of(event.label), self._times.latency_of(BY_TYPE[type(thing)])
+        self._records[key] = found
         return found

@@ -3,8 +3,8 @@
 What a pod does can be settled by annotations, as durations such as ``500ms``, ``2m`` or plain seconds:
 
 - ``moorage.io/start-delay``: how long its containers take to start;
-- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds and
-  all others for ever;
+- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds (in
+  a simulation only those of jobs) and all others for ever;
 - ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
 - ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
 
@@ -38,11 +38,15 @@ FAKE_LABEL: Final = "moorage.io/fake"
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """How long things take where a pod does not say, in seconds; ``run`` of ``None`` is for ever."""
+    """How long things take where a pod does not say, in seconds; ``None`` is for ever.
+
+    ``run`` is for pods that are not restarted, ``run_job`` for those of them that a job made.
+    """
 
     start: float = 0.5
     run: float | None = 5.0
     stop: float = 0.5
+    run_job: float | None = 5.0
 
 
 class Kubelet:
@@ -127,7 +131,10 @@ def _when_due(moment: float, now: float, action: Callable[[], ControllerAction])
 def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
     if RUN_FOR in pod.annotations:
         return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
-    return pace.run if pod.spec.restart_policy in ("Never", "OnFailure") else None
+    if pod.spec.restart_policy not in ("Never", "OnFailure"):
+        return None
+    maker = pod.metadata.controller
+    return pace.run_job if maker is not None and maker.kind == "Job" else pace.run
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -71,11 +71,12 @@ class Answers:
         return self._new(signature) if answer is None else answer
 
     def _signature(self, pod: Pod) -> Signature:
-        signed = None if pod.node_name else self._by_template.find(pod.shape)
+        known = self._by_template
+        signed = None if pod.node_name else known.get(pod.shape) or known.find(pod.shape)
         if signed is None:
             signed = ask_each(SIGN, self._template_signers, methodcaller("sign", pod))
             if not pod.node_name:
-                self._by_template.put(pod.shape, signed)
+                known.put(pod.shape, signed)
         if self._pod_signers:
             return signed + ask_each(SIGN, self._pod_signers, methodcaller("sign", pod))
         return signed

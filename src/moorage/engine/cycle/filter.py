@@ -16,7 +16,7 @@ from moorage.engine.answers.layout import FreshFilter
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import Found, NoNode, OneNode, SeveralNodes
-from moorage.engine.cycle.nominated import NominatedPods
+from moorage.engine.cycle.nominated import NominatedFilter
 from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
 from moorage.engine.profile import Profile, derives_filter
@@ -79,7 +79,7 @@ class Filtering:
         # Otherwise every node is looked at.
         self._is_limited = percentage is not None or not profile.score
         self.answers = Answers(profile, services.cache)
-        self.nominated = NominatedPods(profile, services)
+        self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
 
     def find(self, pod: Pod) -> Found:

@@ -13,7 +13,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import Status
 
 
-class NominatedPods:
+class NominatedFilter:
     """Filters single nodes as if their nominated pods were there, too; both with and without them must they fit."""
 
     def __init__(self, profile: Profile, services: Services) -> None:

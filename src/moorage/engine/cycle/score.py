@@ -104,7 +104,7 @@ class Scoring:
         skipped, is_own = found.cycle.skipped_scores, found.feasible_version == answer.feasible_version
         scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in skipped]
         standing = answer.score(found.pod, self.cache.nodes)
-        is_standing = is_own or answer.totals_hold_for_fewer
+        is_standing = is_own or answer.totals_ignore_feasibility
         if not is_standing:
             standing = answer.score_over(found.cycle, found.pod, self.cache.nodes, found.feasible)
         if not scorers and (rows is None or is_own):

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Coroutine, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,8 @@ from moorage.plugins.default_preemption.eligibility import (
 log = structlog.get_logger(__name__)
 
 IN_MEMORY: Final = " (in kube-scheduler memory)."
+EXECUTIONS: Final = "scheduler_preemption_goroutines_execution_total"
+SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
 EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
 
 
@@ -126,7 +129,7 @@ class BackgroundEviction(Eviction):
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
                 self.evictions.begin(victim, preemption.work)
-            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
 
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
         """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
@@ -153,8 +156,10 @@ class BackgroundEviction(Eviction):
         return True
 
     def _awaits_victims(self, preemptor: Pod) -> bool:
-        victims = self._victims.find(preemptor.uid) or ()
-        return any(self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims)
+        victims = self._victims.find(preemptor.uid)
+        return victims is not None and any(
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims
+        )
 
     def _is_leaving(self, victim: Pod) -> bool:
         there = self._on_node(victim)
@@ -170,13 +175,16 @@ class BackgroundEviction(Eviction):
         return None if info is None else info.pods.get(victim.uid)
 
     async def _work(self, preemption: Preemption, preemptor: Pod, node_name: str, victims: Sequence[Pod]) -> None:
-        will_be_woken = False
+        will_be_woken, result, began = False, "error", perf_counter()
         try:
             will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
+            result = "success"
         except ApiError:
             self._victims.discard(preemptor.uid)
             raise
         finally:
+            self._handle.meter.count(EXECUTIONS, result)
+            self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
             if not will_be_woken:

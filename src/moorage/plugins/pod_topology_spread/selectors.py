@@ -47,11 +47,12 @@ class DefaultSelectors:
         labels = frozenset(metadata.labels.items())
         if metadata.owner_references and (owner := self._owner(pod)) is not None:
             return self._of_owned(pod, owner, labels)
-        selector = self._unowned.find((metadata.namespace, labels))
+        key = metadata.namespace, labels
+        selector = self._unowned.get(key) or self._unowned.find(key)
         if selector is None:
             selector = self._deduce(pod, None)
             if len(labels) <= MAX_KEY_LABELS:
-                self._unowned.put((metadata.namespace, labels), selector)
+                self._unowned.put(key, selector)
         return selector
 
     def _of_owned(self, pod: Pod, owner: KubeObject, labels: LabelSet) -> LabelMatcher:

@@ -114,11 +114,11 @@ def _grace_period(found: Any) -> int | None:
 class Writer:
     """The only way to change the store; every rule that spans versions of an object is here."""
 
-    def __init__(self, store: Store, admission: Admission, clock: Clock) -> None:
+    def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
         self.store = store
         self.admission = admission
         self.clock = clock
-        self._chance = random.Random()
+        self._chance = chance or random.Random()
 
     def find(self, target: Target) -> Entry:
         """Return the object a path names; 404 if it is not there."""
@@ -142,12 +142,12 @@ class Writer:
         key = resource.key(target.namespace, metadata["name"])
         if self.store.get(resource.storage, key) is not None:
             raise already_exists(resource, metadata["name"])
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
         if "spec" in data:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
-            _select_own_pods(data)
+            select_own_pods(data)
         if self.admission.quotas.limits(target.namespace):
             self.admission.quotas.check(resource, Entry(key, 0, body_of(data)))
         if options.is_dry_run:
@@ -337,7 +337,7 @@ class Writer:
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
-def _select_own_pods(job: Data) -> None:
+def select_own_pods(job: Data) -> None:
     """Have a job select its pods by its uid, as the API server does unless told otherwise."""
     spec = job["spec"]
     if spec.get("manualSelector"):

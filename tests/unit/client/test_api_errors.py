@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moorage.client.answers import MAX_RETRY_AFTER, api_error
+from moorage.client.api_errors import MAX_RETRY_AFTER, api_error
 from moorage.errors import ServerError, TooManyRequests
 
 HEADERS = {
