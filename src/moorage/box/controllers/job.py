@@ -1,5 +1,6 @@
 """Jobs: pods that run to their end, so many at a time, until enough of them succeeded or too many failed."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Final
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.struct import Data
-from moorage.api.workloads import Job
+from moorage.api.workloads import Job, SuccessPolicy
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
@@ -126,6 +127,8 @@ class JobProgress:
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         if spec.active_deadline_seconds is not None and self.now >= self._started + spec.active_deadline_seconds:
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        if self.is_indexed and (matched := met_rule(spec.success_policy, self.done)) is not None:
+            return "Complete", "SuccessPolicy", f"Matched rules at index {matched}"
         reached = "Reached expected number of succeeded pods"
         if spec.completions is None:
             # A work queue: the first success means that there is no work left; the others may finish theirs.
@@ -227,6 +230,28 @@ class JobProgress:
         if lifetime is not None and ended is not None:
             left = ended + lifetime - self.now
             yield After(left) if left > 0 else Delete(self.job, propagation="Background")
+
+
+def met_rule(policy: SuccessPolicy, done: set[int]) -> int | None:
+    """Return the number of the first rule that the completions achieved meet, ``None`` if there is none."""
+    for number, rule in enumerate(policy.rules):
+        wanted = numbers_in(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        counted = done if wanted is None else {index for index in done if any(index in part for part in wanted)}
+        whole = sum(map(len, wanted)) if wanted is not None else None
+        enough = rule.succeeded_count if rule.succeeded_count is not None else whole
+        if enough is not None and len(counted) >= enough:
+            return number
+    return None
+
+
+def numbers_in(text: str) -> list[range]:
+    """Read numbers as the API writes them; what is none counts as nothing.
+
+    >>> numbers_in("0-2,5")
+    [range(0, 3), range(5, 6)]
+    """
+    found = (re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip()) for part in text.split(","))
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in found if part is not None]
 
 
 def finished_at(job: Job) -> float | None:

@@ -141,3 +141,24 @@ def test_a_suspended_job_says_so_and_begins_anew() -> None:
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
     resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
     assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))
+
+
+POLICIES = {
+    "one of them": ({"succeededIndexes": "0"}, {0}, True),
+    "not that one": ({"succeededIndexes": "1-2"}, {0, 1}, False),
+    "all of them": ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, True),
+    "so many": ({"succeededCount": 2}, {1, 4}, True),
+    "too few": ({"succeededCount": 2}, {1}, False),
+    "so many of these": ({"succeededIndexes": "0-2", "succeededCount": 1}, {2}, True),
+    "others do not count": ({"succeededIndexes": "0-2", "succeededCount": 1}, {4}, False),
+}
+
+
+@pytest.mark.parametrize(("rule", "done", "is_met"), POLICIES.values(), ids=POLICIES)
+def test_a_policy_says_which_completions_are_enough(rule: dict[str, Any], done: set[int], is_met: bool) -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in done]
+    given = job(completionMode="Indexed", completions=5, parallelism=0, successPolicy={"rules": [{}, rule]})
+    status = status_in(JobProgress(given, pods, NOW).actions())
+    told = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
+    because = ("SuccessPolicy", "Matched rules at index 1")
+    assert told == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
