@@ -12,6 +12,7 @@ from moorage.api.pod import Pod
 from moorage.api.struct import Data
 from moorage.api.workloads import Job, SuccessPolicy
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.box.controllers.commands import told_by_command
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
@@ -175,11 +176,13 @@ class JobProgress:
             "controller-uid": job.uid,
             "job-name": job.name,
         }
+        told = told_by_command(job.spec.template)
         if not self.is_indexed:
-            return pod_of(job, job.spec.template, generateName=f"{job.name}-", labels=labels)
+            return pod_of(job, job.spec.template, generateName=f"{job.name}-", labels=labels, annotations=told)
         labels[INDEX] = str(number)
         name = f"{job.name}-{number}-"
-        data = pod_of(job, job.spec.template, generateName=name, labels=labels, annotations={INDEX: str(number)})
+        told |= {INDEX: str(number)}
+        data = pod_of(job, job.spec.template, generateName=name, labels=labels, annotations=told)
         data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
         return data
 

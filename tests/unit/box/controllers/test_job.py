@@ -6,6 +6,7 @@ from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 from moorage.api.meta import format_time
 from moorage.api.pod import Pod
 from moorage.api.workloads import Job
+from moorage.box.controllers.actions import Create
 from moorage.box.controllers.job import INDEX, JobProgress
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
@@ -162,3 +163,10 @@ def test_a_policy_says_which_completions_are_enough(rule: dict[str, Any], done: 
     told = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
     because = ("SuccessPolicy", "Matched rules at index 1")
     assert told == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
+
+
+def test_pods_do_what_their_command_says() -> None:
+    sleeper = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["sleep", "300"]}]}}
+    (create, *_) = JobProgress(job(template=sleeper), [], NOW).actions()
+    assert isinstance(create, Create)
+    assert create.data["metadata"]["annotations"] == {"moorage.io/run-for": "300s"}
