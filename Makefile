@@ -25,7 +25,7 @@ BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RA
 .PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz lock sbom clean
 
 help:  ## Show what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -110,9 +110,14 @@ class JobProgress:
             yield from (Delete(pod) for pod in self.active)
         else:
             yield from self._make_pods()
-        yield from status_actions(self.job, self.job.status, {**self._status(), "conditions": self._conditions()})
+        yield from status_actions(self.job, self._told, {**self._status(), "conditions": self._conditions()})
         if self.job.spec.active_deadline_seconds is not None:
             yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
+
+    @property
+    def _told(self) -> Data:
+        """What the status says; these two counts are told even if they are zero."""
+        return {"ready": None, "terminating": None, **self.job.status}
 
     @property
     def _started(self) -> float:
@@ -225,7 +230,7 @@ class JobProgress:
         status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
         if kind == "Complete":
             status["completionTime"] = now
-        yield from status_actions(self.job, self.job.status, status)
+        yield from status_actions(self.job, self._told, status)
 
     def _after_the_end(self) -> Iterator[ControllerAction]:
         yield from (Delete(pod) for pod in self.active)

@@ -170,3 +170,10 @@ def test_pods_do_what_their_command_says() -> None:
     (create, *_) = JobProgress(job(template=sleeper), [], NOW).actions()
     assert isinstance(create, Create)
     assert create.data["metadata"]["annotations"] == {"moorage.io/run-for": "300s"}
+
+
+def test_two_counts_are_told_even_if_they_are_zero() -> None:
+    status = status_in(JobProgress(job(), [work(phase="Succeeded")], NOW).actions())
+    assert (status["ready"], status["terminating"]) == (0, 0)
+    later = job(status=status)
+    assert said(JobProgress(later, [work(phase="Succeeded")], NOW).actions()) == []
