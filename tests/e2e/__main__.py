@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the specs, and run none")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long one spec may take")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long one spec may take")
     parser.add_argument(
         "--save", type=Path, default=Path(tempfile.gettempdir()) / "moorage-e2e", help="outputs of specs that failed"
     )
