@@ -21,7 +21,7 @@ def told_by_command(template: Data) -> dict[str, str]:
     >>> told_by_command({"spec": {"containers": [{"command": ["sh", "-c", "sleep 5; exit 3"]}]}})
     {'moorage.io/run-for': '5s', 'moorage.io/exit-code': '3'}
     """
-    containers = (template.get("spec") or {}).get("containers") or ()
+    containers = (template.get("spec") or {}).get("containers") or []
     if len(containers) != 1:
         return {}
     words = [*(containers[0].get("command") or ()), *(containers[0].get("args") or ())]
