@@ -41,6 +41,7 @@ var groupVersions = []schema.GroupVersion{
 	{Group: "batch", Version: "v1"},
 	{Group: "certificates.k8s.io", Version: "v1"},
 	{Group: "coordination.k8s.io", Version: "v1"},
+	{Group: "coordination.k8s.io", Version: "v1beta1"},
 	{Group: "discovery.k8s.io", Version: "v1"},
 	{Group: "events.k8s.io", Version: "v1"},
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"},
@@ -50,6 +51,7 @@ var groupVersions = []schema.GroupVersion{
 	{Group: "rbac.authorization.k8s.io", Version: "v1"},
 	{Group: "resource.k8s.io", Version: "v1"},
 	{Group: "scheduling.k8s.io", Version: "v1"},
+	{Group: "scheduling.k8s.io", Version: "v1alpha3"},
 	{Group: "scheduling.k8s.io", Version: "v1beta1"},
 	{Group: "storage.k8s.io", Version: "v1"},
 }

@@ -197,6 +197,7 @@ class JobSpec(KubeStruct, frozen=True):
     suspend: bool = False
     pod_failure_policy: FailurePolicy = FailurePolicy()
     success_policy: SuccessPolicy = SuccessPolicy()
+    scheduling: Data | None = None
 
 
 class Job(KubeObject, frozen=True, dict=True, gc=True):

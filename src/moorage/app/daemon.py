@@ -213,7 +213,7 @@ class Daemon:
 
 def setup_of(options: Options) -> Setup:
     """Say what the keeper has to know."""
-    config, election = options.config, options.config.leader_election
+    config, election, features = options.config, options.config.leader_election, options.features
     lease = LeaseSettings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         name=election.resource_name,
@@ -221,6 +221,7 @@ def setup_of(options: Options) -> Setup:
         lease_duration=election.lease_duration.seconds,
         renew_deadline=election.renew_deadline.seconds,
         retry_period=election.retry_period.seconds,
+        version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
     return Setup(
         serving=options.serving,

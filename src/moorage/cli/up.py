@@ -45,6 +45,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
     """
     start_lightly()
+    from moorage.app.gates import choose_gates
     from moorage.app.screen import Screen
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in
@@ -52,11 +53,12 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
+    features = choose_gates(feature_gates or ()).features
     policy = None if no_scheduler else policy_of(config, plugin, feature_gates)
     manifests = manifests_in(*file or ())
     definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes=nodes, shape=NodeShape.parse(shape), policy=policy, definitions=definitions),
+        box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,

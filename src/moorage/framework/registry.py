@@ -12,14 +12,15 @@ import msgspec
 import structlog
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
-from moorage.framework.contracts import broken_contract, never_called
+from moorage.framework.contracts import EXTENSION_POINTS, broken_contract, never_called
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.handle import Handle
-from moorage.framework.plugin import EXTENSION_POINTS, Plugin
+from moorage.framework.plugin import Plugin
 
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
 _HERE: Final = str(Path(__file__).parent)
+
 
 log = structlog.get_logger(__name__)
 

@@ -23,7 +23,9 @@ from moorage.api.kinds import BY_NAME, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.box.apiserver.admission.defaults import default_namespace, default_pod, with_defaults
+from moorage.box.apiserver.admission.group_admission import GroupAdmission
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.clock import VirtualClock
@@ -168,7 +170,8 @@ class _Creation:
         # Priority classes may come after the pods that name them.
         classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
-        objects = keep_as_given(_admit(admission, thing, document) for thing, document in made)
+        groups = GroupAdmission(self._features)
+        objects = keep_as_given(_admit(admission, groups, thing, document) for thing, document in made)
         if adapt is not None:
             objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
@@ -247,13 +250,15 @@ class _Creation:
         return made
 
 
-def _admit(admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
+def _admit(admission: PodAdmission, groups: GroupAdmission, thing: KubeObject, document: Document) -> KubeObject:
     if isinstance(thing, WORKLOADS) and makes_pods(thing):
         _check_template(admission, thing, document)
-    if not isinstance(thing, Pod):
-        return thing
     try:
-        return admission.admit(thing)
+        if isinstance(thing, PodGroup):
+            return groups.admit(thing, admission)
+        if isinstance(thing, CompositePodGroup):
+            return groups.admit(thing, admission)
+        return admission.admit(thing) if isinstance(thing, Pod) else thing
     except InputError as error:
         raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 

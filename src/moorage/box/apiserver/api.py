@@ -40,6 +40,7 @@ from moorage.box.apiserver.requests.bodies import (
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
+    needs_version,
     no_such_path,
     not_acceptable,
     not_allowed,
@@ -55,7 +56,7 @@ from moorage.box.apiserver.writing.apply import applied, check_manager, first_ap
 from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
 from moorage.box.apiserver.writing.subresources import bind, change_scale, evict, scale_of
 from moorage.box.apiserver.writing.typed import bind_pod
-from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer, body_of
+from moorage.box.apiserver.writing.writer import WITHOUT_GENERATION, DeleteOptions, WriteOptions, Writer, body_of
 from moorage.clock import Clock
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
@@ -84,9 +85,10 @@ class Api:
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
-        self.resources = Resources()
+        features = features or FeatureGates()
+        self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock, chance)
+        self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
@@ -316,6 +318,8 @@ class Api:
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
+        if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
+            raise needs_version(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer

@@ -6,6 +6,7 @@ from moorage.api.pod import Pod
 from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Delete
 from moorage.box.controllers.garbage import GarbageCollector
+from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 from moorage.clock import VirtualClock
 
@@ -23,16 +24,7 @@ def owned(age: float = 100.0) -> ReplicaSet:
 
 def shared(*owners: KubeObject, **metadata: object) -> Pod:
     """Make a pod with several owners, each of which would wait for it."""
-    references = [
-        {
-            "apiVersion": "v1",
-            "kind": type(item).__name__,
-            "name": item.name,
-            "uid": item.uid,
-            "blockOwnerDeletion": True,
-        }
-        for item in owners
-    ]
+    references = [{**owner_reference(item), "controller": False} for item in owners]
     return make(Pod, "p", metadata={"ownerReferences": references, **metadata})
 
 
