@@ -180,7 +180,8 @@ def compiled(expression: str) -> Program:
             program = Program(expression)
         except CelCompileError as error:
             program = error
-        _PROGRAMS.put(expression, program)
+        if len(expression) <= MAX_EXPRESSION:
+            _PROGRAMS.put(expression, program)
     if isinstance(program, CelCompileError):
         raise program
     return program
