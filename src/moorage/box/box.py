@@ -27,6 +27,8 @@ class BoxOptions:
     """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
 
     ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
+    With ``cross_check`` all answers that plugins share are compared with ones computed from nothing; the cluster fails
+    if they differ.
     """
 
     nodes: int = 10
@@ -34,6 +36,7 @@ class BoxOptions:
     pace: KubeletPace = field(default_factory=KubeletPace)
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
+    cross_check: bool = False
 
 
 class Box:
@@ -54,7 +57,9 @@ class Box:
         controllers = (*cluster_controllers(clock), *kubelet_controllers(clock, options.pace), *observers)
         self._driver_client = connect()
         self.driver = Driver(self._driver_client, controllers)
-        self.scheduling = RunningScheduler(connect, clock, options.policy) if options.policy is not None else None
+        self.scheduling: RunningScheduler | None = None
+        if options.policy is not None:
+            self.scheduling = RunningScheduler(connect, clock, options.policy, cross_check=options.cross_check)
         self.tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -99,6 +104,8 @@ class Box:
 
     def failure(self) -> BaseException | None:
         """Return what ended a part of the cluster before its time, if something did."""
+        if self.scheduling is not None and (difference := self.scheduling.difference()) is not None:
+            return difference
         ended = (task for task in self.tasks if task.done() and not task.cancelled())
         return next((error for task in ended if (error := task.exception()) is not None), None)
 

@@ -6,11 +6,12 @@ from typing import Final
 
 import structlog
 
-from moorage.assembly.parts import assemble
+from moorage.assembly.parts import Tuning, assemble
 from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
+from moorage.engine.cycle.cross_check import CrossCheckError
 
 Connect = Callable[[], ApiClient]
 
@@ -22,10 +23,15 @@ log = structlog.get_logger(__name__)
 class RunningScheduler:
     """One scheduler at work; :meth:`run` it until it is cancelled."""
 
-    def __init__(self, connect: Connect, clock: Clock, policy: Policy) -> None:
+    def __init__(self, connect: Connect, clock: Clock, policy: Policy, *, cross_check: bool = False) -> None:
         self._api = RemoteApi(connect(), connect(), clock, policy.config.client_connection)
-        self._parts = assemble(policy, self._api, clock)
+        self._parts = assemble(policy, self._api, clock, tuning=Tuning(cross_check=cross_check))
         self.scheduler = self._parts.scheduler
+
+    def difference(self) -> CrossCheckError | None:
+        """Return the first standing answer that differed from one computed from nothing, if that is looked at."""
+        checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
+        return next((check.first for check in checks if check is not None and check.first is not None), None)
 
     async def run(self) -> None:
         """List and watch, then schedule until cancelled; what is under way is finished."""

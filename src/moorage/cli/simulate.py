@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
-from moorage.cli.starting import start_lightly
+from moorage.cli.starting import quieten_logs, start_lightly
 
 if TYPE_CHECKING:
     from moorage.simulator.attempts import ShowProgress
@@ -63,6 +63,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
+    quieten_logs()
     from moorage.app.gates import choose_gates
     from moorage.assembly.policy import collect_plugins, load_policy
     from moorage.simulator.loading import load_cluster

@@ -1,5 +1,6 @@
 """Before a command that schedules imports what it is made of."""
 
+import logging
 import os
 import sys
 from importlib import import_module
@@ -45,3 +46,27 @@ def _import_structlog() -> None:
         import_module("structlog")
     finally:
         del sys.modules["rich"]
+
+
+def quieten_logs() -> None:
+    """Leave standard output to what a command prints; only what goes wrong is logged, to standard error.
+
+    Tracebacks are plain ones: structlog's own show local variables, and with them whatever is secret.
+    """
+    import structlog
+
+    def to_stderr(*_: object) -> structlog.PrintLogger:
+        return structlog.PrintLogger(sys.stderr)
+
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=to_stderr,
+        cache_logger_on_first_use=False,
+    )

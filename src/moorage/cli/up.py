@@ -1,14 +1,12 @@
 """`moorage up`: a cluster on this machine in one command."""
 
-import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
-from moorage.cli.starting import start_lightly
+from moorage.cli.starting import quieten_logs, start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
@@ -72,7 +70,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
     )
-    _quieten_logs()
+    quieten_logs()
     raise typer.Exit(run_up(options, Screen()))
 
 
@@ -86,14 +84,3 @@ def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | N
         named.register_path(path)
     features = choose_gates(gates or ()).features
     return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
-
-
-def _quieten_logs() -> None:
-    """Leave the terminal to the picture; only what goes wrong is logged."""
-    import structlog
-
-    def to_stderr(*_: object) -> "structlog.PrintLogger":
-        return structlog.PrintLogger(sys.stderr)
-
-    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)
