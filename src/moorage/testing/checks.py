@@ -209,14 +209,14 @@ class _StandingTrial:
         for row in range(min(len(self.rig.nodes), 2)):
             node = self.rig.nodes[row]
             guest = make_pod("guest", node=node.name, requests={"cpu": "1", "memory": "1Gi"}, host_ports=[8123])
-            self._check_change(f"a pod on {node.name}", row, DependsOn.NODE, lambda pod=guest: self.rig.add(pod))
+            self._check_change(f"a pod on {node.name}", row, DependsOn.NODE, partial(self.rig.add, guest))
             labels = {**guest.labels, "moorage.io/checked": "yes"}
             renamed = replace(guest, metadata=replace(guest.metadata, labels=labels))
             relabel = partial(self.rig.cache.update_pod, renamed)
             self._check_change(f"labels of a pod on {node.name}", row, DependsOn.REQUESTS, relabel)
             metadata = replace(node.node.metadata, labels={**node.labels, "moorage.io/checked": "yes"})
             changed = replace(node.node, metadata=metadata, spec=replace(node.node.spec, unschedulable=True))
-            self._check_change(f"node {node.name}", row, None, lambda node=changed: self.rig.add(node))
+            self._check_change(f"node {node.name}", row, None, partial(self.rig.add, changed))
 
     def _check_namesake(self) -> None:
         labels = {**self.pod.labels, "moorage.io/checked": "yes"}
