@@ -104,8 +104,6 @@ class Box:
 
     def failure(self) -> BaseException | None:
         """Return what ended a part of the cluster before its time, if something did."""
-        if self.scheduling is not None and (difference := self.scheduling.difference()) is not None:
-            return difference
         ended = (task for task in self.tasks if task.done() and not task.cancelled())
         return next((error for task in ended if (error := task.exception()) is not None), None)
 

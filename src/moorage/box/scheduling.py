@@ -11,7 +11,6 @@ from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
-from moorage.engine.cycle.cross_check import CrossCheckError
 
 Connect = Callable[[], ApiClient]
 
@@ -28,8 +27,10 @@ class RunningScheduler:
         self._parts = assemble(policy, self._api, clock, tuning=Tuning(cross_check=cross_check))
         self.scheduler = self._parts.scheduler
 
-    def difference(self) -> CrossCheckError | None:
-        """Return the first standing answer that differed from one computed from nothing, if that is looked at."""
+    def failure(self) -> Exception | None:
+        """Return what went wrong in an attempt: an exception of ours, or a standing answer that did not hold."""
+        if self.scheduler.unexpected is not None:
+            return self.scheduler.unexpected
         checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
         return next((check.first for check in checks if check is not None and check.first is not None), None)
 

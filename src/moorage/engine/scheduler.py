@@ -22,6 +22,7 @@ from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT
+from moorage.framework.faults import described
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.framework.recording import EventNote
@@ -77,6 +78,8 @@ class Scheduler:
             meter=meter,
         )
         self.cycles = self._build_cycles(config, registry, cross_check)
+        self.unexpected: Exception | None = None
+        """The first exception of an attempt that is nobody's but ours: tests fail with it."""
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
@@ -155,6 +158,11 @@ class Scheduler:
             outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:
             outcome = Failed(str(error))
+        except Exception as error:
+            # Nobody expects it, but it costs this pod's attempt only: the next leader would meet the same pod.
+            log.exception("attempt failed unexpectedly", pod=queued.key)
+            self.unexpected = self.unexpected or error
+            outcome = Failed(f"internal error: {described(error)}")
         if self.observer is not None:
             self.observer.ended(queued, outcome)
         if not isinstance(outcome, Placed):

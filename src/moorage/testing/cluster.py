@@ -111,10 +111,15 @@ class Cluster:
         return Box(lambda: ApiClient(connection), SystemClock(), self._options)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        failure = self._box.failure() if self._box is not None else None
+        failure = self._failure() if self._box is not None else None
         await self._ending.aclose()
         if failure is not None and kind is None:
             raise failure
+
+    def _failure(self) -> BaseException | None:
+        """Return what ended a part of the cluster, or went wrong in an attempt to place a pod."""
+        scheduling = self.box.scheduling
+        return self.box.failure() or (None if scheduling is None else scheduling.failure())
 
     @property
     def box(self) -> Box:
@@ -154,7 +159,7 @@ class Cluster:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not condition():
-            if (failure := self.box.failure()) is not None:
+            if (failure := self._failure()) is not None:
                 raise failure
             if loop.time() >= end:
                 raise TimeoutError(f"not so after {seconds} s; the pods are:\n{self.describe()}")
