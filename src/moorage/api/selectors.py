@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -166,7 +165,16 @@ class NodeMatcher(Struct, frozen=True):
         return False
 
 
-@lru_cache(maxsize=4096)
+def length_of(selector: NodeSelector) -> int:
+    """Return how many characters of values are in a node selector: what makes it long, if anything does."""
+    return sum(
+        sum(map(len, item.values))
+        for term in selector.node_selector_terms
+        for item in (*term.match_expressions, *term.match_fields)
+    )
+
+
+@cached_if_short(4096, length_of)
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
