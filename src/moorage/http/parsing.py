@@ -218,6 +218,8 @@ class ResponseParser:
             self.keeps_alive = False  # more came than was asked for
             return
         status = self._parser.get_status_code()
+        if status < 100:
+            raise MalformedMessage(f"there is no status {status}")
         if status >= 200:
             self.status = status
 

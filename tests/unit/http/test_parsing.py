@@ -275,3 +275,8 @@ def test_a_closed_parser_is_freed_at_once(make: type[ResponseParser]) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_status_below_any_other_is_no_answer() -> None:
+    with pytest.raises(MalformedMessage):
+        ResponseParser().feed(b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n")
