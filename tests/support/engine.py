@@ -9,7 +9,7 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.clock import VirtualClock
 from moorage.config import default_config, load_config
-from moorage.config.catalogue import IN_TREE as KNOWN
+from moorage.config.catalogue import KNOWN_PLUGINS as KNOWN
 from moorage.config.catalogue import PluginFacts
 from moorage.config.types import PluginEntry, SchedulerConfiguration
 from moorage.engine.cycle.filter import Rotation

@@ -30,12 +30,16 @@ class DeviceToleration(KubeStruct, frozen=True):
 
 
 class DeviceAttribute(KubeStruct, frozen=True):
-    """One typed fact about a device; exactly one field is set."""
+    """One typed fact about a device, or several of a type; exactly one field is set."""
 
     int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="ints")
+    bool_values: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    string_values: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
+    version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
 
 
 class CapacityRange(KubeStruct, frozen=True):
@@ -118,6 +122,7 @@ class ResourceSliceSpec(KubeStruct, frozen=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(KubeObject, frozen=True, dict=True, gc=True):
@@ -144,6 +149,13 @@ class CapacityRequirements(KubeStruct, frozen=True):
     requests: dict[str, Quantity] = {}
 
 
+class DerivedAttribute(KubeStruct, frozen=True):
+    """An attribute that a request works out for itself, by a CEL expression, and that its constraints see."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(KubeStruct, frozen=True):
     """A request for devices of one class."""
 
@@ -154,6 +166,7 @@ class ExactDeviceRequest(KubeStruct, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(KubeStruct, frozen=True):
@@ -166,6 +179,7 @@ class DeviceSubRequest(KubeStruct, frozen=True):
     count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceRequest(KubeStruct, frozen=True):
@@ -225,6 +239,7 @@ class DeviceRequestAllocationResult(KubeStruct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, Quantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class DeviceAllocationConfiguration(KubeStruct, frozen=True):

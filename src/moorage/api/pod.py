@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from moorage.api import requests
 from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.api.meta import Condition, KubeObject
@@ -15,6 +16,9 @@ from moorage.api.volume import Volume
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 ANY_ADDRESS: Final = "0.0.0.0"
+
+FINISHED: Final = frozenset(("Succeeded", "Failed"))
+"""The phases of pods that have ended."""
 
 
 class HostPort(NamedTuple):
@@ -135,9 +139,21 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return self.status.nominated_node_name
 
     @property
+    def has_deferred_resize(self) -> bool:
+        """Whether the kubelet has put a resize of the pod off for want of room."""
+        condition = self.condition(requests.RESIZE_PENDING)
+        return condition is not None and condition.reason == "Deferred"
+
+    @property
+    def group_key(self) -> str | None:
+        """``namespace/name`` of the group that the pod is a member of, whether or not there is one of that name."""
+        group = self.spec.scheduling_group
+        return None if group is None or not group.pod_group_name else f"{self.namespace}/{group.pod_group_name}"
+
+    @property
     def is_finished(self) -> bool:
         """Whether the pod has ended and holds nothing any more."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return self.status.phase in FINISHED
 
     @once
     def host_ports(self) -> tuple[HostPort, ...]:
@@ -174,10 +190,10 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
         return self.shape.nonzero_requests
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether one of the pod's tolerations covers the taint."""
+    def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
+        """Return whether one of the pod's tolerations covers the taint, those that compare numbers included or not."""
         tolerations = self.spec.tolerations
-        return any(toleration.tolerates(taint) for toleration in tolerations) if tolerations else False
+        return any(item.tolerates(taint, by_number=by_number) for item in tolerations) if tolerations else False
 
     def condition(self, kind: str) -> Condition | None:
         """Return the status condition of this type, if there is one."""

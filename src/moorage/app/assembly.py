@@ -3,45 +3,24 @@
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
-
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
+from moorage.app.metrics.measuring import RequestMeter
 from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.app.options import Options
 from moorage.app.version import USER_AGENT
-from moorage.assembly.loop import Deliveries, SchedulingLoop
 from moorage.assembly.parts import Observers, Parts, Tuning, assemble
 from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender
-from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection, load_connection
-from moorage.client.recorder import EventRecorder
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
-from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.scheduler import Scheduler
 from moorage.http.pool import HttpPool, WriteGate
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
-class DaemonParts(Struct):
-    """Everything a daemon runs, put together but not started."""
-
-    client: ApiClient
-    recorder: EventRecorder
-    background: TaskBackground
-    scheduler: Scheduler
-    loop: SchedulingLoop
-    deliveries: Deliveries
-    informers: Informers
-    parts: Parts[RemoteApi]
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.parts.close()
+DaemonParts = Parts[RemoteApi]
 
 
 def connect(options: Options) -> Connection:
@@ -61,7 +40,7 @@ def assemble_daemon(
         options.config.client_connection,
         instruments.informers,
     )
-    parts = assemble(
+    return assemble(
         options.policy,
         api,
         clock,
@@ -72,22 +51,11 @@ def assemble_daemon(
             lambda apply: TimedChanges(apply, instruments.events),
             partial(registry.count, APPLY_FAILURES),
         ),
-        background=MeasuredBackground(registry),
         tuning=Tuning(
             cross_check=options.flags["cross-check-percent"] / 100,
             max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
             make_extender=partial(HttpExtender, gate=gate),
         ),
-    )
-    return DaemonParts(
-        client=api.client,
-        recorder=api.recorder,
-        background=parts.background,
-        scheduler=parts.scheduler,
-        loop=parts.loop,
-        deliveries=parts.deliveries,
-        informers=api.informers,
-        parts=parts,
     )
 
 

@@ -88,19 +88,20 @@ class Daemon:
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
-        keeper.record, keeper.is_synced = parts.recorder.record_core, lambda: parts.informers.are_synced
+        keeper.record = parts.connection.recorder.record_core
+        keeper.is_synced = lambda: parts.connection.informers.are_synced
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
-        read_client(registry, parts.recorder, "" if lease is None else lease.name, keeper.page.is_held)
-        read_informers(registry, parts.informers, parts.deliveries)
-        debugger = Debugger(parts.scheduler, parts.client, instruments.queue.story)
+        read_client(registry, parts.connection.recorder, "" if lease is None else lease.name, keeper.page.is_held)
+        read_informers(registry, parts.connection.informers, parts.deliveries)
+        debugger = Debugger(parts.scheduler, parts.connection.client, instruments.queue.story)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
         _tell_forms(parts)
         resources = PodResources(parts.scheduler.objects[Pod])
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            if await self._is_reachable(parts.client):
+            if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
     def _add_pages(self, resources: PodResources) -> None:
@@ -146,7 +147,7 @@ class Daemon:
             self._start_informers(parts)
         self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
-            asyncio.create_task(parts.recorder.run(), name="event series"),
+            asyncio.create_task(parts.connection.recorder.run(), name="event series"),
             asyncio.create_task(_fold(self._registry), name="folding metrics"),
             asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
         ]
@@ -172,7 +173,7 @@ class Daemon:
 
     def _start_informers(self, parts: DaemonParts) -> None:
         if self._informing is None:
-            self._informing = asyncio.create_task(parts.informers.run(), name="informers")
+            self._informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
             # Informers never end by themselves; without them we would decide on a world that is no more.
             self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
@@ -181,8 +182,9 @@ class Daemon:
             await self._keeper.leading()
         self._start_informers(parts)
         resources.is_leading = True
-        await parts.informers.synced()
+        await parts.connection.informers.synced()
         self._keeper.show_synced()
+        await parts.scheduler.life.start()
         keep_everything()
         parts.deliveries.start_through_loop()
         self._is_scheduling = True
@@ -211,7 +213,7 @@ class Daemon:
 
 def setup_of(options: Options) -> Setup:
     """Say what the keeper has to know."""
-    config, election = options.config, options.config.leader_election
+    config, election, features = options.config, options.config.leader_election, options.features
     lease = LeaseSettings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         name=election.resource_name,
@@ -219,6 +221,7 @@ def setup_of(options: Options) -> Setup:
         lease_duration=election.lease_duration.seconds,
         renew_deadline=election.renew_deadline.seconds,
         retry_period=election.retry_period.seconds,
+        version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
     return Setup(
         serving=options.serving,
@@ -239,15 +242,19 @@ async def _fold(registry: CellRegistry) -> None:
 
 
 async def _drain(parts: DaemonParts) -> None:
-    """Wait for bindings and status patches under way, then for events, but not for ever."""
+    """Wait for bindings and status patches under way, close the plugins, then wait for events, but not for ever."""
     log.info("draining", tasks=len(parts.background))
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             await parts.background.drain()
-        async with asyncio.timeout(EVENT_SECONDS):
-            await parts.recorder.flush()
     except TimeoutError:
         log.warning("stopping with work under way", tasks=len(parts.background))
+    await parts.scheduler.life.close()
+    try:
+        async with asyncio.timeout(EVENT_SECONDS):
+            await parts.connection.recorder.flush()
+    except TimeoutError:
+        log.warning("stopping though some events are not written")
 
 
 def _tell_forms(parts: DaemonParts) -> None:

@@ -34,19 +34,7 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates that are off unless set and whose feature is not here, with what it would be.
 LACKING: Final[Mapping[str, str]] = {
-    "GenericWorkload": "pod groups and gang scheduling",
-    "TopologyAwareWorkloadScheduling": "placing pod groups by topology",
-    "CompositePodGroup": "groups of pod groups",
-    "PodGroupPreemptionPolicy": "preemption for pod groups",
-    "DRAWorkloadResourceClaims": "device claims shared by pod groups",
     "DRANodeAllocatableResources": "devices that stand for node resources",
-    "DRAOptionalNodeOperations": "drivers without node operations",
-    "DRAListTypeAttributes": "lists as device attributes",
-    "DRADeviceCompatibilityGroups": "device compatibility groups",
-    "DRADerivedAttributes": "derived device attributes",
-    "InPlacePodVerticalScalingSchedulerPreemption": "preemption for resizes that the kubelet has put off",
-    "TaintTolerationComparisonOperators": "the toleration operators Lt and Gt",
-    "CoordinatedLeaderElection": "lease candidates",
 }
 
 #: Gates that are ours to know and whose setting changes nothing here, with the reason.

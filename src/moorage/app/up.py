@@ -76,7 +76,8 @@ class Up:
 
     def _server(self) -> ApiServer:
         try:
-            return ApiServer(plain=True, port=self.options.port, data_dir=self.options.data_dir)
+            options = self.options
+            return ApiServer(plain=True, port=options.port, data_dir=options.data_dir, features=options.box.features)
         except OSError as error:
             raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
 

@@ -18,6 +18,7 @@ from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, RunningScheduler
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists
+from moorage.features import FeatureGates
 
 AT_ONCE: Final = 32
 
@@ -29,6 +30,7 @@ class BoxOptions:
     ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
     With ``cross_check`` all answers that plugins share are compared with ones computed from nothing; the cluster fails
     if they differ.
+    ``features`` are the gates of everything but the scheduler, which has its own in its policy.
     """
 
     nodes: int = 10
@@ -37,6 +39,7 @@ class BoxOptions:
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
     cross_check: bool = False
+    features: FeatureGates = field(default_factory=FeatureGates)
 
 
 class Box:
@@ -54,7 +57,8 @@ class Box:
         self._ending = AsyncExitStack()
         self.client = connect()
         self.applier = Applier(self.client)
-        controllers = (*cluster_controllers(clock), *kubelet_controllers(clock, options.pace), *observers)
+        cluster = cluster_controllers(clock, options.features)
+        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
         self._driver_client = connect()
         self.driver = Driver(self._driver_client, controllers)
         self.scheduling: RunningScheduler | None = None

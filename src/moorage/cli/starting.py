@@ -10,13 +10,17 @@ BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 def start_lightly(*, with_numpy: bool = True) -> None:
-    """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich."""
+    """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich.
+
+    What is logged goes to standard error from here on: standard output is for what was asked for.
+    """
     from moorage.app.gc_tuning import collect_rarely
 
     collect_rarely()
     if with_numpy:
         import_numpy()
     _import_structlog()
+    log_to_stderr()
 
 
 def import_numpy() -> None:
@@ -48,20 +52,18 @@ def _import_structlog() -> None:
         del sys.modules["rich"]
 
 
-def quieten_logs() -> None:
-    """Leave standard output to what a command prints; only what goes wrong is logged, to standard error.
-
-    Tracebacks are plain ones: structlog's own show local variables, and with them whatever is secret.
-    """
+def log_to_stderr() -> None:
+    """Log only what goes wrong, and where it breaks nothing: `moorage scheduler` then configures its logs by flags."""
     import structlog
 
-    def to_stderr(*_: object) -> structlog.PrintLogger:
+    def to_stderr(*_: object) -> "structlog.PrintLogger":
         return structlog.PrintLogger(sys.stderr)
 
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S", utc=False),
+            # Plain tracebacks: structlog's own show local variables, and with them whatever is secret.
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),

@@ -1,15 +1,12 @@
 """`moorage up`: a cluster on this machine in one command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import GatesOption, PluginPaths
-from moorage.cli.starting import quieten_logs, start_lightly
-
-if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
+from moorage.cli.starting import start_lightly
 
 ManifestFiles = Annotated[
     list[str] | None,
@@ -18,10 +15,6 @@ ManifestFiles = Annotated[
 NodesOption = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many nodes there are.")]
 ShapeOption = Annotated[
     str, typer.Option("--shape", metavar="cpu=8,memory=32Gi,pods=110,zones=3", help="What each of them has.")
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="A KubeSchedulerConfiguration; without one, every --plugin is enabled."),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Keep the cluster here; else it is gone at the end.")
@@ -52,6 +45,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
     """
     start_lightly()
+    from moorage.app.gates import choose_gates
     from moorage.app.screen import Screen
     from moorage.app.up import UpOptions, run_up
     from moorage.box.applying import manifests_in
@@ -59,28 +53,16 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
-    policy = None if no_scheduler else _policy(config, plugin, feature_gates)
+    features = choose_gates(feature_gates or ()).features
+    policy = None if no_scheduler else policy_of(config, plugin, feature_gates)
     manifests = manifests_in(*file or ())
     definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes=nodes, shape=NodeShape.parse(shape), policy=policy, definitions=definitions),
+        box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
     )
-    quieten_logs()
     raise typer.Exit(run_up(options, Screen()))
-
-
-def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
-    from moorage.app.gates import choose_gates
-    from moorage.assembly.policy import collect_plugins, load_policy
-    from moorage.framework.registry import Registry
-
-    named = Registry()
-    for path in plugins or ():
-        named.register_path(path)
-    features = choose_gates(gates or ()).features
-    return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())

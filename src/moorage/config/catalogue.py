@@ -2,7 +2,7 @@
 
 It lets a configuration be checked without importing a single plugin. Third-party plugins are added by name:
 
-    catalogue = {**IN_TREE, "Mine": PluginFacts(frozenset({ExtensionPoint.FILTER}), MyArgs)}
+    catalogue = {**KNOWN_PLUGINS, "Mine": PluginFacts(frozenset({ExtensionPoint.FILTER}), MyArgs)}
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def _facts(points: str, args_type: type[msgspec.Struct] | None = None) -> Plugin
 _FILTER: Final = "preFilter filter"
 _FILTER_AND_SCORE: Final = "preFilter filter preScore score"
 
-IN_TREE: Final[Catalogue] = MappingProxyType(
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
         "SchedulingGates": _facts("preEnqueue"),
         "PrioritySort": _facts("queueSort"),

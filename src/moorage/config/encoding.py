@@ -13,7 +13,7 @@ from moorage.api.affinity import PreferredSchedulingTerm, TopologySpreadConstrai
 from moorage.api.documents import SHORT_BOOLS
 from moorage.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.config.args import DynamicResourcesArgs
-from moorage.config.catalogue import IN_TREE
+from moorage.config.catalogue import KNOWN_PLUGINS
 from moorage.config.decoding import HIDDEN
 from moorage.config.durations import Duration
 from moorage.config.merging import enabled_names
@@ -116,7 +116,7 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
     args = entry.args
     if isinstance(args, msgspec.Struct):
         args = _written_fields(args)
-        if entry.name in IN_TREE:
+        if entry.name in KNOWN_PLUGINS:
             args = {"apiVersion": API_VERSION, "kind": f"{entry.name}Args", **args}
     return {"name": entry.name, "args": args}
 

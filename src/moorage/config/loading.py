@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.config import args as plugin_args
-from moorage.config.catalogue import IN_TREE, Catalogue, default_plugins
+from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, default_plugins
 from moorage.config.construction import as_built, construction_problems
 from moorage.config.decoding import Decoder
 from moorage.config.documents import read_document
@@ -31,6 +31,8 @@ from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 
 _DEFAULT_GATES = FeatureGates()
+CONVERTIBLE = ("Policy", "ConfigMap")
+"""Kinds that an old configuration comes as, beside its own."""
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
@@ -39,7 +41,7 @@ def load_config(
     *,
     source: str = "the configuration",
     gates: FeatureGates = _DEFAULT_GATES,
-    catalogue: Catalogue = IN_TREE,
+    catalogue: Catalogue = KNOWN_PLUGINS,
 ) -> SchedulerConfiguration:
     """Read a KubeSchedulerConfiguration, complete it and check it; ConfigErrors has all that is wrong.
 
@@ -92,19 +94,25 @@ def _touches(place: str, other: str) -> bool:
 
 
 def load_config_file(
-    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = IN_TREE
+    path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
 ) -> SchedulerConfiguration:
     """Read a configuration from a file."""
+    return load_config(read_config_text(path), source=str(path), gates=gates, catalogue=catalogue)
+
+
+def read_config_text(path: str | Path) -> str:
+    """Read the text of a file that is to have a configuration in it."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), f"the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "the file is not UTF-8 text") from error
-    return load_config(text, source=str(path), gates=gates, catalogue=catalogue)
 
 
-def default_config(*, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = IN_TREE) -> SchedulerConfiguration:
+def default_config(
+    *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
+) -> SchedulerConfiguration:
     """Return what there is without a file: one profile with the default plugins."""
     only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return _completed_and_checked(SchedulerConfiguration(profiles=(only,)), gates, catalogue, [])
@@ -132,6 +140,8 @@ def _check_header(data: Any, source: str) -> None:
     api_version, kind = data["apiVersion"], data["kind"]
     if (api_version, kind) != (API_VERSION, KIND):
         hint = did_you_mean(str(kind), [KIND]) if api_version == API_VERSION else ""
+        if kind in (KIND, *CONVERTIBLE):
+            hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
         raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or wanted)
 
 
@@ -166,7 +176,7 @@ def _decode_args(entry: PluginConfig, where: str, decoder: Decoder, catalogue: C
         return entry.args
     data = {} if entry.args is None else entry.args
     if isinstance(data, dict):
-        if entry.name in IN_TREE:
+        if entry.name in KNOWN_PLUGINS:
             _check_kind_of_args(entry.name, data, where, decoder)
         data = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
     return decoder.struct(facts.args, data, f"{where}.args")

@@ -5,22 +5,24 @@ deleted, whether or not the source leaves them out. What the cache refuses is lo
 the queue, as upstream has it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 import structlog
 
 from moorage.api import devices, storage
-from moorage.api.cluster import Namespace, PodGroup
+from moorage.api.cluster import Namespace
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_TYPE, KINDS
+from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import FINISHED, Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
-from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
 from moorage.queue.changes import node_changes, pod_changes
+from moorage.queue.groups import GroupQueue
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
@@ -28,6 +30,7 @@ from moorage.state.objects import Objects
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
@@ -47,11 +50,9 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     devices.DeviceClass: Resource.DEVICE_CLASS,
     Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
+    CompositePodGroup: Resource.COMPOSITE_POD_GROUP,
 }
-"""Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.
-
-Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_resource`.
-"""
+"""Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +87,10 @@ class EventHandlers:
         self._queue = queue
         self._profiles = frozenset(profiles)
         self._waiting = waiting
+        self._groups = cache.groups
         self._adapt = pod_adapter(features) if features is not None else None
+        gate = "InPlacePodVerticalScalingSchedulerPreemption"
+        self._heeds_resizes = features is not None and features.enabled(gate)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
@@ -107,10 +111,10 @@ class EventHandlers:
             self.object_updated(before, after)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
-        if before is not None and before.is_finished and self._pods.find(before.key) is None:
+        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
             # It has been taken for deleted since it ended.
             before = None
-        if after is not None and after.is_finished:
+        if after is not None and after.status.phase in FINISHED:
             before, after = before and after, None
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
@@ -135,33 +139,46 @@ class EventHandlers:
         """Queue a pod that needs a node from us, or count one that has a node."""
         self._pods.put(pod)
         if pod.node_name:
+            if self._is_to_grow(pod):
+                self._queue.add(pod)
             self._count(pod)
-        elif self._is_ours(pod):
-            self._queue.add(pod)
+        elif pod.scheduler_name in self._profiles:
+            if self._groups is None:
+                self._queue.add(pod)
+            else:
+                self._groups.add_waiting(pod)
+                self._queue.add(pod)
+                self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
         self._pods.put(new)
         if old.spec.node_name:
+            if self._heeds_resizes:
+                self._resize_updated(old, new)
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
                 self._queue.move_all(event, old, new)
         elif new.spec.node_name:
             self._count(new)
-            if self._is_ours(old):
+            if self._groups is not None:
+                self._groups.drop_waiting(old)
+            if old.scheduler_name in self._profiles:
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
-        elif self._is_ours(old):
+        elif old.scheduler_name in self._profiles:
             self._waiting_pod_updated(old, new)
 
     def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
         """Forget a pod. ``is_final`` is False if its last version was missed: it may have got a node unseen."""
         self._pods.drop(pod)
+        if self._is_to_grow(pod):
+            self._queue.delete(pod)
         if pod.node_name or not is_final:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-        if self._is_ours(pod) and not (pod.node_name and is_final):
+        if pod.scheduler_name in self._profiles and not (pod.node_name and is_final):
             self._waiting_pod_deleted(pod)
 
     def node_added(self, node: Node) -> None:
@@ -189,20 +206,48 @@ class EventHandlers:
     def object_added(self, thing: KubeObject) -> None:
         """Take in an object of any other kind."""
         self._objects[type(thing)].put(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.put(thing)
+            self._queued_groups.group_added(thing)
         self._notify(Action.ADD, type(thing), None, thing)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
         """Follow a change of an object of any other kind."""
         self._objects[type(new)].put(new)
+        if self._groups is not None and isinstance(new, PodGroup | CompositePodGroup):
+            if old.metadata.resource_version == new.metadata.resource_version:
+                return
+            self._groups.put(new)
+            self._queued_groups.group_updated(new)
         self._notify(Action.UPDATE, type(new), old, new)
 
     def object_deleted(self, thing: KubeObject) -> None:
         """Forget an object of any other kind."""
         self._objects[type(thing)].drop(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.drop(thing)
+            self._queued_groups.group_deleted(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return pod.scheduler_name in self._profiles
+    @property
+    def _queued_groups(self) -> GroupQueue:
+        assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
+        return self._queue.groups
+
+    def _resize_updated(self, old: Pod, new: Pod) -> None:
+        """Queue a running pod while its resize is put off for want of room."""
+        was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
+        if is_to_grow and was_to_grow:
+            self._queue.update(old, new)
+        elif is_to_grow:
+            self._queue.add(new)
+        elif was_to_grow:
+            self._queue.delete(old)
+
+    def _is_to_grow(self, pod: Pod) -> bool:
+        if not self._heeds_resizes:
+            return False
+        return bool(pod.node_name) and pod.has_deferred_resize and pod.scheduler_name in self._profiles
 
     def _count(self, pod: Pod) -> None:
         assumed = self._cache.pod(pod.metadata.uid)
@@ -212,16 +257,15 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            self._relabelled_while_assumed(assumed, pod)
-
-    def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
-        """Wake whoever minded the old labels of a pod on its way to a node; upstream lets it pass."""
-        self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
+            # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
+            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
         if old.metadata.resource_version == new.metadata.resource_version:
             return
+        if self._groups is not None:
+            self._groups.add_waiting(new)
         if self._cache.is_assumed(new):
             if new.is_terminating and not old.is_terminating:
                 self._assumed_pod_deleted(new)
@@ -234,6 +278,8 @@ class EventHandlers:
         if not pod.nominated_node_name:
             self._queue.end_nomination(pod)  # one that its status never knew of
         self._queue.delete(pod)
+        if self._groups is not None:
+            self._groups.drop_waiting(pod)
         if self._cache.is_assumed(pod):
             self._assumed_pod_deleted(pod)
         elif pod.nominated_node_name:
@@ -253,9 +299,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
     def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        resource = RESOURCES.get(kind) or _own_resource(kind)
-        if resource is not None:
-            self._queue.move_all(ClusterEvent(resource, action), old, new)
+        self._queue.move_all(ClusterEvent(event_resource(kind), action), old, new)
 
     @staticmethod
     def _try(action: Callable[[Pod], None], pod: Pod) -> None:
@@ -281,4 +325,16 @@ def resource_of(thing: KubeObject) -> str:
 
 def _own_resource(kind: type[KubeObject]) -> str | None:
     known = BY_TYPE.get(kind)
-    return None if known is None or known in KINDS else known.event_resource
+    return None if known is None or kind in BUILT_IN else known.event_resource
+
+
+def event_resource(kind: type[KubeObject]) -> str:
+    """Return under which name plugins register for events of a kind other than pods and nodes."""
+    return RESOURCES.get(kind) or kind_of(kind).event_resource
+
+
+def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:
+    """Return the events of the kinds that a plugin lists, as far as it is not registered for them by default."""
+    usual = {registration.event.resource for registration in EVERY_EVENT}
+    resources = dict.fromkeys(event_resource(kind) for kind in kinds if kind not in (Pod, Node))
+    return [EventRegistration(ClusterEvent(name, Action.ALL)) for name in resources if name not in usual]

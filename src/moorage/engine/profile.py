@@ -1,16 +1,22 @@
 """The configured plugins of one scheduler name, in the order in which each extension point asks them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from moorage.config.catalogue import IN_TREE
+from moorage.config.catalogue import KNOWN_PLUGINS
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
+from moorage.framework.contracts import EXTENSION_POINTS
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import (
-    EXTENSION_POINTS,
     BindPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -32,11 +38,15 @@ from moorage.framework.registry import Registry, extension_points
 class Profile:
     """One scheduler name and its plugins, each built once."""
 
-    def __init__(self, config: ProfileConfig, registry: Registry, handle: Handle) -> None:
+    def __init__(self, config: ProfileConfig, registry: Registry, handle_of: Callable[[type[Plugin]], Handle]) -> None:
         enabled = expand_plugins(config, lambda name: points_of(registry, name))
         args = {entry.name: entry.args for entry in config.plugin_config}
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
-        known = {name: registry.build(name, args=args.get(name), handle=handle) for name in names if name in registry}
+        known = {
+            name: registry.build(name, args=args.get(name), handle=handle_of(registry[name]))
+            for name in names
+            if name in registry
+        }
         self.config = config
         self.name: str = config.scheduler_name or ""
         self.plugins: Mapping[str, Plugin] = known
@@ -58,6 +68,13 @@ class Profile:
         self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
         self.bind: tuple[BindPlugin, ...] = at("bind")
         self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.placement_generate: tuple[PlacementGeneratePlugin, ...] = at("placementGenerate")
+        self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
+        self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
+        self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
+        # Not configurable: whichever plugin of the profile can tell whether a group is complete.
+        knowing = (plugin for plugin in known.values() if isinstance(plugin, PlacementFeasiblePlugin))
+        self.placement_feasible: PlacementFeasiblePlugin | None = next(knowing, None)
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
         # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.
@@ -72,8 +89,13 @@ class Profile:
     def __repr__(self) -> str:
         return f"Profile({self.name})"
 
-    def registrations(self) -> dict[str, tuple[EventRegistration, ...]]:
-        """Return the events that could cure each plugin's rejections, for the plugins that can reject."""
+    def registrations(
+        self, listed: Callable[[str], Iterable[EventRegistration]] = lambda _name: ()
+    ) -> dict[str, tuple[EventRegistration, ...]]:
+        """Return the events that could cure each plugin's rejections, for the plugins that can reject.
+
+        ``listed`` are changes of the kinds that a plugin lists, which count unless it names its events itself.
+        """
         rejecting: Iterable[Plugin] = (
             *self.pre_enqueue,
             *self.pre_filter,
@@ -81,14 +103,17 @@ class Profile:
             *self.reserve,
             *self.permit,
         )
-        return {plugin.name: self._events_of(plugin) for plugin in rejecting}
+        return {plugin.name: self._events_of(plugin, listed) for plugin in rejecting}
 
     @staticmethod
-    def _events_of(plugin: Plugin) -> tuple[EventRegistration, ...]:
+    def _events_of(
+        plugin: Plugin, listed: Callable[[str], Iterable[EventRegistration]]
+    ) -> tuple[EventRegistration, ...]:
         try:
-            return tuple(plugin.events_to_register())
+            named = tuple(plugin.events_to_register())
         except Exception as error:
             raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {error}') from error
+        return (*named, *listed(plugin.name)) if _inherits(plugin, Plugin, "events_to_register") else named
 
     def per_node_plugins(self) -> tuple[str, ...]:
         """Name the plugins that filter or score node by node, for want of a columnar form."""
@@ -104,7 +129,7 @@ def points_of(registry: Registry, name: str) -> frozenset[str] | None:
     """Return the extension points of a plugin, by the class we have or else by upstream's table."""
     if name in registry:
         return extension_points(registry[name])
-    facts = IN_TREE.get(name)
+    facts = KNOWN_PLUGINS.get(name)
     return facts.points if facts else None
 
 

@@ -97,11 +97,10 @@ class PooledConnection(asyncio.Protocol):
 
     def _hand_over(self) -> None:
         parser, waiting, self._waiting = self._parser, self._waiting, None
-        response = parser.response()
+        response = parser.take()
         if self.is_open and parser.keeps_alive:
             self.deadline = self._sent_at + IDLE_SECONDS
             self._received = 0
-            parser.begin()
             self._idle.append(self)
         else:
             self.is_open = False

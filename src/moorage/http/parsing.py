@@ -172,7 +172,7 @@ _UNLIMITED: Final = HttpService(answer=lambda request: Reply(200, request.body),
 
 
 class ResponseParser:
-    """Reads one response after another; :meth:`begin` says that the next one is expected.
+    """Reads one response after another; after :meth:`take` the next one is expected.
 
     ``status`` is 0 until the head has come; ``pieces`` are of the body, and whoever reads a stream takes them out.
     Interim responses (``100 Continue`` and the like) are skipped: the one that counts follows.
@@ -189,13 +189,6 @@ class ResponseParser:
         # The list takes the pieces itself: no call of ours stands between it and the parser.
         self.on_body = self.pieces.append
         self._parser = httptools.HttpResponseParser(self)
-
-    def begin(self) -> None:
-        """Expect the response to another request."""
-        self.status = 0
-        self.is_complete = False
-        self.pieces.clear()
-        self._head = b""
 
     def feed(self, data: bytes) -> None:
         """Take in what arrived; MalformedMessage if it is not HTTP."""
@@ -236,12 +229,17 @@ class ResponseParser:
         self.keeps_alive = self._parser.should_keep_alive()
         self._count = len(self.pieces)
 
-    def response(self) -> Response:
-        """Return what came, whole."""
+    def take(self) -> Response:
+        """Return what came, whole, and expect the response to another request."""
         # Of the headers only one matters, and only with bad news.
         retry_after = None if self.status < 400 else self.retry_after
         pieces = self.pieces if len(self.pieces) == self._count else self.pieces[: self._count]
-        return Response(self.status, b"".join(pieces), retry_after)
+        response = Response(self.status, b"".join(pieces), retry_after)
+        self.status = 0
+        self.is_complete = False
+        self.pieces.clear()
+        self._head = b""
+        return response
 
     @property
     def retry_after(self) -> str | None:

@@ -8,29 +8,45 @@ from msgspec.structs import replace
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
 
-ShowProgress: TypeAlias = Callable[[int, int], None]
-"""Called with how many pods are decided, and of how many."""
+ShowProgress: TypeAlias = Callable[[int, int, float], None]
+"""Called with how many pods are decided, of how many, and how many virtual seconds have passed."""
 
 
 class AttemptLog(AttemptObserver):
-    """Keeps the last attempt of every pod, with what was found out about each node if that is wanted."""
+    """Keeps the last attempt of every pod, by uid, with what was found out about each node if that is wanted."""
 
     def __init__(self, *, with_nodes: bool) -> None:
         self._with_nodes = with_nodes
         self._entries: dict[str, NodeEntry] = {}
+        self._of_group = False
+        """Whether the next attempt to end is that of a group's member."""
+        self._searches: list[tuple[Found | ExtendedNodes, dict[str, NodeEntry]]] = []
         self._nomination: Nomination | None = None
         self.decisions: dict[str, Decision] = {}
+        self.failed_bindings: dict[str, Decision] = {}
+        """The last attempt of a pod that ended after its node was chosen."""
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
             self._entries = node_entries(cycle, found)
+            self._searches.append((found, self._entries))
+
+    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+        """Go back to what was found out in the search that counts."""
+        self._of_group = True
+        self._entries = next((entries for search, entries in self._searches if search is found), {})
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Forget what was found out about nodes for its members."""
+        self._searches.clear()
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """Note what the post-filters would do."""
@@ -42,23 +58,35 @@ class AttemptLog(AttemptObserver):
         """Note how the attempt ended."""
         entries, nomination = self._entries, self._nomination
         self._entries, self._nomination = {}, None
+        if not self._of_group:
+            self._searches.clear()
+        self._of_group = False
         pod = queued.pod
         base = Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.ERROR, attempts=queued.attempts)
         match outcome:
             case Placed():
                 fields: dict[str, Any] = {"node": outcome.node_name, "tied": outcome.tied, "nodes": entries}
-                self.decisions[pod.key] = replace(base, result=Result.SCHEDULED, **fields)
+                self.decisions[pod.uid] = replace(base, result=Result.SCHEDULED, **fields)
             case Parked():
                 refused = _refused(outcome)
-                self.decisions[pod.key] = replace(base, **refused, nodes=entries, post_filter=nomination)
+                self.decisions[pod.uid] = replace(base, **refused, nodes=entries, post_filter=nomination)
             case Failed():
-                result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
-                self.decisions[pod.key] = replace(base, result=result, message=outcome.message)
+                self.decisions[pod.uid] = replace(base, **_refused(outcome))
             case Dropped():
                 pass
 
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""
+        placed = self.decisions.get(queued.uid)
+        if placed is not None:
+            failed = replace(placed, node="", tied=(), **_refused(outcome))
+            self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
 
-def _refused(outcome: Parked) -> dict[str, Any]:
+
+def _refused(outcome: Parked | Failed) -> dict[str, Any]:
+    if isinstance(outcome, Failed):
+        result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
+        return {"result": result, "message": outcome.message}
     diagnosis = outcome.diagnosis
     return {
         "result": Result.UNSCHEDULABLE,

@@ -1,9 +1,10 @@
 """One pass: every pending pod is tried once by the real scheduler, in queue order, and nothing is carried out.
 
 What is different from a scheduler at work is all here: writes are accepted and forgotten, a pod that fits stays assumed
-instead of being bound, and a nomination that the pass itself makes is reported only.
+instead of being bound, and a nomination that the pass itself makes is reported only. Pods that wait on permit do wait.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -20,12 +21,16 @@ from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
-from moorage.engine.outcomes import Failed, Parked
+from moorage.engine.group_results import GroupAttempt
+from moorage.engine.outcomes import Diagnosis, Failed, Outcome, Parked
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.waiting import PermitWait
 from moorage.framework.handle import ClusterApi
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import GATED, INCOMPLETE
 from moorage.simulator.attempts import AttemptLog, ShowProgress
 from moorage.simulator.decisions import Decision, Result
+from moorage.simulator.group_decisions import GroupDecision, group_decision
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import AwaitedExtender, run_virtual
 from moorage.state.objects import Objects
@@ -65,6 +70,10 @@ class DryRunApi:
         """Accept a changed object."""
         return thing
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Accept a patch."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Accept a status."""
 
@@ -82,22 +91,71 @@ class NoBackground(TaskBackground):
         """Drop the work."""
         work.close()
 
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Drop the work."""
+        work.close()
+
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Drop the action."""
 
 
 class AssumedForGood(Binder):
-    """Leaves a pod assumed on its node, and what it needs reserved: nobody is there to wait for."""
+    """Leaves a pod assumed on its node, and what it needs reserved: nothing is written.
+
+    A pod that a plugin holds back waits: the plugin may let it go because of a pod that comes later in the pass.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler.services, scheduler.queue, scheduler.failures.handle, scheduler.observer)
         self._scheduler = scheduler
+        self._waits: list[asyncio.Task[None]] = []
 
     def start(self, binding: PendingBinding) -> None:
-        """End the attempt; a pod that has to wait on permit counts as placed."""
+        """End the attempt; a pod that has to wait on permit goes on waiting."""
         self._scheduler.queue.done(binding.pod.uid)
         if binding.permit is not None:
-            self._scheduler.services.waiting.release(binding.pod.uid)
+            self._waits.append(asyncio.get_running_loop().create_task(self._wait(binding, binding.permit)))
+
+    async def _wait(self, binding: PendingBinding, permit: PermitWait) -> None:
+        refusal = await permit.decision()
+        self._scheduler.services.waiting.release(binding.pod.uid)
+        if refusal is None:
+            return
+        binding.undo.unwind()
+        if self._observer is not None:
+            self._observer.binding_failed(binding.queued, Parked(Diagnosis.on_node(binding.node_name, refusal), ""))
+
+    async def let_waiting_react(self) -> None:
+        """Have pods go on that a plugin has decided about; no time passes."""
+        if self._waits:
+            await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Let time pass until nobody waits on permit any more: whoever was not let go in the pass is refused."""
+        await asyncio.gather(*self._waits)
+
+
+class FirstAttempts(AttemptLog):
+    """Keeps the first attempt of every pod: a plugin may have had one tried again.
+
+    The rest of a group that was placed in part is tried again at once, and of its members the last attempt is kept.
+    """
+
+    def __init__(self, *, with_nodes: bool) -> None:
+        super().__init__(with_nodes=with_nodes)
+        self.groups: list[GroupDecision] = []
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Note how an attempt ended, if it was the pod's first."""
+        first = None if self._of_group else self.decisions.get(queued.uid)
+        super().ended(queued, outcome)
+        if queued.uid in self.decisions:
+            self.decisions[queued.uid] = first or replace(self.decisions[queued.uid], attempts=0)
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Note every attempt of a group."""
+        super().group_ended(attempt)
+        self.groups.append(group_decision(attempt))
 
 
 class GivenNominations(FailureHandler):
@@ -128,7 +186,7 @@ class OnePass:
         self._cluster = cluster
         self._policy = Policy(_searching_all(policy.config), policy.registry, policy.features) if search_all else policy
         self._tuning = Tuning(cross_check=cross_check, make_extender=AwaitedExtender)
-        self._log = AttemptLog(with_nodes=with_nodes)
+        self._log = FirstAttempts(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
 
     def run(self, progress: ShowProgress | None = None) -> list[Decision]:
@@ -138,20 +196,27 @@ class OnePass:
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = self._assembled()
         self._load(parts)
-        scheduler = parts.scheduler
-        decided: dict[str, Decision] = {}
+        scheduler, decided = parts.scheduler, self._log.decisions
+        binder = scheduler.binder
+        assert isinstance(binder, AssumedForGood)
+        await scheduler.life.start()
         total = scheduler.queue.sizes().active
         # Not until the queue has nothing to give: it would give pods again before their backoff is over.
         while scheduler.queue.sizes().active:
             await scheduler.schedule_next()
-            for key, decision in self._log.decisions.items():
-                decided.setdefault(key, replace(decision, attempts=0))
-            self._log.decisions.clear()
+            await binder.let_waiting_react()
             if progress is not None:
-                progress(len(decided), total)
+                progress(len(decided), total, 0.0)
+        await binder.settle()
+        await scheduler.life.close()
         parts.close()
-        gated = (pod for pod in self._cluster.pending if pod.key not in decided)
-        return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
+        waiting = (pod for pod in self._cluster.pending if pod.uid not in decided)
+        return [*decided.values(), *(made for pod in waiting for made in _not_tried(scheduler, pod))]
+
+    @property
+    def groups(self) -> list[GroupDecision]:
+        """What was decided on groups, a turn each."""
+        return self._log.groups
 
     def _assembled(self) -> Parts[DryRunApi]:
         parts = assemble(
@@ -186,9 +251,11 @@ def _searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return replace(config, percentage_of_nodes_to_score=None, profiles=profiles)
 
 
-def _gated(scheduler: Scheduler, pod: Pod) -> list[Decision]:
-    queued = scheduler.queue.find(pod)
-    if queued is None or not queued.is_gated:
+def _not_tried(scheduler: Scheduler, pod: Pod) -> list[Decision]:
+    """Describe a pod that nothing let into the queue: a plugin holds it or its group back, or its group is missing."""
+    queued, place = scheduler.queue.find(pod), scheduler.queue.where(pod)
+    if queued is None or place not in (GATED, INCOMPLETE):
         return []
-    plugins = (queued.gating_plugin,)
-    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.GATED, unschedulable_plugins=plugins)]
+    plugins = (queued.gating_plugin,) if queued.is_gated else ()
+    result = Result.GATED if place == GATED else Result.INCOMPLETE
+    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]

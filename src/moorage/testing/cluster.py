@@ -36,6 +36,7 @@ from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock, VirtualClock
+from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
 from moorage.simulator.loop import VirtualLoop, run_virtual
 
@@ -63,12 +64,13 @@ class Cluster:
 
     ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise. Custom
     resources that plugins watch are best given as ``definitions``: they are there before the scheduler is.
+    ``feature_gates`` are those of the whole cluster, as ``--feature-gates`` takes them.
 
     Answers that pods share (see ``Plugin.sign``) are compared with ones computed from nothing, in every cycle: a plugin
     that signs too little, or that depends on more than it says, fails the test. ``cross_check=False`` spares that time.
     """
 
-    def __init__(  # noqa: PLR0913 - all of it may be left out
+    def __init__(  # noqa: PLR0913 - all are named, and each has a default that most tests keep
         self,
         *,
         nodes: int = 10,
@@ -78,12 +80,16 @@ class Cluster:
         definitions: Iterable[Given] = (),
         scheduler: bool = True,
         pace: KubeletPace | None = None,
+        feature_gates: str = "",
         cross_check: bool = True,
     ) -> None:
-        enabled = tuple(plugins)
-        policy = load_policy(collect_plugins(enabled), config, enabled=enabled) if scheduler else None
+        enabled, features = tuple(plugins), FeatureGates.parse(feature_gates)
+        registry = collect_plugins(enabled)
+        policy = load_policy(registry, config, features=features, enabled=enabled) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check)
+        self._options = BoxOptions(
+            nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check, features
+        )
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}
@@ -99,12 +105,12 @@ class Cluster:
         return self
 
     def _in_process(self, clock: Clock) -> Box:
-        transport = InProcess(Api(clock))
+        transport = InProcess(Api(clock, features=self._options.features))
         connection = Connection("http://in.process", "a cluster in this process")
         return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
 
     async def _over_http(self) -> Box:
-        server = await self._ending.enter_async_context(ApiServer(plain=True))
+        server = await self._ending.enter_async_context(ApiServer(plain=True, features=self._options.features))
         self.kubeconfig = server.kubeconfig()
         credentials = FixedCredentials(f"Bearer {server.token}")
         connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)

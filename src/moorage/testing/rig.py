@@ -1,18 +1,22 @@
 """A plugin on the bench: a small cluster and the services a plugin may ask for, without a scheduler around them."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.logs import PluginLog
+from moorage.framework.metering import SILENT_METER, PluginMeter, PluginMetrics
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -29,6 +33,7 @@ from moorage.queue.nominations import Nominations
 from moorage.state.cache import Cache
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.objects import ObjectCache, Objects
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -60,6 +65,9 @@ class Rig:
         self.objects = Objects()
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
+        self._groups = PodGroups(with_composites=self.features.enabled("CompositePodGroup"))
+        if self.features.enabled("GenericWorkload"):
+            self.cache.groups = self._groups
         self._shared: dict[StateKey[Any], Any] = {}
         self.nominator: Nominator = nominations_of()
         self._cluster: ClusterApi | None = None
@@ -69,7 +77,10 @@ class Rig:
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.background: list[Coroutine[Any, Any, None]] = []
-        self.meter: Meter = SILENT_METER
+        self.meter: PluginMeter = SILENT_METER
+        self.profile = DEFAULT_SCHEDULER_NAME
+        self.log = PluginLog("moorage.testing.rig", {"profile": self.profile})
+        self.metrics = PluginMetrics(self.meter, "rig", self.profile)
         self.add(*objects)
 
     def add(self, *objects: KubeObject) -> None:
@@ -79,6 +90,10 @@ class Rig:
                 self.cache.add_node(thing)
             elif isinstance(thing, Pod) and thing.node_name:
                 self.cache.add_pod(thing)
+            elif isinstance(thing, Pod):
+                self._groups.add_waiting(thing)
+            elif isinstance(thing, PodGroup | CompositePodGroup):
+                self._groups.put(thing)
             self.objects[type(thing)].put(thing)
 
     @property
@@ -95,6 +110,11 @@ class Rig:
     def claims(self) -> ClaimIndex:
         """Which pods on nodes use which claims."""
         return self.cache.claims
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come."""
+        return self._groups
 
     @property
     def order(self) -> RowArray:
@@ -168,6 +188,26 @@ class Rig:
                     return status.by(plugin.name)
         return None
 
+    @contextmanager
+    def without(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """Have the cluster be without some pods inside a ``with`` block."""
+        lifted = self.cache.lift(pods)
+        try:
+            yield
+        finally:
+            self.cache.put_down(lifted)
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Find no place: that takes a scheduler."""
+        return Status.error("a rig places no groups"), ()
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Set nothing aside: the rig has no reserve plugins."""
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Give nothing back."""
+
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that the test put among those that wait on permit."""
         return self.waiting.get(uid)
@@ -186,7 +226,7 @@ class Rig:
         """Note which pods were to be tried again."""
         self.activated.update(pods)
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
         """Keep the work for the test to await."""
         self.background.append(work)
 

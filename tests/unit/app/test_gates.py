@@ -82,7 +82,7 @@ def test_gates_of_other_components_are_accepted_and_told() -> None:
 REFUSED = {
     "an unknown gate": (["SchedulerAsyncPremption=true"], [], [], "did you mean 'SchedulerAsyncPreemption'"),
     "an unknown gate like another component's": (["WatchLst=true"], [], [], "did you mean 'WatchList'"),
-    "every alpha feature": (["AllAlpha=true,GenericWorkload=true"], [], [], "moorage lacks the toleration operators"),
+    "every alpha feature": (["AllAlpha=true,GenericWorkload=true"], [], [], "moorage lacks devices that stand"),
     "a release to come": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
     "a release too long ago": ([], ["1.33"], [], "emulation version 1.33 is not between"),
     "no release": ([], ["latest"], [], "could not parse 'latest' as version"),

@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.config import (
-    IN_TREE,
+    KNOWN_PLUGINS,
     EnabledPlugins,
     ExtensionPoint,
     PluginEntry,
@@ -134,7 +134,8 @@ REFUSED = {
         {},
         [
             'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "mine"'
-            ", but got 2"
+            ", but got 2",
+            "  hint: disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]",
         ],
     ),
     "nothing binds": (
@@ -206,12 +207,12 @@ DEFAULT_ORDER = {
 
 @pytest.mark.parametrize(("point", "want"), DEFAULT_ORDER.items(), ids=DEFAULT_ORDER)
 def test_default_order(point: str, want: str) -> None:
-    enabled = expand_plugins(default_config().profiles[0], lambda name: IN_TREE[name].points)
+    enabled = expand_plugins(default_config().profiles[0], lambda name: KNOWN_PLUGINS[name].points)
     assert enabled[ExtensionPoint(point)] == tuple(want.split())
 
 
 def test_default_score_weights() -> None:
-    enabled = expand_plugins(default_config().profiles[0], lambda name: IN_TREE[name].points)
+    enabled = expand_plugins(default_config().profiles[0], lambda name: KNOWN_PLUGINS[name].points)
     assert enabled.score_weights == {
         "TaintToleration": 3,
         "NodeAffinity": 2,

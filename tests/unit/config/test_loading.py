@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from moorage.config import (
-    IN_TREE,
+    KNOWN_PLUGINS,
     Duration,
     ExtensionPoint,
     PluginFacts,
@@ -33,7 +33,7 @@ class SpotArgs(msgspec.Struct, frozen=True, rename="camel"):
     limits: dict[str, int] = {}
 
 
-SPOT = {**IN_TREE, "Spot": PluginFacts(frozenset({ExtensionPoint.FILTER}), SpotArgs)}
+SPOT = {**KNOWN_PLUGINS, "Spot": PluginFacts(frozenset({ExtensionPoint.FILTER}), SpotArgs)}
 
 
 def load(**fields: Any) -> SchedulerConfiguration:

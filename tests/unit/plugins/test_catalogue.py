@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moorage import plugins
-from moorage.config import IN_TREE as FACTS
+from moorage.config import KNOWN_PLUGINS as FACTS
 from moorage.config import default_config
 from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry, extension_points

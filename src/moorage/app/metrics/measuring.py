@@ -1,14 +1,10 @@
-"""Measuring requests to the API server, and evictions in the background."""
+"""Measuring requests to the API server."""
 
-from collections.abc import Coroutine
-from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 from moorage.app.metrics.cells import CellRegistry
 from moorage.client.rest import Exchange
-from moorage.engine.binding.binder import TaskBackground
 
-EVICTION: Final = "preemption for "
 NO_ANSWER: Final = "<error>"
 
 
@@ -41,25 +37,3 @@ class RequestMeter:
             if status:
                 self._sent.histogram(*labels).observe_all(sent)
                 self._received.histogram(*labels).observe_all(received)
-
-
-class MeasuredBackground(TaskBackground):
-    """Counts evictions and how they end, as upstream counts its preemption goroutines."""
-
-    def __init__(self, registry: CellRegistry) -> None:
-        super().__init__()
-        self._count = registry["scheduler_preemption_goroutines_execution_total"]
-        self._seconds = registry["scheduler_preemption_goroutines_duration_seconds"]
-
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something; what it raises is logged."""
-        super().start(self._measured(work) if name.startswith(EVICTION) else work, name=name)
-
-    async def _measured(self, work: Coroutine[Any, Any, None]) -> None:
-        began, result = perf_counter(), "error"
-        try:
-            await work
-            result = "success"
-        finally:
-            self._count.number(result).inc()
-            self._seconds.histogram(result).observe(perf_counter() - began)

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.app.metrics.table import METRICS, MetricKind, MetricSpec
+from moorage.app.metrics.table import METRICS
+from moorage.framework.metering import MetricKind, MetricSpec
 
 INTRODUCTION: Final = """\
 # Metrics
@@ -15,6 +16,7 @@ Generated from the table of metrics by `python -m moorage.app.metrics.printing`;
 `python_gc_*`. `/metrics/slis` has `kubernetes_healthcheck{name,type}` and
 `kubernetes_healthchecks_total{name,status,type}`.
 `/metrics/resources` has `kube_pod_resource_request` and `kube_pod_resource_limit`, on the replica that leads.
+A plugin's own metrics are called `moorage_plugin_<plugin>_<name>` and have a label `profile`.
 `DELETE /metrics` sets all counters back to zero.
 
 Of kube-scheduler's metrics these are not here:
@@ -29,14 +31,6 @@ ABSENT: Final = {
     "scheduler_pre_queueing_hint_evaluations_total": "its gate changes nothing here",
     "scheduler_async_api_call_*": "its gate changes nothing here",
     "scheduler_pending_async_api_calls": "its gate changes nothing here",
-    "scheduler_podgroup_*": "the gate of pod groups is refused",
-    "scheduler_workload_preemption_*": "the gate of pod groups is refused",
-    "scheduler_preemption_workload_disruptions": "the gate of pod groups is refused",
-    "scheduler_preemption_evaluation_duration_seconds": "registered with pod groups only",
-    "scheduler_preemption_execution_duration_seconds": "registered with pod groups only",
-    "scheduler_preemption_pdb_violations_total": "registered with pod groups only",
-    "scheduler_generated_placements_total": "the gate of placements is refused",
-    "scheduler_placement_evaluation*": "the gate of placements is refused",
     "scheduler_volume_binder_cache_requests_total": "upstream registers it and never counts",
     "go_*": "this is not Go",
     "workqueue_*": "there are no work queues",

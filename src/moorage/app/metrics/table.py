@@ -1,43 +1,16 @@
 """Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
 
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
+
+from moorage.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
 
 STABLE: Final = "STABLE"
 BETA: Final = "BETA"
 ALPHA: Final = "ALPHA"
-
-
-class MetricKind(Enum):
-    """What a metric does over time."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class MetricSpec(Struct, frozen=True):
-    """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-    stability: str = ALPHA
-    buckets: tuple[float, ...] = ()
-    is_hidden: bool = False
-    deprecated: str = ""
-
-    @property
-    def described(self) -> str:
-        """What stands under HELP: how stable it is, since when it is deprecated, and what it is about."""
-        deprecated = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
-        return f"[{self.stability}] {deprecated}{self.help}"
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -64,7 +37,7 @@ _MILLIS: Final = exponential(0.001, 2, 15)
 _TENTHS: Final = exponential(0.0001, 2, 12)
 _MICROS: Final = exponential(0.00001, 1.5, 20)
 _REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-_DEFAULT: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_DEFAULT: Final = DEFAULT_BUCKETS
 _SIZES: Final = (64.0, 256.0, 512.0, *(1024.0 * 4**power for power in range(8)))
 _INFORMER: Final = "name group version resource"
 _REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
@@ -153,6 +126,64 @@ _ALL: Final = (
         # What is alpha is hidden in the very release that deprecates it.
         deprecated="1.37.0",
         is_hidden=True,
+    ),
+    _counter("scheduler_podgroup_schedule_attempts_total", "result profile", "Attempts to schedule groups, by result."),
+    _histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "result profile",
+        "Time of an attempt to schedule a group.",
+        ALPHA,
+        _MILLIS,
+    ),
+    _histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "",
+        "Time to find places for a group, preemption not included.",
+        ALPHA,
+        _MILLIS,
+    ),
+    _counter("scheduler_workload_preemption_attempts_total", "result", "Attempts to preempt for groups, by result."),
+    _histogram(
+        "scheduler_workload_preemption_victims",
+        "",
+        "Pods chosen by one preemption for a group.",
+        ALPHA,
+        exponential(1, 2, 11),
+    ),
+    _histogram(
+        "scheduler_preemption_workload_disruptions",
+        "preemptor",
+        "Groups that one preemption disrupts.",
+        ALPHA,
+        exponential(1, 2, 11),
+    ),
+    _histogram(
+        "scheduler_preemption_evaluation_duration_seconds",
+        "preemptor result",
+        "Time to choose victims, where there are groups.",
+        ALPHA,
+        exponential(0.001, 2, 16),
+    ),
+    _histogram(
+        "scheduler_preemption_execution_duration_seconds",
+        "preemptor result",
+        "Time to evict victims, where there are groups.",
+        ALPHA,
+        exponential(0.001, 2, 16),
+    ),
+    _counter(
+        "scheduler_preemption_pdb_violations_total",
+        "preemptor",
+        "Victims that a disruption budget should have protected, where there are groups.",
+    ),
+    _counter("scheduler_generated_placements_total", "profile", "Parts of the cluster that groups were tried in."),
+    _counter("scheduler_placement_evaluations_total", "result profile", "Groups tried in one part of the cluster."),
+    _histogram(
+        "scheduler_placement_evaluation_duration_seconds",
+        "result profile",
+        "Time to try a group in one part of the cluster.",
+        ALPHA,
+        _MILLIS,
     ),
     _counter("scheduler_volume_scheduling_stage_error_total", "operation", "Errors about volumes, by stage."),
     _counter(

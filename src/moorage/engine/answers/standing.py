@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -171,7 +171,7 @@ class PluginAnswer:
         if position is None:
             return None
         rows = self._log.since(position)
-        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
+        if rows is None or len(rows) > max(FEW_ROWS, len(nodes)):
             return None
         return list(dict.fromkeys(rows))
 
@@ -225,10 +225,10 @@ class StandingAnswer:
         self.found_order: tuple[RowArray, Ranks] | None = None
         """The feasible rows in the order they are found in, and their tie-breaks, as of the version of those."""
         self.totals: IntArray = NO_TOTALS
-        self.totals_hold_for_fewer = False
+        self.totals_ignore_feasibility = False
         """Whether no total depends on which rows are feasible, but for those that are not."""
         self._totals_dirty = True
-        self._dirty_rows: dict[int, None] = {}
+        self._rows_to_total: dict[int, None] = {}
         self._order = TotalOrder()
         self.with_nominated: LRU[str, tuple[Hashable, Status | None]] = LRU(MAX_NOMINATED)
         """What was said of nodes with their nominated pods, and of which version of the node and which pods."""
@@ -279,7 +279,7 @@ class StandingAnswer:
         if self._position == position:
             return
         dirty = self._columns.changes.since(self._position)
-        if dirty is not None and len(dirty) > FEW_ROWS and len(dirty) > len(nodes):
+        if dirty is not None and len(dirty) > max(FEW_ROWS, len(nodes)):
             dirty = None
         nodes_filtered = self._columns.node_changes.position
         # Filters that look at nodes alone need not be asked while no node has changed.
@@ -310,13 +310,13 @@ class StandingAnswer:
             if part.rejects_any and (number := int(part.numbers[row])) != FEASIBLE:
                 break
         self.numbers[row] = number
-        self._dirty_rows[row] = None
+        self._rows_to_total[row] = None
         is_feasible = number == FEASIBLE
         if is_feasible != bool(self.feasible[row]):
             self.feasible[row] = is_feasible
             self.feasible_count += 1 if is_feasible else -1
             self.feasible_version += 1
-            if not self.totals_hold_for_fewer:
+            if not self.totals_ignore_feasibility:
                 self._totals_dirty = True
 
     def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:
@@ -357,15 +357,20 @@ class StandingAnswer:
             self.totals = sum_of(shares, len(nodes))
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
-            self.totals_hold_for_fewer = all(isinstance(share.column, int) for share in shares if share.normalizes)
+            self.totals_ignore_feasibility = all(isinstance(share.column, int) for share in shares if share.normalizes)
             self._totals_dirty = False
             self._order.invalidate()
         else:
-            for row in self._dirty_rows:
+            for row in self._rows_to_total:
                 self.totals[row] = total = self._total_of(row, shares)
                 self._order.put(row, total)
-        self._dirty_rows.clear()
+        self._rows_to_total.clear()
         return self.totals
+
+    def parts_in_force(self) -> Iterator[PluginAnswer]:
+        """Go through what stands of the plugins that filter or score such pods; one that does both comes twice."""
+        yield from self._filters
+        yield from (share.part for share in self._shares or ())
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""

@@ -124,6 +124,7 @@ class Search:
         self._lookahead: Lookahead | None = None
         self._dead_ends: dict[tuple[object, ...], _End] = {}
         self._counters = CounterBook(allocated)
+        self._lists = features.list_attributes
         self._constraints: list[list[Constraint]] = []
         self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
         self._in_use: dict[DeviceId, set[int]] = {}
@@ -156,7 +157,7 @@ class Search:
             least += needed
         constraints = []
         for number, written in enumerate(ask.spec.devices.constraints):
-            constraint = constraint_for(written)
+            constraint = constraint_for(written, lists=self._features.list_attributes)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)
@@ -274,7 +275,7 @@ class Search:
         self._is_hard = True
         self._bits = {device.id: 1 << place for place, (device, _, _) in enumerate(self._situation.candidates)}
         devices = [device for device, _, _ in self._situation.candidates]
-        lookahead = Lookahead(self._asks, self._constraints, devices)
+        lookahead = Lookahead(self._asks, self._constraints, devices, lists=self._lists)
         if lookahead.prepare(self._might_take, MAX_RESULTS):
             self._lookahead = lookahead
 
@@ -378,10 +379,10 @@ class Search:
 
     def _satisfies_constraints(self, claim: int, request: str, alternative: Alternative, device: PooledDevice) -> bool:
         for number, constraint in enumerate(self._constraints[claim]):
-            if constraint.add(device, request, alternative.qualified):
+            if constraint.add(device, request, alternative):
                 continue
             for earlier in self._constraints[claim][:number]:
-                earlier.remove(request, alternative.qualified)
+                earlier.remove(request, alternative)
             if alternative.takes_all:
                 text = f"cannot add device {device.id} because a claim constraint would not be satisfied"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
@@ -403,4 +404,4 @@ class Search:
 
     def _release_constraints(self, claim: int, request: str, alternative: Alternative) -> None:
         for constraint in self._constraints[claim]:
-            constraint.remove(request, alternative.qualified)
+            constraint.remove(request, alternative)

@@ -1,12 +1,9 @@
-"""Measuring requests and evictions."""
+"""Measuring requests."""
 
-import asyncio
-
-import pytest
 from tests.support.exposing import exposing
 
 from moorage.app.metrics.cells import CellRegistry
-from moorage.app.metrics.measuring import MeasuredBackground, RequestMeter
+from moorage.app.metrics.measuring import RequestMeter
 
 
 def test_requests_are_counted_by_code_method_and_host() -> None:
@@ -25,17 +22,3 @@ def test_requests_are_counted_by_code_method_and_host() -> None:
     labels = {"verb": "POST", "host": "api:6443"}
     assert found.get_sample_value("rest_client_request_size_bytes_sum", labels) == 4
     assert found.get_sample_value("rest_client_response_size_bytes_count", labels) == 2
-
-
-@pytest.mark.parametrize(("name", "want"), [("preemption for a/b", 1.0), ("binding of a/b", None)])
-def test_only_evictions_are_counted(name: str, want: float | None) -> None:
-    cells = CellRegistry()
-
-    async def work() -> None:
-        background = MeasuredBackground(cells)
-        background.start(asyncio.sleep(0), name=name)
-        await background.drain()
-
-    asyncio.run(work())
-    found = exposing(cells)
-    assert found.get_sample_value("scheduler_preemption_goroutines_execution_total", {"result": "success"}) == want

@@ -16,7 +16,7 @@ from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.framework.plugin import PostFilterResult
 from moorage.framework.status import Code, Status
-from moorage.plugins.default_preemption.eviction import disruption_patch
+from moorage.plugins.default_preemption.eviction import EXECUTIONS, SECONDS, Preemptor, disruption_patch
 from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.simulator.loop import run_virtual
@@ -449,7 +449,7 @@ PATCHES = {
 
 @pytest.mark.parametrize(("victim", "want"), PATCHES.values(), ids=PATCHES)
 def test_the_condition_on_a_victim(victim: Pod, want: dict[str, Any] | None) -> None:
-    patch = disruption_patch(victim, BIG, 1_767_225_600.0)
+    patch = disruption_patch(victim, Preemptor.of_pod(BIG), 1_767_225_600.0)
     assert patch == (None if want is None else {"conditions": [want]})
 
 
@@ -466,7 +466,9 @@ def test_attempts_and_victims_are_counted(inline: bool) -> None:
     scene = Scene(low("a"), low("b", second=1), inline=inline)
     scene.rig.meter = tally = Tally()
     scene.play()
-    assert (tally.counted, tally.observed) == ({(ATTEMPTS,): 1}, {(VICTIMS,): [2]})
+    assert (tally.counted[ATTEMPTS,], tally.observed[VICTIMS,]) == (1, [2])
+    # Upstream counts only what is carried out beside the cycle.
+    assert tally.counted[EXECUTIONS, "success"] == len(tally.observed.get((SECONDS, "success"), ())) == (not inline)
 
 
 def test_an_attempt_without_candidates_is_one_too() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moorage.api.struct import Data
+from moorage.box.apiserver.admission.limit_ranges import default_limit_range
 
 
 def part(data: Data, name: str) -> Data:
@@ -176,6 +177,7 @@ DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
     "daemonsets.apps": _daemon_set,
     "deployments.apps": _deployment,
     "jobs.batch": _job,
+    "limitranges": default_limit_range,
     "namespaces": _namespace,
     "persistentvolumeclaims": _persistent_volume_claim,
     "persistentvolumes": _persistent_volume,
@@ -191,6 +193,7 @@ DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
 _DAEMONS: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
 _BUDGET: Final = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
 INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "compositepodgroups.scheduling.k8s.io": {},
     "cronjobs.batch": {},
     "daemonsets.apps": dict.fromkeys(_DAEMONS, 0),
     "deployments.apps": {},
@@ -199,6 +202,7 @@ INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
     "persistentvolumeclaims": {"phase": "Pending"},
     "persistentvolumes": {"phase": "Pending"},
     "poddisruptionbudgets.policy": dict.fromkeys(_BUDGET, 0),
+    "podgroups.scheduling.k8s.io": {},
     "pods": {"phase": "Pending"},
     "replicasets.apps": {"replicas": 0},
     "replicationcontrollers": {"replicas": 0},

@@ -218,10 +218,10 @@ class _Stored(msgspec.Struct):
     metadata: _Metadata
 
 
-def _is_object(body: object, key: str) -> bool:
+def _is_object(body: bytes, key: str) -> bool:
     """Return whether a row holds an object, and the one that its key names."""
     try:
-        found = msgspec.json.decode(body, type=_Stored).metadata  # type: ignore[arg-type]
+        found = msgspec.json.decode(body, type=_Stored).metadata
     except (*UNREADABLE, TypeError):
         return False
     return key == (f"{found.namespace}/{found.name}" if found.namespace else found.name)
