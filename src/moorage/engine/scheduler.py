@@ -27,6 +27,7 @@ from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
+from moorage.framework.faults import described
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.recording import EventNote
@@ -51,6 +52,9 @@ log = structlog.get_logger(__name__)
 
 class Scheduler:
     """Profiles, queue and cache, and the cycle that brings them together."""
+
+    unexpected: Exception | None = None
+    """The first exception of an attempt that is nobody's but ours: tests fail with it."""
 
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
@@ -200,6 +204,11 @@ class Scheduler:
             outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:
             outcome = Failed(str(error))
+        except Exception as error:
+            # Nobody expects it, but it costs this pod's attempt only: the next leader would meet the same pod.
+            log.exception("attempt failed unexpectedly", pod=queued.key)
+            self.unexpected = self.unexpected or error
+            outcome = Failed(f"internal error: {described(error)}")
         if self.observer is not None:
             self.observer.ended(queued, outcome)
         if not isinstance(outcome, Placed):
