@@ -118,20 +118,20 @@ def load_cluster(
     paths: Sequence[str], *, features: FeatureGates = _DEFAULT_GATES, stdin: TextIO | None = None
 ) -> ClusterInput:
     """Read files of Kubernetes objects; InputError says where and what is wrong with the first bad one."""
-    return _Creation(features).create(read_files(paths, stdin=stdin))
+    return Creation(features).create(read_files(paths, stdin=stdin))
 
 
 def cluster_from(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:
     """Make a cluster of objects that are plain data already."""
-    return _Creation(features).create(documents_of(contents, source=source))
+    return Creation(features).create(documents_of(contents, source=source))
 
 
-class _Creation:
-    """Creates the objects of one input, one after the other."""
+class Creation:
+    """Creates the objects of one input, one after the other; later also single ones, as they were changed."""
 
-    def __init__(self, features: FeatureGates) -> None:
+    def __init__(self, features: FeatureGates = _DEFAULT_GATES) -> None:
         self._features = features
         self._count = 0
         self._places: dict[tuple[str, str], str] = {}
@@ -139,6 +139,7 @@ class _Creation:
         self._ignored: Counter[str] = Counter()
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
+        """Create everything that some documents describe; InputError for the first bad one."""
         made: list[tuple[KubeObject, Document]] = []
         for document in documents:
             thing = self._create(document)
@@ -154,6 +155,26 @@ class _Creation:
         objects += self._missing_namespaces(objects)
         return ClusterInput(tuple(objects), tuple(self._custom), dict(self._ignored))
 
+    def create_one(
+        self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
+    ) -> KubeObject | None:
+        """Create one more object, or one anew with the identity it had; ``None`` if it is of no kind of ours."""
+        kind = _kind_of(document)
+        if kind is None:
+            return None
+        decoded = _decode(document, kind)
+        if like is not None:
+            was = like.metadata
+            metadata = replace(decoded.metadata, uid=was.uid, creation_timestamp=was.creation_timestamp)
+            decoded = replace(decoded, metadata=metadata)
+        self._count += 1
+        thing = _checked(self._identified(decoded, kind), document)
+        if not isinstance(thing, Pod):
+            return thing
+        pod = _admit(PodAdmission(classes, self._features), thing, document)
+        adapt = pod_adapter(self._features)
+        return adapt(pod) if adapt is not None and isinstance(pod, Pod) else pod
+
     def _create(self, document: Document) -> KubeObject | None:
         kind = _kind_of(document)
         if kind is None:
@@ -161,9 +182,7 @@ class _Creation:
             return None
         thing = self._identified(_decode(document, kind), kind)
         self._refuse_again(thing, kind, document)
-        for problem in problems_of(thing):
-            raise InputError(f"{document.title}, {problem.path}", problem.text, hint=problem.hint)
-        return with_defaults(thing)
+        return _checked(thing, document)
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]
@@ -216,6 +235,12 @@ class _Creation:
                 made.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
                 self._count += 1
         return made
+
+
+def _checked(thing: KubeObject, document: Document) -> KubeObject:
+    for problem in problems_of(thing):
+        raise InputError(f"{document.title}, {problem.path}", problem.text, hint=problem.hint)
+    return with_defaults(thing)
 
 
 def _admit(admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:

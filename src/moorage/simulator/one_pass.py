@@ -20,6 +20,7 @@ from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
+from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.handle import ClusterApi
@@ -126,7 +127,7 @@ class OnePass:
         cross_check: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._policy = Policy(_searching_all(policy.config), policy.registry, policy.features) if search_all else policy
+        self._policy = Policy(searching_all(policy.config), policy.registry, policy.features) if search_all else policy
         self._tuning = Tuning(cross_check=cross_check, make_extender=AwaitedExtender)
         self._log = AttemptLog(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
@@ -136,8 +137,8 @@ class OnePass:
         return run_virtual(self._run(progress), self._clock)
 
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
-        parts = self._assembled()
-        self._load(parts)
+        parts = assemble_dry_run(self._policy, self._clock, self._log, self._tuning)
+        make_known(self._cluster, parts, self._clock)
         scheduler = parts.scheduler
         decided: dict[str, Decision] = {}
         total = scheduler.queue.sizes().active
@@ -153,35 +154,41 @@ class OnePass:
         gated = (pod for pod in self._cluster.pending if pod.key not in decided)
         return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
 
-    def _assembled(self) -> Parts[DryRunApi]:
-        parts = assemble(
-            self._policy,
-            DryRunApi(),
-            self._clock,
-            observers=Observers(attempts=self._log),
-            background=NoBackground(),
-            tuning=self._tuning,
-        )
-        scheduler = parts.scheduler
-        scheduler.failures = GivenNominations(scheduler)
-        scheduler.binder = AssumedForGood(scheduler)
-        scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
-        return parts
 
-    def _load(self, parts: Parts[DryRunApi]) -> None:
-        """Make everything known: a pod finds all it refers to, and pods queue up in order of appearance."""
-        apply, watched = parts.scheduler.handlers.apply, kinds_of(parts.scheduler.objects)
-        for thing in (*self._cluster.objects, *self._cluster.custom_objects()):
-            if type(thing) in watched and not isinstance(thing, Node | Pod):
-                apply(None, thing)
-        for thing in (*self._cluster.nodes, *self._cluster.running):
+def assemble_dry_run(
+    policy: Policy, clock: VirtualClock, observer: AttemptObserver, tuning: Tuning
+) -> Parts[DryRunApi]:
+    """Put a scheduler together that decides and carries nothing out."""
+    parts = assemble(
+        policy,
+        DryRunApi(),
+        clock,
+        observers=Observers(attempts=observer),
+        background=NoBackground(),
+        tuning=tuning,
+    )
+    scheduler = parts.scheduler
+    scheduler.failures = GivenNominations(scheduler)
+    scheduler.binder = AssumedForGood(scheduler)
+    scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
+    return parts
+
+
+def make_known(cluster: ClusterInput, parts: Parts[DryRunApi], clock: VirtualClock) -> None:
+    """Make everything known: a pod finds all it refers to, and pods queue up in order of appearance."""
+    apply, watched = parts.scheduler.handlers.apply, kinds_of(parts.scheduler.objects)
+    for thing in (*cluster.objects, *cluster.custom_objects()):
+        if type(thing) in watched and not isinstance(thing, Node | Pod):
             apply(None, thing)
-        for pod in self._cluster.waiting:
-            apply(None, pod)
-            self._clock.advance(1.0)
+    for thing in (*cluster.nodes, *cluster.running):
+        apply(None, thing)
+    for pod in cluster.waiting:
+        apply(None, pod)
+        clock.advance(1.0)
 
 
-def _searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
+def searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Have every node looked at, whatever the configuration says."""
     profiles = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return replace(config, percentage_of_nodes_to_score=None, profiles=profiles)
 
