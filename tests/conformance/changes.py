@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from moorage.assembly.policy import Policy
-from moorage.config import completed_view, load_config
+from moorage.config import completed_view
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
@@ -56,6 +56,7 @@ class Prover:
         self._oracle = oracle
         self._console = console
         self.tally = Tally()
+        self.refusal = ""
 
     def prove(self, case: Case) -> None:
         """Judge every offer for every pending pod of a cluster."""
@@ -63,7 +64,8 @@ class Prover:
         policy = Policy(config_of(case, gates), REGISTRY, gates)
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
         cluster = cluster_from(case.objects, features=gates)
-        with Session(documents_of(case.objects, source="the case"), policy) as session:
+        documents = documents_of(case.objects, source="the case")
+        with Session(documents, policy, honours_nominations=False) as session:
             for pod in cluster.pending:
                 if pod.scheduler_name in profiles:
                     self._prove_pod(case, session, pod.key, policy)
@@ -88,7 +90,7 @@ class Prover:
         wanted = ("nominated" if change.get("victims") or change["kind"] == "priority" else "scheduled", change["node"])
         if said is None:
             self.tally.refused += 1
-            yield "the oracle refuses the changed cluster"
+            yield f"the oracle refuses the changed cluster: {self.refusal}"
         elif said[0] != wanted[0] or (said[1] != wanted[1] and wanted[1] not in said[2]):
             yield f"said {wanted}, the oracle says {said}"
             return
@@ -109,7 +111,7 @@ class Prover:
         try:
             decisions = self._oracle.decide(applied(case, edits, policy))
         except OracleError as error:
-            self._console.print(f"oracle: {error}", markup=False, highlight=False)
+            self.refusal = str(error)
             return None
         decision = next((item for item in decisions if item["pod"] == key), {})
         nominated = (decision.get("postFilter") or {}).get("nominatedNode", "")
@@ -196,7 +198,7 @@ def _one_unit_more(edit: Edit, _case: Case) -> Iterator[tuple[int, Edit]]:
     for number, operation in enumerate(edit.get("patch", ())):
         head, _, resource = operation["path"].rpartition("/")
         place = head.rpartition("/")[0] if head.endswith(("/requests", "/limits")) else None
-        if place is None and isinstance(operation.get("value"), dict):
+        if operation["op"] == "remove" or isinstance(operation.get("value"), dict):
             continue
         by_resource.setdefault(f"{place} {resource}", []).append(number)
     for name, numbers in by_resource.items():
@@ -208,6 +210,8 @@ def _one_unit_more(edit: Edit, _case: Case) -> Iterator[tuple[int, Edit]]:
 
 
 def _larger(resource: str, amount: str) -> str:
+    if amount == "0":
+        return {"cpu": "1m", "memory": "1Mi", "hugepages-2Mi": "2Mi"}.get(resource, "1")
     if resource == "cpu":
         milli = int(amount[:-1]) if amount.endswith("m") else int(amount) * 1000
         return f"{milli + 1}m"

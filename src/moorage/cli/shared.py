@@ -1,8 +1,17 @@
-"""What several commands have in common: how plugins and feature gates are given."""
+"""What several commands have in common: how plugins, feature gates and clusters are given."""
 
-from typing import Annotated
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from moorage.assembly.policy import Policy
+    from moorage.whatif.reading import ShowReading
+    from moorage.whatif.sources import LoadedCluster
 
 GatesOption = Annotated[
     list[str] | None,
@@ -13,3 +22,59 @@ PluginPaths = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="A third-party plugin; may be given several times."),
 ]
+PolicyOption = Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")]
+ObjectFiles = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
+]
+SnapshotOption = Annotated[
+    str, typer.Option("--snapshot", metavar="FILE", help="A cluster that `moorage snapshot` has saved.")
+]
+NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="The namespace, unless the name says it.")]
+KubeconfigOption = Annotated[
+    str, typer.Option("--kubeconfig", metavar="FILE", help="How to reach the cluster; without it, as kubectl does.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.")]
+
+
+def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
+    """Read how to schedule from what a command was given."""
+    from moorage.app.gates import choose_gates
+    from moorage.assembly.policy import collect_plugins, load_policy
+
+    features = choose_gates(gates or ()).features
+    return load_policy(collect_plugins(paths=plugins or ()), config, features=features)
+
+
+def load_source(
+    files: list[str] | None, snapshot: str, kubeconfig: str, context: str, *, quiet: bool = False
+) -> "LoadedCluster":
+    """Read the cluster that a command was given, and note on stderr what should be known of it."""
+    from moorage.whatif.sources import ClusterSource, load
+
+    source = ClusterSource(files or (), snapshot, kubeconfig, context)
+    with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
+        cluster = load(source, progress=progress)
+    if cluster.note and not quiet:
+        typer.echo(f"note: {cluster.note}", err=True)
+    return cluster
+
+
+@contextmanager
+def reading_progress(*, shown: bool) -> "Iterator[ShowReading]":
+    """Show on the terminal which kinds are read, and how far; it leaves no trace."""
+    if not shown:
+        yield lambda _kind, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(kind: str, done: int, total: int) -> None:
+            if kind not in tasks:
+                tasks[kind] = bar.add_task(kind, total=total)
+            bar.update(tasks[kind], completed=done, total=total)
+
+        yield show

@@ -116,10 +116,14 @@ class _Unchanged(FailureHandler):
 
 
 class Session:
-    """A cluster in which things can be tried out; must be closed, or used in a ``with`` block."""
+    """A cluster in which things can be tried out; must be closed, or used in a ``with`` block.
 
-    def __init__(self, documents: Iterable[Document], policy: Policy) -> None:
+    ``honours_nominations``: nodes to which other pods are nominated are kept for them, as in a live cluster.
+    """
+
+    def __init__(self, documents: Iterable[Document], policy: Policy, *, honours_nominations: bool = True) -> None:
         self.given_policy = policy
+        self.honours_nominations = honours_nominations
         self.policy = Policy(searching_all(policy.config), policy.registry, policy.features)
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
@@ -132,6 +136,9 @@ class Session:
         self.scheduler.binder = self._binder
         self.scheduler.failures = _Unchanged(self.scheduler.services, self.scheduler.queue)
         self._undo: list[Callable[[], None]] = []
+        if not honours_nominations:
+            for pod in self.objects.given.waiting:
+                self.scheduler.queue.nominator.remove(pod)
 
     async def _assembled(self) -> Parts[DryRunApi]:
         tuning = Tuning(make_extender=AwaitedExtender)
@@ -218,10 +225,14 @@ class Session:
         self._tell(before, after)
 
     def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        kind = type(before if after is None else after)
-        if kind in self._watched:
-            self.scheduler.handlers.apply(before, after)
-            self._undo.append(partial(self.scheduler.handlers.apply, after, before))
+        if type(before if after is None else after) in self._watched:
+            self._deliver(before, after)
+            self._undo.append(partial(self._deliver, after, before))
+
+    def _deliver(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        self.scheduler.handlers.apply(before, after)
+        if isinstance(after, Pod) and not self.honours_nominations:
+            self.scheduler.queue.nominator.remove(after)
 
     def unplace(self, pod: Pod) -> Pod:
         """Take a pod off its node, as if it had never been placed; return it as it waits then."""
@@ -248,6 +259,11 @@ class Session:
     async def _attempt(self, pod: Pod, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool) -> Attempt:
         watching, binder = self._watching, self._binder
         watching.last, binder.last = None, None
+        nominator = self.scheduler.queue.nominator
+        if nominated := nominator.node_of(pod):
+            # A placement would end it, and for the pod itself only its status counts.
+            nominator.remove(pod)
+            self._undo.append(partial(nominator.add, pod, nominated))
         cycle.filtering.rotation.start = 0
         post_filter = cycle.post_filter
         if not preempts:
@@ -258,8 +274,6 @@ class Session:
             cycle.post_filter = post_filter
         decision = replace(watching.decisions.pop(pod.key), attempts=0)
         if (placed := binder.last) is not None:
-            # The placement ended the pod's own nomination.
-            self._undo.append(partial(self.scheduler.queue.nominator.add, pod))
             self._undo.append(placed.undo.unwind)
         found, watching.last = watching.last, None
         return Attempt(decision, found, gates)

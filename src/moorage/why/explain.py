@@ -14,7 +14,7 @@ from moorage.whatif.session import Attempt, Session
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
 from moorage.why.fixes.resources import INSUFFICIENT, TOO_MANY_PODS, shortage, written
 from moorage.why.search import search
-from moorage.why.subject import DEFAULT_SECONDS, Offer
+from moorage.why.subject import DEFAULT_SECONDS, Remedy
 
 MAX_EXAMPLES: Final = 3
 PODS: Final = "pods"
@@ -99,7 +99,7 @@ def _about_one_node(explained: PodExplanation, node: str) -> PodExplanation:
     return replace(explained, decision=replace(explained.decision, nodes=only))
 
 
-def _change(offer: Offer) -> PossibleChange:
+def _change(offer: Remedy) -> PossibleChange:
     attempt = offer.attempt
     return PossibleChange(
         text=offer.text,

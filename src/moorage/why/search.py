@@ -16,7 +16,7 @@ from moorage.whatif.edits import Edit, EditConfig, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
-from moorage.why.subject import DEFAULT_SECONDS, Limits, Offer, OutOfTime, Subject
+from moorage.why.subject import DEFAULT_SECONDS, Limits, OutOfTime, Remedy, Subject
 
 _VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
@@ -46,19 +46,19 @@ MAX_PAIR_ROWS: Final = 8
 MAX_IDEAS: Final = 4
 
 
-class Findings(Struct):
+class SearchResult(Struct):
     """What a search has come to."""
 
-    offers: list[Offer] = field(default_factory=list)
+    offers: list[Remedy] = field(default_factory=list)
     stopped: bool = False
     """Whether it stopped looking for want of time."""
     trials: int = 0
 
 
-def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> Findings:
+def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
     """Look for changes with which a pod that waits would fit, somewhere or on one node."""
     limits = Limits(monotonic() + seconds)
-    found = Findings()
+    found = SearchResult()
     try:
         for offer in _search(session, key, limits, only_node):
             if all(offer.edits != known.edits for known in found.offers):
@@ -70,12 +70,12 @@ def search(session: Session, key: str, *, only_node: str = "", seconds: float = 
     return found
 
 
-def _intrusiveness(offer: Offer) -> tuple[int, int, int]:
+def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
     rank = INTRUSIVENESS.index(offer.kind) if offer.kind in INTRUSIVENESS else len(INTRUSIVENESS)
     return rank, offer.cost, len(offer.edits)
 
 
-def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Offer]:
+def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
     subject = Subject(session, key, limits, only_node=only_node)
     any_found = False
     if subject.attempt.gates:
@@ -94,7 +94,7 @@ def _search(session: Session, key: str, limits: Limits, only_node: str) -> Itera
         yield from _pairs(subject)
 
 
-def _without_gates(subject: Subject) -> tuple[Subject, Offer | None]:
+def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
     """Remove the scheduling gates: perhaps that is all; perhaps the pod is held back by something else."""
     gates = subject.content.get("spec", {}).get("schedulingGates") or []
     if not gates:
@@ -107,7 +107,7 @@ def _without_gates(subject: Subject) -> tuple[Subject, Offer | None]:
     return (subject.with_base(edit) if offer is None else subject), offer
 
 
-def _single(subject: Subject) -> Iterator[Offer]:
+def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
     preempting: Subject | None = None
     found = False
@@ -135,7 +135,7 @@ def _single(subject: Subject) -> Iterator[Offer]:
         yield from configuration.leave_out_plugins(subject, set(plugins))
 
 
-def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Offer]:
+def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
     rows = subject.rows_where_only(plugin, *SAME.get(plugin, ()))
     try:
         yield from fix(subject, rows) if rows else ()
@@ -143,7 +143,7 @@ def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Offer]:
         return  # the object as it is written does not have what was to be changed
 
 
-def _pairs(subject: Subject) -> Iterator[Offer]:
+def _pairs(subject: Subject) -> Iterator[Remedy]:
     """Clear one obstacle of a node that has two, and look for what clears the other."""
     found: set[tuple[str, ...]] = set()
     for row in _rows_with_two(subject):
@@ -179,7 +179,7 @@ def _rows_with_two(subject: Subject) -> list[int]:
     return kept
 
 
-def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Offer]:
+def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     """Find changes after which a plugin no longer minds a node, whatever the others say."""
     aiming = subject.aiming(plugin, row)
     for fix in FIXES.get(plugin, ()):
@@ -189,14 +189,14 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Offer]:
             continue
 
 
-def _second(subject: Subject, plugin: str, row: int) -> Iterator[Offer]:
+def _second(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     for fix in FIXES.get(plugin, ()):
         rows = subject.rows_where_only(plugin)
         if row in rows:
             yield from _tried(fix, subject, plugin)
 
 
-def _is_minimal(subject: Subject, offer: Offer) -> bool:
+def _is_minimal(subject: Subject, offer: Remedy) -> bool:
     """Tell whether no edit can be left out."""
     edits = offer.edits
     if any(isinstance(edit, EditConfig) for edit in edits):

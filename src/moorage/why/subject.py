@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.api.pod import Pod
 from moorage.box.apiserver.writing.patches import json_patch
 from moorage.errors import ApiError, InputError
-from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.framework.nodetable import NodeTable
 from moorage.whatif.edits import DEFAULT_NAMESPACE, Edit, ObjectId, Operation, PatchObject, append, put, remove
 from moorage.whatif.session import Attempt, Session
@@ -25,7 +25,7 @@ class OutOfTime(Exception):
     """The search has taken as long as it may."""
 
 
-class Offer(Struct, frozen=True):
+class Remedy(Struct, frozen=True):
     """A change that was found to help, with what came of it."""
 
     kind: str
@@ -226,12 +226,27 @@ class Subject:
             return attempt if self._is_enough(attempt) else None
 
     def _is_enough(self, attempt: Attempt) -> bool:
+        if attempt.node and self._shares_a_port(attempt.node):
+            return False
         if not self.only_node:
             return bool(attempt.node or (self.preempts and attempt.nominated_node))
         info = self.nodes.find(self.only_node)
         if info is not None and attempt.node:
             return attempt.fits_on(info.row)
         return self.preempts and attempt.nominated_node == self.only_node
+
+    def _shares_a_port(self, node: str) -> bool:
+        """Tell whether somebody on a node has a port of the pod, whatever the row says of its ports.
+
+        A row forgets a port when one of the pods that share it goes, as upstream's does; a scheduler that starts anew
+        knows better.
+        """
+        tried = self.session.pod(self.key)
+        info = self.nodes.find(node)
+        if not tried.host_ports or info is None:
+            return False
+        used = [port for pod in info.pods.values() if pod.uid != tried.uid for port in pod.host_ports]
+        return ports_conflict(tried.host_ports, used)
 
     def largest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
         """Find the largest amount with which the pod fits, between a low one and one with which it does not.
@@ -268,7 +283,7 @@ class Subject:
                 kept = fewer
         return kept
 
-    def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Offer | None:
+    def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
         """Make a change known if it helps."""
         attempt = self.trial(*edits)
-        return None if attempt is None else Offer(kind, text, (*self.base, *edits), attempt, cost)
+        return None if attempt is None else Remedy(kind, text, (*self.base, *edits), attempt, cost)

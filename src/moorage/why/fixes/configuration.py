@@ -12,14 +12,14 @@ from moorage.errors import MoorageError
 from moorage.simulator.documents import documents_of
 from moorage.whatif.edits import EditConfig, Operation, pointer, put, remove
 from moorage.whatif.session import Attempt, Session
-from moorage.why.subject import Offer, Subject
+from moorage.why.subject import Remedy, Subject
 
 MAX_OBJECTS: Final = 30_000
 """In a larger cluster no configuration is tried out: the whole cluster would have to be read anew for each."""
 INDISPENSABLE: Final = frozenset(("PrioritySort", "DefaultBinder"))
 
 
-def change_arguments(subject: Subject, plugins: set[str]) -> Iterator[Offer]:
+def change_arguments(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
     """Change arguments of plugins that are in the way: added affinity, default spread constraints."""
     view = _view(subject)
     for place, profile in enumerate(view["profiles"]):
@@ -49,7 +49,7 @@ def _arguments(
             yield "Make the default spread constraints preferences (whenUnsatisfiable: ScheduleAnyway)", made
 
 
-def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Offer]:
+def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
     """Switch a plugin off that is in the way: the last resort."""
     view = _view(subject)
     for place, profile in enumerate(view["profiles"]):
@@ -83,10 +83,10 @@ def _view(subject: Subject) -> dict[str, Any]:
     return view
 
 
-def _offer(subject: Subject, text: str, operations: list[Operation]) -> Offer | None:
+def _offer(subject: Subject, text: str, operations: list[Operation]) -> Remedy | None:
     edit = EditConfig(tuple(operations))
     attempt = _try(subject, edit)
-    return None if attempt is None else Offer("config", text, (*subject.base, edit), attempt)
+    return None if attempt is None else Remedy("config", text, (*subject.base, edit), attempt)
 
 
 def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
@@ -98,7 +98,9 @@ def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
     try:
         changed = json_patch(_view(subject), list(edit.operations))
         policy = load_policy(given.registry, msgspec.json.encode(changed).decode(), features=given.features)
-        with Session(documents_of(contents, source="the cluster"), policy) as session:
+        honours = subject.session.honours_nominations
+        documents = documents_of(contents, source="the cluster")
+        with Session(documents, policy, honours_nominations=honours) as session:
             session.apply(*subject.base)
             attempt = session.place(subject.key, preempts=subject.preempts)
             if subject.only_node:

@@ -7,7 +7,7 @@ from moorage.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.api.pod import Pod
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
-from moorage.why.subject import Offer, Subject
+from moorage.why.subject import Remedy, Subject
 
 CURED_BY_LEAVING: Final = (
     "NodeResourcesFit",
@@ -29,7 +29,7 @@ MAX_PODS: Final = 40
 MAX_USER_PRIORITY: Final = 1_000_000_000
 
 
-def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Delete pods: one alone if that will do, else as few of one node as will; budgets are respected."""
     curable = subject.rows_where_only(*CURED_BY_LEAVING)
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
@@ -85,7 +85,7 @@ def _size(pod: Pod) -> int:
     return pod.requests.get("cpu", 0)
 
 
-def _delete(subject: Subject, pods: list[Pod]) -> Offer | None:
+def _delete(subject: Subject, pods: list[Pod]) -> Remedy | None:
     def edits_for(chosen: Sequence[Pod]) -> list[Edit]:
         return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in chosen]
 
@@ -102,7 +102,7 @@ def _delete(subject: Subject, pods: list[Pod]) -> Offer | None:
     return _offer(subject, kept)
 
 
-def _offer(subject: Subject, pods: Sequence[Pod]) -> Offer | None:
+def _offer(subject: Subject, pods: Sequence[Pod]) -> Remedy | None:
     edits = [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods]
     names = " and ".join(f"{pod.key}{_note(pod)}" for pod in pods)
     return subject.offer("delete-pod", f"Delete {names}", *edits, cost=len(pods))
@@ -115,7 +115,7 @@ def _note(pod: Pod) -> str:
     return f" (its {owner.kind} {owner.name} will make another)" if owner is not None else ""
 
 
-def raise_priority(subject: Subject) -> Iterator[Offer]:
+def raise_priority(subject: Subject) -> Iterator[Remedy]:
     """Find the lowest priority with which the pod would have others preempted: of a class there is, or of a new one."""
     preempting = subject if subject.preempts else subject.preempting()
     pod = subject.pod

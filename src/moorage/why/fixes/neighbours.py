@@ -7,7 +7,7 @@ from moorage.api.pod import HostPort
 from moorage.framework.nodeinfo import ports_conflict
 from moorage.whatif.edits import Edit, remove_items
 from moorage.why.fixes.nodes import label_edit
-from moorage.why.subject import Offer, Subject
+from moorage.why.subject import Remedy, Subject
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
@@ -16,7 +16,7 @@ MAX_SETS: Final = 12
 MAX_SKEW: Final = 2**31 - 1
 
 
-def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Drop the required terms of affinity and anti-affinity between pods that are in the way: as few as will do."""
     affinity = subject.content.get("spec", {}).get("affinity") or {}
     terms = [
@@ -55,7 +55,7 @@ def _term_text(term: dict[str, Any]) -> str:
     return f"({', '.join(labels) or 'every pod'}; per {term.get('topologyKey')})"
 
 
-def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Drop labels of the pod by which others keep it away, or by which it is counted."""
     labels = subject.content.get("metadata", {}).get("labels") or {}
 
@@ -72,7 +72,7 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
             yield offer
 
 
-def free_ports(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Do without the ports of the node that are taken: as few as there are on some node."""
     wanted = list(_written_ports(subject))
     sets: dict[tuple[int, ...], None] = {}
@@ -108,7 +108,7 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
                         yield (kind, number), place, found
 
 
-def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Let a spread constraint be more uneven, as little as will do; or make it a preference."""
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
     hard = [place for place, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
@@ -144,7 +144,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
             yield offer
 
 
-def label_domain(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give a node the topology label that it lacks, so that it is in a domain."""
     spec = subject.pod.spec
     keys = dict.fromkeys(item.topology_key for item in spec.topology_spread_constraints)

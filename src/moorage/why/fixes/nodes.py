@@ -9,7 +9,7 @@ from moorage.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.node_affinity import demands_of
 from moorage.whatif.edits import CreateObject, Edit, ObjectId, remove_items
-from moorage.why.subject import Offer, Subject
+from moorage.why.subject import Remedy, Subject
 
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -19,7 +19,7 @@ MAX_SHAPES: Final = 20
 MAX_OFFERS: Final = 2
 
 
-def tolerate(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Tolerate the taints of some node: as few as will do."""
     found = 0
     for taints, _ in _untolerated(subject, rows):
@@ -33,7 +33,7 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[Offer]:
                 return
 
 
-def untaint(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Take the taints off a node: one with as few as there are."""
     for taints, row in _untolerated(subject, rows):
         name = subject.nodes[row].name
@@ -80,7 +80,7 @@ def _listed(words: Iterable[str]) -> str:
     return " and ".join(words)
 
 
-def uncordon(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def uncordon(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Let a cordoned node take pods again."""
     for row in rows[:MAX_SETS]:
         name = subject.nodes[row].name
@@ -103,7 +103,7 @@ def _cordon_taints(listed: list[Mapping[str, Any]], subject: Subject) -> list[in
     return [place for place, item in enumerate(listed) if item.get("key") == UNSCHEDULABLE]
 
 
-def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Have the pod go to a cordoned node all the same."""
     draft = subject.live_draft()
     toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
@@ -113,7 +113,7 @@ def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
         yield offer
 
 
-def label_node(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give a node the labels that the pod or the profile demands: the fewest."""
     tried: set[tuple[tuple[str, str | None], ...]] = set()
     wanted = [(labels, row) for row in rows if (labels := _missing_labels(subject, subject.nodes[row])) is not None]
@@ -198,7 +198,7 @@ def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> Non
                 labels.pop(item.key, None)
 
 
-def add_node(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Add a node like one there is, the smallest that will do; if there is none at all, one that just suits the pod."""
     if subject.only_node:
         return
@@ -209,15 +209,25 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
         shapes.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0))
     )
     for info in tried[:MAX_SHAPES]:
-        edits = clone_node(subject, info.name, free_name(subject, info.name))
-        text = f"Add a node like {info.name}"
-        if offer := subject.offer("add-node", text, *edits):
+        node, *beside = clone_node(subject, info.name, free_name(subject, info.name))
+        needed = _needed(subject, node, beside)
+        if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *needed):
             yield offer
             return
     if not shapes:
         made = _made_to_measure(subject)
         if offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made)):
             yield offer
+
+
+def _needed(subject: Subject, node: Edit, beside: list[Edit]) -> list[Edit]:
+    """Leave out what comes with a node and does not matter to the pod."""
+    kept = list(beside)
+    for edit in beside:
+        fewer = [other for other in kept if other is not edit]
+        if subject.trial(node, *fewer):
+            kept = fewer
+    return kept
 
 
 def _shape(info: NodeInfo) -> tuple[Any, ...]:
@@ -245,7 +255,7 @@ def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
             content = objects.content(found)
             spec = content.get("spec") or {}
             if spec.get("nodeName") == like:
-                pool = {**spec.get("pool", {}), "name": name}
+                pool = {**spec.get("pool", {}), "name": f"{(spec.get('pool') or {}).get('name', '')}-{name}"}
                 head = _headed(content, f"{found.name}-{name}")
                 made.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
     return made

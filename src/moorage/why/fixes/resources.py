@@ -6,10 +6,11 @@ from typing import Any, Final
 from moorage.api.container import Container
 from moorage.api.quantity import NANO, nano_value
 from moorage.api.requests import CPU, MEMORY, NATIVE, PODS
+from moorage.errors import InputError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import Status
 from moorage.whatif.edits import Edit
-from moorage.why.subject import Draft, Offer, Subject
+from moorage.why.subject import Draft, Remedy, Subject
 
 INSUFFICIENT: Final = "Insufficient "
 TOO_MANY_PODS: Final = "Too many pods"
@@ -42,7 +43,7 @@ def written(resource: str, amount: int) -> str:
     """
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if resource == MEMORY or resource.startswith(HUGEPAGES):
+    if amount and (resource == MEMORY or resource.startswith(HUGEPAGES)):
         return f"{amount // MEBIBYTE}Mi" if amount % MEBIBYTE == 0 else str(amount)
     return str(amount)
 
@@ -54,7 +55,7 @@ def shortage(node: NodeInfo, resource: str, asked: int) -> int:
     return asked - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
 
 
-def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Offer]:
+def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
     """Cut requests as little as will do: of one resource, or of all that are short on the same nodes."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
@@ -62,11 +63,15 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
         if status is not None and (names := short_of(status)) and PODS not in names:
             groups.setdefault(names, []).append(row)
     for names, places in sorted(groups.items(), key=lambda item: len(item[0])):
-        if offer := _lowered(subject, names, places):
+        try:
+            offer = _lowered(subject, names, places)
+        except InputError:
+            continue
+        if offer is not None:
             yield offer
 
 
-def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Offer | None:
+def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
     """Lower some resources at once: the others as far as the best node needs it, then each as little as will do."""
     asked = subject.pod.requests
     best = min(
@@ -108,7 +113,7 @@ def _sentence(lowered: Sequence[str]) -> str:
     return f"Lower {' and '.join(lowered)}"
 
 
-class _Part:
+class ContainerAsk:
     """A container as far as one resource is concerned."""
 
     def __init__(self, kind: str, place: int, container: Container, resource: str) -> None:
@@ -132,8 +137,8 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
     if level is not None and nano_value(level) > limit:
         said.append(f"the {resource} request of the pod from {level} to {written(resource, limit // scale)}")
         _write(draft, ("spec", "resources"), resource, limit // scale)
-    parts = [_Part("containers", place, item, resource) for place, item in enumerate(spec.containers)]
-    parts += [_Part("initContainers", place, item, resource) for place, item in enumerate(spec.init_containers)]
+    parts = [ContainerAsk("containers", place, item, resource) for place, item in enumerate(spec.containers)]
+    parts += [ContainerAsk("initContainers", place, item, resource) for place, item in enumerate(spec.init_containers)]
     step = unit_of(resource) * scale
     while excess := _excess(parts, limit):
         over, members = excess
@@ -142,15 +147,29 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
         hungriest.now = rest // step * step
     for part in parts:
         if part.now < part.asked:
+            if level is not None:
+                _forgo(draft, part, resource)
+                continue
             amount = written(resource, part.now // scale)
             said.append(f"the {resource} request of container {part.name} from {part.said} to {amount}")
             _write(draft, ("spec", part.kind, part.place, "resources"), resource, part.now // scale)
     return said
 
 
-def _excess(parts: Sequence[_Part], limit: int) -> tuple[int, list[_Part]] | None:
+def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
+    """Take the request of a container out, where the pod as a whole says how much there is for all.
+
+    The API server refuses containers that ask for more than their pod. InputError if the request follows from a limit.
+    """
+    written_there = draft.content["spec"][part.kind][part.place].get("resources") or {}
+    if resource in (written_there.get("limits") or {}) or resource not in (written_there.get("requests") or {}):
+        raise InputError(f"container {part.name}", f"its {resource} request is as large as its limit")
+    draft.remove("spec", part.kind, part.place, "resources", "requests", resource)
+
+
+def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[ContainerAsk]] | None:
     """Find a moment in the life of a pod at which it asks for too much, and who asks then."""
-    sidecars: list[_Part] = []
+    sidecars: list[ContainerAsk] = []
     running = [part for part in parts if part.kind == "containers" or part.is_sidecar]
     moments = [running]
     for part in parts:
@@ -179,7 +198,7 @@ def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int
         draft.put((*path, "requests", resource), written(resource, amount))
 
 
-def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give the node that is least short just as much as is missing."""
     asked = subject.pod.requests
 
@@ -206,7 +225,7 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Offer]:
             return
 
 
-def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Ask for less of the resources that devices serve."""
     for name, asked in subject.pod.requests.items():
         if "/" in name and asked:
@@ -224,4 +243,4 @@ def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
                     yield offer
 
 
-Fix = Callable[[Subject, list[int]], Iterator[Offer]]
+Fix = Callable[[Subject, list[int]], Iterator[Remedy]]

@@ -8,13 +8,13 @@ from moorage.errors import SelectorError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.node_affinity import demands_of, node_affinity_of
 from moorage.whatif.edits import remove_items
-from moorage.why.subject import Draft, Offer, Subject
+from moorage.why.subject import Draft, Remedy, Subject
 
 MAX_SETS: Final = 12
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
-def loosen(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Drop the labels of the node selector, or the expressions of an affinity term, that some node does not meet."""
     ways: dict[tuple[Any, ...], int] = {}
     for row in rows:

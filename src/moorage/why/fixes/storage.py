@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from moorage.api.storage import CSINode, PersistentVolumeClaim, StorageClass
 from moorage.whatif.edits import CreateObject, Edit, ObjectId, remove_items
-from moorage.why.subject import Draft, Offer, Subject
+from moorage.why.subject import Draft, Remedy, Subject
 
 WAITS: Final = "WaitForFirstConsumer"
 CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 MAX_NODES: Final = 8
 
 
-def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Do without volumes: as few as will do."""
     volumes = subject.content.get("spec", {}).get("volumes") or []
     places = [place for place, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
@@ -43,7 +43,7 @@ def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> Non
             draft.do(*remove_items(("spec", kind, number, *path), places))
 
 
-def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Make the claim that a volume names and that is not there, of a class that provisions on demand."""
     objects = subject.session.objects
     lister = subject.session.scheduler.objects[StorageClass]
@@ -69,7 +69,7 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
                 return
 
 
-def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Make a volume that an unbound claim can have, reachable from every node."""
     objects = subject.session.objects
     claims = subject.session.scheduler.objects[PersistentVolumeClaim]
@@ -106,7 +106,7 @@ def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
             return
 
 
-def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Offer]:
+def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Let a node hold more volumes of a driver: as many more as will do."""
     lister = subject.session.scheduler.objects[CSINode]
     for row in rows[:MAX_NODES]:
@@ -129,7 +129,7 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Offer]:
                     return
 
 
-def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Do without resource claims: as few as will do."""
     claims = subject.content.get("spec", {}).get("resourceClaims") or []
 
@@ -147,7 +147,7 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
             yield offer
 
 
-def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Offer]:
+def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Ask for fewer devices in a claim: as many as will do."""
     statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
     for use in subject.pod.spec.resource_claims:
