@@ -74,6 +74,10 @@ class InstantCluster:
         self.bound += 1
         self.scheduler.handlers.pod_updated(waiting, waiting.on_node(node_name))
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Take no notice."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Take no notice."""
 

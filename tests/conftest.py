@@ -1,12 +1,26 @@
 """Set-up for all tests: logs are for people who run a scheduler, not for test reports."""
 
 import logging
+from collections.abc import Iterator, MutableMapping
+from typing import Any
 
+import pytest
 import structlog
 from hypothesis import settings
+from structlog.testing import capture_logs
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 # A busy machine is no defect of the code: nothing here passes or fails by the clock.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+
+@pytest.fixture
+def logged() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What is logged while a test runs."""
+    usual = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
+    with capture_logs() as lines:
+        yield lines
+    structlog.configure(**usual)

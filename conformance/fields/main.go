@@ -1,5 +1,5 @@
 // Command fields writes down the fields of the Kubernetes API types that the embedded API server knows: their names in JSON,
-// their numbers in protobuf, and how lists are merged. It reads them off the Go types by reflection.
+// their numbers in protobuf, which are required, and how lists are merged. It reads them off the Go types by reflection.
 //
 //	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/box/apiserver/kinds/fields.json
 package main
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ type field struct {
 	Type     string   `json:"type"`
 	Shape    string   `json:"shape,omitempty"`    // list or map; a single value otherwise
 	Omit     bool     `json:"omit,omitempty"`     // a zero is not written in JSON
+	Required bool     `json:"required,omitempty"` // every object has it
 	MergeKey string   `json:"mergeKey,omitempty"` // patchMergeKey
 	Strategy string   `json:"strategy,omitempty"` // patchStrategy
 	ListType string   `json:"listType,omitempty"` // x-kubernetes-list-type, or map-type
@@ -129,6 +131,7 @@ func (t *tables) describe(goField reflect.StructField, definition spec.Schema) (
 	described := field{Name: name, Number: number, MergeKey: goField.Tag.Get("patchMergeKey"), Strategy: goField.Tag.Get("patchStrategy")}
 	described.Shape, described.Type = t.shape(goField.Type)
 	described.Omit = strings.Contains(options, "omitempty") && goField.Type.Kind() != reflect.Pointer
+	described.Required = slices.Contains(definition.Required, name)
 	property := definition.Properties[name]
 	for _, extension := range []string{"x-kubernetes-list-type", "x-kubernetes-map-type"} {
 		if text, ok := property.Extensions.GetString(extension); ok {

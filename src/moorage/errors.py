@@ -20,6 +20,7 @@ MoorageError
 │   └── Unreachable       no answer: the request may or may not have been carried out
 ├── NotStored             a plugin read state that nobody stored in this attempt (a LookupError too)
 ├── LeadershipLost        another replica leads, or may: stop working at once
+├── ServiceError          a web service that is asked did not answer, or what cannot be used
 ├── ExtenderError         a scheduler extender failed, or answered what it may not
 └── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
 """
@@ -81,6 +82,10 @@ class PluginError(MoorageError):
     def __init__(self, plugin: str, problem: str) -> None:
         super().__init__(problem)
         self.plugin = plugin
+
+
+class ServiceError(MoorageError):
+    """A web service could not be reached, or did not answer what it was asked for."""
 
 
 class ExtenderError(MoorageError):

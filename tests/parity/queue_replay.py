@@ -52,7 +52,7 @@ class Replay:
     def __init__(self, gates: dict[str, bool]) -> None:
         features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
         self.rig = Rig(features=features)
-        profile = Profile(default_config().profiles[0], Registry(IN_TREE), self.rig)
+        profile = Profile(default_config().profiles[0], Registry(IN_TREE), lambda _plugin: self.rig)
         upstreams = {
             plugin: tuple(item for item in registrations if not item.beyond_upstream)
             for plugin, registrations in profile.registrations().items()

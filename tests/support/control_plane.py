@@ -35,6 +35,14 @@ def binaries() -> Path:
     return Path(printed.stdout.strip())
 
 
+def program(name: str) -> Path:
+    """Return a program, which is built first if it is not there."""
+    script = ROOT / "conformance" / "control-plane"
+    subprocess.run([script, name], check=True, stdout=subprocess.DEVNULL)
+    printed = subprocess.run([script, "--print"], check=True, capture_output=True, text=True)
+    return Path(printed.stdout.strip()) / name
+
+
 class ControlPlane:
     """An API server with its etcd in a folder of its own; users are tokens, and RBAC is on."""
 

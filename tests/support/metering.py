@@ -2,8 +2,10 @@
 
 from collections import Counter
 
+from moorage.framework.metering import SilentMeter
 
-class Tally:
+
+class Tally(SilentMeter):
     """Counts by metric and labels; observations are listed."""
 
     def __init__(self) -> None:

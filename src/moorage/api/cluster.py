@@ -22,6 +22,12 @@ class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
     """A service account."""
 
 
+class ConfigMap(KubeObject, frozen=True, dict=True, gc=True):
+    """Texts by name."""
+
+    data: dict[str, str] = {}
+
+
 class ServiceSpec(KubeStruct, frozen=True):
     """Which pods a service stands for; a service without a selector stands for none."""
 

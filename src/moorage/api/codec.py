@@ -5,7 +5,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from moorage.api.kinds import BY_TYPE
+from moorage.api.custom import CustomObject
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
 
@@ -20,6 +21,8 @@ def decode(kind: type[T], body: bytes) -> T:
 
     The fast path knows no nulls where a list or number belongs; an object that has some is decoded again without them.
     """
+    if issubclass(kind, CustomObject):
+        return convert(kind, msgspec.json.decode(body, type=dict[str, Any]))
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
@@ -32,6 +35,8 @@ def convert(kind: type[T], content: Mapping[str, Any]) -> T:
         plain = without_nulls(content)
     except RecursionError as error:
         raise msgspec.ValidationError("it is nested too deeply") from error
+    if issubclass(kind, CustomObject):
+        return kind.of(plain)
     if getattr(kind, "holds_json", False):
         return msgspec.json.decode(msgspec.json.encode(plain), type=kind)
     return msgspec.convert(plain, kind)
@@ -39,6 +44,8 @@ def convert(kind: type[T], content: Mapping[str, Any]) -> T:
 
 def to_data(thing: KubeObject) -> Data:
     """Turn an object into plain data."""
+    if isinstance(thing, CustomObject):
+        return {**thing.content, "metadata": msgspec.to_builtins(thing.metadata)}
     data: Data = msgspec.json.decode(msgspec.json.encode(thing)) if thing.holds_json else msgspec.to_builtins(thing)
     return data
 
@@ -54,5 +61,5 @@ def without_nulls(content: Any) -> Any:
 
 def encode(thing: KubeObject) -> Data:
     """Turn an object into plain data with its ``apiVersion`` and ``kind``."""
-    kind = BY_TYPE[type(thing)]
+    kind = kind_of(type(thing))
     return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(thing)}

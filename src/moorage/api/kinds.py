@@ -8,6 +8,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from moorage.api.cluster import (
+    ConfigMap,
     Namespace,
     PodDisruptionBudget,
     PodGroup,
@@ -128,7 +129,7 @@ _POD_PARTS: Final = ("status", "binding", "eviction", "ephemeralcontainers", "re
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind("Binding", "", "v1", "bindings", verbs=CREATE_ONLY),
-    Kind("ConfigMap", "", "v1", "configmaps", short_names=("cm",)),
+    Kind("ConfigMap", "", "v1", "configmaps", True, ConfigMap, ("cm",)),
     Kind("Endpoints", "", "v1", "endpoints", short_names=("ep",)),
     Kind("Event", "", "v1", "events", short_names=("ev",)),
     Kind("LimitRange", "", "v1", "limitranges", short_names=("limits",)),
@@ -213,12 +214,28 @@ KINDS: Final[tuple[Kind, ...]] = (
 BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS if kind.has_struct}
 BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in BY_NAME.values()}
 
+BUILT_IN: Final = frozenset(BY_TYPE)
+"""The structs of Kubernetes' own kinds; those that plugins add stand for custom resources."""
+
 
 def add_kind(kind: Kind) -> None:
     """Make a kind of a plugin's own known, so that the scheduler can list and watch it.
 
     ValueError if its struct stands for another kind already.
     """
+    if not kind.has_struct:
+        raise ValueError(f"{kind.name} needs a type of its own: make it by custom_kind, or give it a struct")
     known = BY_TYPE.setdefault(kind.type, kind)
     if known != kind:
         raise ValueError(f"{kind.type.__name__} stands for {known.plural} in {known.api_version} already")
+
+
+def kind_of(kind: type[KubeObject]) -> Kind:
+    """Find the kind that a struct stands for; TypeError says how to make one known."""
+    known = BY_TYPE.get(kind)
+    if known is None:
+        if isinstance(kind, Kind):
+            raise TypeError(f"{kind.name} is given as a Kind: write its `.type`")
+        name = getattr(kind, "__name__", repr(kind))
+        raise TypeError(f"{name} stands for no kind: make it known by custom_kind({name!r}, …, type={name})")
+    return known

@@ -74,3 +74,21 @@ def nano_to_unit(nano: int) -> int:
 
 def _bounded(amount: int) -> int:
     return amount if -MAX_INT64 <= amount <= MAX_INT64 else (MAX_INT64 if amount > 0 else -MAX_INT64)
+
+
+def format_nanos(nano: int, *, is_binary: bool) -> str:
+    """Write billionths as a quantity, with the largest suffix that leaves a whole number.
+
+    >>> format_nanos(1500 * 10**6, is_binary=False), format_nanos(2**31 * NANO, is_binary=True)
+    ('1500m', '2Gi')
+    """
+    whole, rest = divmod(nano, NANO)
+    if not nano:
+        return "0"
+    if is_binary and not rest:
+        found = (suffix for suffix, factor in reversed(_BINARY.items()) if not whole % factor)
+        suffix = next(found, "")
+        return f"{whole // _BINARY.get(suffix, 1)}{suffix}"
+    powers = sorted(((power + 9, suffix) for suffix, power in (*_DECIMAL.items(), ("", 0))), reverse=True)
+    power, suffix = next((power, suffix) for power, suffix in powers if not nano % 10**power)
+    return f"{nano // 10**power}{suffix}"

@@ -184,6 +184,7 @@ class Daemon:
         resources.is_leading = True
         await parts.connection.informers.synced()
         self._keeper.show_synced()
+        await parts.scheduler.life.start()
         keep_everything()
         parts.deliveries.start_through_loop()
         self._is_scheduling = True
@@ -240,15 +241,19 @@ async def _fold(registry: CellRegistry) -> None:
 
 
 async def _drain(parts: DaemonParts) -> None:
-    """Wait for bindings and status patches under way, then for events, but not for ever."""
+    """Wait for bindings and status patches under way, close the plugins, then wait for events, but not for ever."""
     log.info("draining", tasks=len(parts.background))
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             await parts.background.drain()
+    except TimeoutError:
+        log.warning("stopping with work under way", tasks=len(parts.background))
+    await parts.scheduler.life.close()
+    try:
         async with asyncio.timeout(EVENT_SECONDS):
             await parts.connection.recorder.flush()
     except TimeoutError:
-        log.warning("stopping with work under way", tasks=len(parts.background))
+        log.warning("stopping though some events are not written")
 
 
 def _tell_forms(parts: DaemonParts) -> None:

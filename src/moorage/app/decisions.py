@@ -4,8 +4,8 @@ from typing import Final
 
 import structlog
 
-from moorage.app.logs import VERBOSITY
 from moorage.engine.outcomes import Failed, Parked
+from moorage.framework.logs import VERBOSITY
 from moorage.queue.entries import QueuedPodInfo
 
 LEVEL: Final = 2

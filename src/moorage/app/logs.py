@@ -4,56 +4,24 @@ Levels are klog's numbers. Code logs with structlog's methods (``info`` is level
 level: ``log.info("pod placed", v=2, pod=…)``. Warnings and errors are always written.
 """
 
-import fnmatch
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
 import structlog
 
 from moorage.app.options import LoggingOptions
+from moorage.framework.logs import VERBOSITY
 
 _LETTERS: Final = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F", "exception": "E"}
 _DEBUG_LEVEL: Final = 4
 
 EventDict = MutableMapping[str, Any]
-
-
-class Verbosity:
-    """How much is written; changed while running by PUT /debug/flags/v."""
-
-    def __init__(self, level: int = 0, modules: Mapping[str, int] | None = None) -> None:
-        self.level = level
-        self.modules = dict(modules or {})
-        self._known: dict[str, int] = {}
-
-    def set(self, level: int) -> None:
-        """Write more or less from now on."""
-        self.level = level
-        self._known.clear()
-
-    def of(self, module: str) -> int:
-        """Return the level of a module: that of the first pattern it matches, by its last name or its path."""
-        known = self._known.get(module)
-        if known is None:
-            known = self._known[module] = self._find(module)
-        return known
-
-    def _find(self, module: str) -> int:
-        names = (module.rpartition(".")[2], module.replace(".", "/"))
-        for pattern, level in self.modules.items():
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                return level
-        return self.level
-
-
-#: The process has one stream of logs, so it has one of these.
-VERBOSITY: Final = Verbosity()
 
 
 def configure_logs(

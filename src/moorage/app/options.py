@@ -132,16 +132,19 @@ def load_options(arguments: Sequence[str]) -> Options:
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
     # Plugins and what they are made of: the keeper reads options, too, and does without them.
-    from moorage.assembly.policy import catalogue_of, collect_plugins
+    from moorage.assembly.policy import catalogue_of, collect_plugins, require_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
     registry = collect_plugins(paths=flags["plugin"])
     if not 0 <= flags["cross-check-percent"] <= 100:
         raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
+    config = configuration(flags, gates.features, catalogue_of(registry))
+    if not flags["write-config-to"]:
+        require_plugins(config, registry)
     return Options(
         flags=flags,
         gates=gates,
-        config=configuration(flags, gates.features, catalogue_of(registry)),
+        config=config,
         registry=registry,
         serving=_serving(flags),
         authentication=_authentication(flags),

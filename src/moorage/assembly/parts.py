@@ -19,7 +19,7 @@ from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.handle import ClusterApi
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.state.objects import Objects
@@ -58,7 +58,7 @@ class Observers:
 
     attempts: AttemptObserver | None = None
     queue: QueueObserver | None = None
-    meter: Meter = SILENT_METER
+    meter: PluginMeter = SILENT_METER
     around_apply: Callable[[Apply], Apply] = lambda apply: apply
     """Wraps what applies changes, to time it."""
     apply_failed: Callable[[str], None] = lambda _resource: None
@@ -124,6 +124,7 @@ def assemble(
     mending.relist = connection.relist
     deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
+    scheduler.services.is_following = True
     return Parts(connection, beside, scheduler, loop, deliveries, extenders)
 
 

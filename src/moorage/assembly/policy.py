@@ -8,8 +8,17 @@ from typing import Any
 import msgspec
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
-from moorage.config import KNOWN_PLUGINS, Catalogue, PluginFacts, default_config, load_config, load_config_file
+from moorage.config import (
+    KNOWN_PLUGINS,
+    Catalogue,
+    PluginFacts,
+    default_config,
+    expand_plugins,
+    load_config,
+    load_config_file,
+)
 from moorage.config.types import SchedulerConfiguration
+from moorage.errors import ConfigError, ConfigErrors
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry, extension_points
@@ -47,8 +56,12 @@ def load_policy(
     *,
     features: FeatureGates | None = None,
     enabled: Iterable[type[Plugin]] = (),
+    to_schedule: bool = True,
 ) -> Policy:
-    """Read a configuration, its text or a file; without one, take the defaults with ``enabled`` plugins beside them."""
+    """Read a configuration, its text or a file; without one, take the defaults with ``enabled`` plugins beside them.
+
+    ConfigErrors if it cannot be used; ``to_schedule`` says that it must not enable a plugin that we do not have either.
+    """
     gates, catalogue = features or FeatureGates(), catalogue_of(registry)
     if isinstance(config, Path):
         loaded = load_config_file(config, gates=gates, catalogue=catalogue)
@@ -58,7 +71,26 @@ def load_policy(
         loaded = load_config(_default_with(names), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
+    if to_schedule:
+        require_plugins(loaded, registry)
     return Policy(loaded, registry, gates)
+
+
+def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
+    """Refuse a configuration with plugins that kube-scheduler has and we do not: they would silently never run."""
+    catalogue = catalogue_of(registry)
+    missing = [
+        ConfigError(
+            f"profiles[{number}].plugins",
+            f"{name} is enabled, and is a plugin of kube-scheduler that Moorage does not have",
+            hint=f"disable it under multiPoint, or give one of that name: --plugin my_module:{name}",
+        )
+        for number, profile in enumerate(config.profiles)
+        for name in expand_plugins(profile, lambda name: catalogue[name].points).names
+        if name not in registry
+    ]
+    if missing:
+        raise ConfigErrors(missing)
 
 
 def _default_with(names: Iterable[str]) -> str:

@@ -3,7 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from moorage.api.kinds import BY_TYPE, Kind
@@ -20,6 +23,8 @@ from moorage.client.list_watch import Change
 from moorage.client.rest import JSON, ApiClient
 from moorage.clock import Clock
 
+SAME_MOMENT: Final = 1e-6
+"""Timers may fire a rounding error early."""
 Before = Callable[[ApiRequest], Awaitable[None]]
 """Called before a request reaches the API: it may wait, as a network does, or raise what the caller is to get."""
 
@@ -48,6 +53,8 @@ class InProcessClient(ApiClient):
             user_agent=self._user_agent,
         )
         await self._before(asked)
+        if path.endswith("/binding") and self._api.bind_stored(path, body):
+            return b""
         answer = self._api.answer(asked)
         assert not isinstance(answer, Watch), "a watch is read as it comes"
         if answer.status >= 300:
@@ -74,6 +81,9 @@ class StoreWatch:
         self._delay = delay
         self._followers: dict[str, list[Follower]] = {}
         self._on_the_way: deque[tuple[str, StoredChange]] = deque()
+        self._due: list[float] = []
+        """When the next of them arrive, as a heap: whichever delay was drawn, they arrive in their order."""
+        self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._seen: dict[str, dict[str, Entry]] | None = None
         self.after_delivery: Callable[[], None] = lambda: None
@@ -105,6 +115,7 @@ class StoreWatch:
             else:
                 seen[resource][entry.key] = entry
         self._on_the_way.clear()
+        self._due.clear()
         if self._seen is None:
             self._seen = seen
             asyncio.get_running_loop().call_later(seconds, self._list_again)
@@ -120,17 +131,33 @@ class StoreWatch:
 
     def _changed(self, resource: str, change: StoredChange) -> None:
         if self._is_running and self._seen is None and resource in self._followers:
-            # Timers due at the same moment fire in any order; a watch never reorders its events.
             self._on_the_way.append((resource, change))
-            asyncio.get_running_loop().call_later(self._delay(), self._deliver_next)
+            loop = asyncio.get_running_loop()
+            moment = loop.time() + self._delay()
+            heappush(self._due, moment)
+            if self._timer is None or moment < self._timer.when():
+                self._set_timer(loop)
 
-    def _deliver_next(self) -> None:
-        if not self._on_the_way:
-            return  # it was lost
-        resource, change = self._on_the_way.popleft()
-        for kind, on_changes in self._followers[resource]:
-            on_changes(kind, [typed(kind.type, change)])
-        self.after_delivery()
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have one timer for all that is on its way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._due[0], self._deliver) if self._due else None
+
+    def _deliver(self) -> None:
+        """Pass on everything that is due; neighbours of one kind go together."""
+        loop, self._timer = asyncio.get_running_loop(), None
+        now, arrived = loop.time() + SAME_MOMENT, []
+        while self._due and self._due[0] <= now:
+            heappop(self._due)
+            arrived.append(self._on_the_way.popleft())
+        for resource, neighbours in groupby(arrived, key=itemgetter(0)):
+            changes = [change for _, change in neighbours]
+            for kind, on_changes in self._followers[resource]:
+                on_changes(kind, [typed(kind.type, change) for change in changes])
+        self._set_timer(loop)
+        if arrived:
+            self.after_delivery()
 
 
 def _differences(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -15,6 +16,7 @@ from moorage.clock import Clock
 Connect = Callable[[], ApiClient]
 
 DRAIN_SECONDS: Final = 5.0
+EVENT_SECONDS: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +36,7 @@ class RunningScheduler:
                 group.create_task(self._api.informers.run(), name="scheduler's informers")
                 group.create_task(self._api.recorder.run(), name="event series")
                 await self._api.informers.synced()
+                await self.scheduler.life.start()
                 self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
         finally:
@@ -45,6 +48,9 @@ class RunningScheduler:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._parts.background.drain()
-                await self._api.recorder.flush()
         except TimeoutError:
             log.info("ending with work under way", tasks=len(self._parts.background))
+        await self.scheduler.life.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EVENT_SECONDS):
+                await self._api.recorder.flush()

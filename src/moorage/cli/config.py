@@ -1,4 +1,4 @@
-"""`moorage config view` and `moorage config check`: what a configuration means, and whether it can be used."""
+"""`moorage config`: what a configuration means, whether it can be used, and how an old one is written today."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import GatesOption, PluginPaths
+from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
@@ -32,7 +33,7 @@ def view(
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
     from moorage.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, plugin).config)
+    completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -52,11 +53,54 @@ def check(
         typer.echo(f"  {_summary(profile, catalogue)}")
 
 
-def _load(path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None) -> "Policy":
+@app.command()
+def convert(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The old file: a configuration, a Policy, or a ConfigMap.")
+    ] = None,
+    algorithm_provider: Annotated[
+        str | None, typer.Option("--algorithm-provider", help="What that flag of kube-scheduler said; no FILE then.")
+    ] = None,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write what can be kept even if something is lost.")] = False,
+) -> None:
+    """Write a configuration of any older version, a Policy, or a ConfigMap with one of them, as v1.
+
+    What moved, was renamed or is lost is listed on stderr. If something is lost, nothing is written and the exit code
+    is 2, unless --lossy is given.
+    """
+    start_lightly()
+    from moorage.config import to_yaml
+    from moorage.config.conversion import convert_provider, convert_text
+    from moorage.config.loading import read_config_text
+    from moorage.errors import ConfigError
+
+    if (file is None) == (algorithm_provider is None):
+        raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
+    if file is not None:
+        found = convert_text(read_config_text(file), str(file))
+    else:
+        found = [convert_provider(algorithm_provider or "")]
+    for each in found:
+        for note in each.notes:
+            typer.echo(f"{each.where}: {note}", err=True)
+    if not lossy and not all(each.notes.are_faithful for each in found):
+        raise ConfigError(
+            str(file or "--algorithm-provider"),
+            "not all of it can be said in v1",
+            hint="what is lost is listed above; --lossy writes the rest",
+        )
+    typer.echo("---\n".join(to_yaml(each.data) for each in found), nl=False)
+
+
+def _load(
+    path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
+) -> "Policy":
+    start_lightly()
     from moorage.app.gates import all_gates
     from moorage.assembly.policy import collect_plugins, load_policy
 
-    return load_policy(collect_plugins(paths=plugins or ()), path, features=all_gates(feature_gates or ()))
+    registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
+    return load_policy(registry, path, features=gates, to_schedule=to_schedule)
 
 
 def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moorage.cli.shared import (
+    ConfigOption,
     ContextOption,
     GatesOption,
     KubeconfigOption,
     NamespaceOption,
     ObjectFiles,
     PluginPaths,
-    PolicyOption,
     SnapshotOption,
     load_source,
     policy_of,
@@ -38,7 +38,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     namespace: NamespaceOption = "",
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
-    config: PolicyOption = None,
+    config: ConfigOption = None,
     node: Annotated[str, typer.Option("--node", help="Why not on this node, and what would make it fit there.")] = "",
     output: Annotated[PageFormat, typer.Option("--output", "-o", help="How to print it.")] = PageFormat.TEXT,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to look for changes.")] = 5.0,

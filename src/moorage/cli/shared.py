@@ -1,4 +1,4 @@
-"""What several commands have in common: how plugins, feature gates and clusters are given."""
+"""What several commands have in common: how configuration, plugins, feature gates and clusters are given."""
 
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,10 @@ PluginPaths = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="A third-party plugin; may be given several times."),
 ]
-PolicyOption = Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="A KubeSchedulerConfiguration; without one, every --plugin is enabled."),
+]
 ObjectFiles = Annotated[
     list[str] | None,
     typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
@@ -38,12 +41,16 @@ ContextOption = Annotated[str, typer.Option("--context", help="The context of th
 
 
 def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
-    """Read how to schedule from what a command was given."""
+    """Return how to schedule, as the options say; without a configuration the plugins that are named are enabled."""
     from moorage.app.gates import choose_gates
     from moorage.assembly.policy import collect_plugins, load_policy
+    from moorage.framework.registry import Registry
 
+    named = Registry()
+    for path in plugins or ():
+        named.register_path(path)
     features = choose_gates(gates or ()).features
-    return load_policy(collect_plugins(paths=plugins or ()), config, features=features)
+    return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
 
 
 def load_source(

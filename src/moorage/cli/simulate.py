@@ -3,19 +3,21 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import GatesOption, PluginPaths
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
+    from moorage.assembly.policy import Policy
     from moorage.simulator.attempts import ShowProgress
     from moorage.simulator.decisions import Decision
     from moorage.simulator.loading import ClusterInput
+    from moorage.simulator.until_quiet import Run
 
 MAX_DETAILS: Final = 100_000
 """Up to so many pods times nodes the table also says how each node was chosen."""
@@ -40,49 +42,151 @@ Files = Annotated[
     list[str],
     typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
 ]
-OnePassOption = Annotated[bool, typer.Option("--one-pass", help="Try every pending pod once and carry nothing out.")]
+OnePassOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-pass", help="Try every pending pod once, those that workloads begin with included; carry nothing out."
+    ),
+]
 SearchOption = Annotated[
     NodeSearch,
     typer.Option("--search", help="With --one-pass: every node, or as percentageOfNodesToScore says."),
+]
+UntilOption = Annotated[
+    str,
+    typer.Option("--until", metavar="DURATION", help="Stop when so much virtual time has passed, such as 90s or 1h."),
+]
+RunForOption = Annotated[
+    str,
+    typer.Option(
+        "--run-for",
+        metavar="DURATION",
+        help="How long pods run that are not restarted and have no annotation moorage.io/run-for; "
+        "else those of Jobs run 5s, and others for ever.",
+    ),
+]
+NoExtendersOption = Annotated[
+    bool, typer.Option("--no-extenders", help="Do without the extenders of the configuration.")
+]
+GroupOption = Annotated[
+    str, typer.Option("--group-by", metavar="LABEL", help="Sum utilisation up by the value of a label of nodes.")
+]
+TimelineOption = Annotated[
+    bool, typer.Option("--timeline", help="Print all of the timeline, pods that did not wait included.")
 ]
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: Files,
-    config: Annotated[Path | None, typer.Option("--config", help="A KubeSchedulerConfiguration.")] = None,
+    config: ConfigOption = None,
     one_pass: OnePassOption = False,
     search: SearchOption = NodeSearch.ALL,
+    until: UntilOption = "",
+    run_for: RunForOption = "",
+    no_extenders: NoExtendersOption = False,
+    group_by: GroupOption = "",
+    timeline: TimelineOption = False,
     output: Annotated[DecisionFormat, typer.Option("--output", "-o", help="How to print it.")] = DecisionFormat.TABLE,
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
 ) -> None:
-    """Place the pending pods of a described cluster and say where each went, or why it did not.
+    """Place the pods of a described cluster and say where each went, or why it did not.
 
-    The scheduler runs in virtual time until nothing more would change: preemption is carried out, pods are bound,
-    backoff elapses. A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
+    Pending pods are placed, and so are those of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs,
+    which the embedded cluster's controllers make. The scheduler runs in virtual time until nothing more would change,
+    a day at most: preemption is carried out, pods are bound, start, run and end, backoff elapses.
+
+    A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
-    from moorage.app.gates import choose_gates
-    from moorage.assembly.policy import collect_plugins, load_policy
     from moorage.simulator.loading import load_cluster
-    from moorage.simulator.one_pass import OnePass
-    from moorage.simulator.until_quiet import run_until_quiet
 
-    gates = choose_gates(feature_gates or ()).features
-    policy = load_policy(collect_plugins(paths=plugin or ()), config, features=gates)
-    cluster = load_cluster(file, features=gates)
+    policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
+    lasts, runs = _seconds(until, "--until"), _seconds(run_for, "--run-for")
+    if one_pass and (until or run_for):
+        raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
+    cluster = load_cluster(file, features=policy.features)
     if not quiet:
         _note_ignored(cluster)
-    in_detail = output is not DecisionFormat.TABLE or len(cluster.nodes) * len(cluster.pending) <= MAX_DETAILS
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
-            decisions = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(
-                progress
-            )
+            decisions = _one_pass(cluster, policy, search, output, progress)
+            run = None
         else:
-            decisions = run_until_quiet(cluster, policy, with_nodes=in_detail, progress=progress)
-    _print(decisions, output)
+            run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
+            decisions = run.decisions
+    if not quiet:
+        _note_custom(cluster)
+    _print(decisions, run, output, whole_timeline=timeline)
+
+
+def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
+    extenders = policy.config.extenders
+    if wanted or not extenders:
+        return policy
+    from msgspec.structs import replace as with_fields
+
+    if not quiet:
+        typer.echo(f"note: extenders of the configuration that are not asked: {len(extenders)}", err=True)
+    return replace(policy, config=with_fields(policy.config, extenders=()))
+
+
+def _seconds(text: str, where: str) -> float | None:
+    if not text:
+        return None
+    from moorage.config.durations import Duration
+    from moorage.errors import InputError
+
+    try:
+        seconds = Duration.parse(text).seconds
+    except ValueError as error:
+        raise InputError(where, f"{text!r} is not a duration", hint="write it like 90s, 10m or 1h30m") from error
+    if seconds <= 0:
+        raise InputError(where, f"{text!r} is not a time that passes", hint="write it like 90s, 10m or 1h30m")
+    return seconds
+
+
+def _one_pass(
+    cluster: "ClusterInput",
+    policy: "Policy",
+    search: NodeSearch,
+    output: DecisionFormat,
+    progress: "ShowProgress | None",
+) -> "list[Decision]":
+    from moorage.simulator.made_pods import with_made_pods
+    from moorage.simulator.one_pass import OnePass
+
+    whole = with_made_pods(cluster, policy.features)
+    in_detail = _is_in_detail(whole, output)
+    return OnePass(whole, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(progress)
+
+
+def _run(
+    cluster: "ClusterInput",
+    policy: "Policy",
+    output: DecisionFormat,
+    times: tuple[float | None, float | None],
+    group_by: str,
+    progress: "ShowProgress | None",
+) -> "Run":
+    from moorage.simulator.until_quiet import run_until_quiet
+    from moorage.simulator.world import Pace
+
+    until, run_for = times
+    return run_until_quiet(
+        cluster,
+        policy,
+        with_nodes=_is_in_detail(cluster, output),
+        pace=None if run_for is None else Pace(run=run_for, run_job=run_for),
+        until=until,
+        group_by=group_by,
+        progress=progress,
+    )
+
+
+def _is_in_detail(cluster: "ClusterInput", output: DecisionFormat) -> bool:
+    return output is not DecisionFormat.TABLE or len(cluster.nodes) * cluster.expected_pods <= MAX_DETAILS
 
 
 def _note_ignored(cluster: "ClusterInput") -> None:
@@ -91,30 +195,50 @@ def _note_ignored(cluster: "ClusterInput") -> None:
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
 
 
+def _note_custom(cluster: "ClusterInput") -> None:
+    """Say what became of custom resources: only now all plugins have said what they ask for."""
+    from moorage.simulator.custom import notes_on
+
+    for note in notes_on(cluster.custom, cluster.definitions):
+        typer.echo(f"note: {note}", err=True)
+
+
 @contextmanager
 def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
-    """Show a bar on the terminal while pods are decided on; it leaves no trace."""
+    """Show a bar on the terminal while pods are decided on, and the virtual time; it leaves no trace."""
     if not shown:
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
+    from moorage.simulator.run_report import shown_time
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scheduling", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def show(done: int, total: int, seconds: float) -> None:
+            bar.update(task, completed=done, total=total, description=f"scheduling, after {shown_time(seconds)}")
+
+        yield show
 
 
-def _print(decisions: "list[Decision]", output: DecisionFormat) -> None:
+def _print(decisions: "list[Decision]", run: "Run | None", output: DecisionFormat, *, whole_timeline: bool) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
+    more = {} if run is None else run.more()
     if output is DecisionFormat.JSON:
-        typer.echo(to_json(decisions, indent=2))
+        typer.echo(to_json(decisions, indent=2, more=more))
     elif output is DecisionFormat.YAML:
-        typer.echo(to_yaml(decisions), nl=False)
+        typer.echo(to_yaml(decisions, more=more), nl=False)
     else:
         from rich.console import Console
 
-        from moorage.simulator.report import print_report
+        from moorage.simulator.report import print_decisions, summary
+        from moorage.simulator.run_report import print_run
 
-        print_report(decisions, Console())
+        console = Console()
+        print_decisions(decisions, console)
+        if run is not None:
+            print_run(run, console, whole_timeline=whole_timeline)
+        console.print(summary(decisions), highlight=False)

@@ -1,5 +1,6 @@
 """Before a command that schedules imports what it is made of."""
 
+import logging
 import os
 import sys
 from importlib import import_module
@@ -9,13 +10,17 @@ BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 def start_lightly(*, with_numpy: bool = True) -> None:
-    """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich."""
+    """Spare the start what it can do without: looking for garbage among what stays, idle threads, and rich.
+
+    What is logged goes to standard error from here on: standard output is for what was asked for.
+    """
     from moorage.app.gc_tuning import collect_rarely
 
     collect_rarely()
     if with_numpy:
         import_numpy()
     _import_structlog()
+    log_to_stderr()
 
 
 def import_numpy() -> None:
@@ -45,3 +50,14 @@ def _import_structlog() -> None:
         import_module("structlog")
     finally:
         del sys.modules["rich"]
+
+
+def log_to_stderr() -> None:
+    """Log only what goes wrong, and where it breaks nothing: `moorage scheduler` then configures its logs by flags."""
+    import structlog
+
+    def to_stderr(*_: object) -> "structlog.PrintLogger":
+        return structlog.PrintLogger(sys.stderr)
+
+    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)

@@ -1,17 +1,12 @@
 """`moorage up`: a cluster on this machine in one command."""
 
-import logging
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import GatesOption, PluginPaths
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
 from moorage.cli.starting import start_lightly
-
-if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
 
 ManifestFiles = Annotated[
     list[str] | None,
@@ -20,10 +15,6 @@ ManifestFiles = Annotated[
 NodesOption = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many nodes there are.")]
 ShapeOption = Annotated[
     str, typer.Option("--shape", metavar="cpu=8,memory=32Gi,pods=110,zones=3", help="What each of them has.")
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="A KubeSchedulerConfiguration; without one, every --plugin is enabled."),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Keep the cluster here; else it is gone at the end.")
@@ -61,7 +52,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
-    policy = None if no_scheduler else _policy(config, plugin, feature_gates)
+    policy = None if no_scheduler else policy_of(config, plugin, feature_gates)
     manifests = manifests_in(*file or ())
     definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
     options = UpOptions(
@@ -72,28 +63,4 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
     )
-    _quieten_logs()
     raise typer.Exit(run_up(options, Screen()))
-
-
-def _policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
-    from moorage.app.gates import choose_gates
-    from moorage.assembly.policy import collect_plugins, load_policy
-    from moorage.framework.registry import Registry
-
-    named = Registry()
-    for path in plugins or ():
-        named.register_path(path)
-    features = choose_gates(gates or ()).features
-    return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
-
-
-def _quieten_logs() -> None:
-    """Leave the terminal to the picture; only what goes wrong is logged."""
-    import structlog
-
-    def to_stderr(*_: object) -> "structlog.PrintLogger":
-        return structlog.PrintLogger(sys.stderr)
-
-    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import msgspec
 import structlog
 
-from moorage.api.kinds import BY_TYPE
+from moorage.api.codec import to_data
+from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject, ObjectMeta, format_time
 from moorage.api.pod import Pod
 from moorage.api.records import Binding
@@ -22,7 +23,7 @@ from moorage.client.backoff import WATCH_DELAYS, WRITE_DELAYS
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
 from moorage.client.turns import Turns
 from moorage.clock import Clock, SteadyClock
-from moorage.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
+from moorage.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
 
 T = TypeVar("T", bound=KubeObject)
@@ -121,6 +122,9 @@ class ApiCluster:
 
     async def create(self, thing: T) -> T:
         """Create an object and return it as stored."""
+        kind = kind_of(type(thing))
+        if kind.namespaced and not thing.namespace:
+            raise ValueError(f"{kind.name} {thing.name!r} has no namespace to be created in: set metadata.namespace")
         return await self._dispatcher.run(lambda: self._client.create(thing))
 
     async def update(self, thing: T, *, subresource: str = "") -> T:
@@ -131,24 +135,28 @@ class ApiCluster:
         that is taken for free, would be given to another.
         """
         before = await self._version_before(thing)
-        patch = difference(msgspec.to_builtins(before), msgspec.to_builtins(thing))
+        patch = difference(to_data(before), to_data(thing))
         if not patch:
             return thing
         patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
-        path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, subresource)
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         body = _encoder.encode(patch)
         try:
             answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
+        except NotFound as error:
+            raise await self._explained(thing, subresource, error) from error
         except (Conflict, ServerError, Unreachable) as error:
             # A conflict may be with ourselves: what is tried again after its answer was lost is of an old version.
             current = await self._looked_up(thing, error)
-            if current is None or not has_been_patched(msgspec.to_builtins(current), patch):
+            if current is None or not has_been_patched(to_data(current), patch):
                 raise
             return current
         return decoded(type(thing), answer)
 
     async def _version_before(self, thing: T) -> T:
         wanted = thing.metadata.resource_version
+        if not wanted:
+            raise ValueError(f"{thing.key} has no resourceVersion: get it first and update what you got, or patch it")
         known = self._known(thing)
         if known is not None and known.metadata.resource_version == wanted:
             return cast("T", known)
@@ -158,20 +166,47 @@ class ApiCluster:
             raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")
         return current
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status; conditions are merged by type.
+    async def patch(self, thing: T, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        """Merge something into an object, whichever version it has, and return it as stored; null removes a field.
 
-        Writes about one object go out in the order in which they were asked for, a binding included.
+        This is a JSON merge patch: lists are replaced. Writes about one object go out in the order they were asked for.
         """
-        body = _encoder.encode({"status": self._with_times(thing, patch)})
-        path = BY_TYPE[type(thing)].path(thing.name, thing.namespace, "status")
+        return decoded(type(thing), await self._patch(thing, patch, subresource, MERGE_PATCH))
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Merge something into an object's status; conditions are merged by type, but for custom resources.
+
+        Those know JSON merge patches only, in which lists are replaced.
+        """
+        status = {"status": self._with_times(thing, patch)}
+        await self._patch(thing, status, "status", MERGE_PATCH if is_custom(thing) else STRATEGIC_MERGE_PATCH)
+
+    async def _patch(self, thing: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
+        """Patch an object; writes about one go out in the order in which they were asked for, a binding included."""
+        body = _encoder.encode(patch)
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         priority = thing.priority if isinstance(thing, Pod) else 0
-        async with self._turns.of(thing.uid):
-            await self._dispatcher.run(
-                lambda: self._client.request("PATCH", path, body, STRATEGIC_MERGE_PATCH),
-                priority=priority,
-                retries_conflicts=True,
-            )
+        try:
+            async with self._turns.of(thing.uid or thing.key):
+                return await self._dispatcher.run(
+                    lambda: self._client.request("PATCH", path, body, content_type),
+                    priority=priority,
+                    retries_conflicts=True,
+                )
+        except NotFound as error:
+            raise await self._explained(thing, subresource, error) from error
+
+    async def _explained(self, thing: KubeObject, subresource: str, error: NotFound) -> NotFound:
+        """Say that a kind has no status of its own: for that the server merely says that the object is not there."""
+        if subresource and is_custom(thing):
+            try:
+                await self.get(thing)
+            except ApiError:
+                return error
+            kind = kind_of(type(thing))
+            hint = f"add `subresources: {{{subresource}: {{}}}}` to version {kind.version} of its definition"
+            return NotFound(f"{kind.full_name} has no subresource {subresource!r}: {hint}", status=404)
+        return error
 
     def _with_times(self, thing: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say since when each condition is as it is: since now, unless its status stays the same."""
@@ -194,6 +229,11 @@ class ApiCluster:
     def record(self, event: EventNote) -> None:
         """Record an event for the user; never waits and never fails."""
         self._recorder.record(event)
+
+
+def is_custom(thing: KubeObject) -> bool:
+    """Tell whether an object is of a kind that somebody defined in their cluster."""
+    return type(thing) not in BUILT_IN
 
 
 def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:

@@ -1,10 +1,8 @@
 """Scheduler extenders over HTTP: the whole protocol, as a client."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -14,14 +12,15 @@ from moorage.api.node import Node
 from moorage.api.originals import keep_original, whole
 from moorage.api.pod import Pod
 from moorage.config.types import ExtenderConfig, ExtenderTLS
-from moorage.errors import ExtenderError, InputError, Unreachable
+from moorage.errors import ExtenderError, ServiceError
 from moorage.framework.filtered import Filtered
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.victims import Victims
-from moorage.http.pool import HttpPool, WriteGate
-from moorage.http.proxies import authorization, proxy_for, redacted
+from moorage.http.pool import WriteGate
+from moorage.http.proxies import redacted
 from moorage.http.tls import ClientTls, Pem
+from moorage.http.web_service import WebService, web_address
 
 DEFAULT_TIMEOUT: Final = 5.0
 T = TypeVar("T")
@@ -40,29 +39,22 @@ class HttpExtender:
         self._config = config
         self._managed = frozenset(resource.name for resource in config.managed_resources)
         self._timeout = config.http_timeout.seconds or DEFAULT_TIMEOUT
-        address = _address(config.url_prefix)
-        self._prefix = self.name.rstrip("/")
-        self._path = address.path.rstrip("/")
-        server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
-        self._pool = HttpPool(
-            server,
+        address = web_address(config.url_prefix, "extenders[].urlPrefix", "http://extender.example:8888/scheduler")
+        self._service = WebService(
+            config.url_prefix,
+            seconds=self._timeout,
             tls=_tls_of(config) if address.scheme == "https" else None,
             server_name=config.tls_config.server_name if config.tls_config else "",
-            proxy=proxy_for(server, "", self.name),
-            source=f"extender {self.name}",
+            where=f"extender {self.name}",
             gate=gate,
         )
-        login = authorization(address)
-        self._headers = f"Host: {self._pool.host_header}\r\nContent-Type: application/json\r\n"
-        if login:
-            self._headers += f"Authorization: {login}\r\n"
 
     def __repr__(self) -> str:
         return f"HttpExtender({self.name})"
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.close()
+        self._service.close()
 
     def is_interested_in(self, pod: Pod) -> bool:
         """Return whether a pod asks for a resource that the extender manages, or it manages none in particular."""
@@ -153,16 +145,13 @@ class HttpExtender:
         return _folded(self._decoded(dict[str, Any] | None, await self._send(verb, request)) or {})
 
     async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
-        body = msgspec.json.encode(request)
-        head = f"POST {self._path}/{verb} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n"
+        at = f"with extender at URL {self._service.url}/{verb}"
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self._pool.send(head.encode() + body, self._timeout)
-        except (Unreachable, InputError, TimeoutError) as error:
-            why = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else error
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}: {why}") from error
+            answer = await self._service.send("POST", f"/{verb}", msgspec.json.encode(request))
+        except ServiceError as error:
+            raise ExtenderError(f"failed {verb} {at}: {error}") from error
         if answer.status != 200:
-            raise ExtenderError(f"failed {verb} with extender at URL {self._prefix}/{verb}, code {answer.status}")
+            raise ExtenderError(f"failed {verb} {at}, code {answer.status}")
         return answer.body
 
     def _decoded(self, kind: Any, body: bytes) -> Any:
@@ -216,19 +205,6 @@ def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Ca
 def _folded(content: Any) -> dict[str, Any]:
     """Return a JSON object with its keys in lower case: Go, in which extenders are written, does not mind the case."""
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
-
-
-def _address(url: str) -> SplitResult:
-    """Take a URL apart; InputError if it names no server. What is wrong with it is not shown: it may be a password."""
-    try:
-        address = urlsplit(url)
-        is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        hint = "write one such as http://extender.example:8888/scheduler"
-        raise InputError("extenders[].urlPrefix", "this is not the URL of a server", hint=hint)
-    return address
 
 
 def _tls_of(config: ExtenderConfig) -> ClientTls:

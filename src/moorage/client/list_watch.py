@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from random import Random
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,7 +24,7 @@ import structlog
 from msgspec import Struct
 
 from moorage.api.codec import UNREADABLE, decode
-from moorage.api.custom import CustomObject, decode_custom
+from moorage.api.custom import CustomObject
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node, share_images
@@ -332,8 +332,6 @@ class Decoding(Generic[T]):
 
     def _object(self, body: msgspec.Raw) -> T | None:
         try:
-            if issubclass(self.kind, CustomObject):
-                return cast("T", decode_custom(self.kind, body))
             thing = decode(self.kind, bytes(body))
             self._verify(thing)
             if self._keeps is not None and self._keeps(thing):

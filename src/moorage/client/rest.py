@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from moorage.api.codec import UNREADABLE, decode, encode
-from moorage.api.custom import CustomObject, decode_custom
-from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.client.api_errors import api_error
 from moorage.client.credentials import NEVER
@@ -155,11 +154,11 @@ class ApiClient:
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object as it is now."""
-        return decoded(kind, await self.request("GET", BY_TYPE[kind].path(name, namespace)))
+        return decoded(kind, await self.request("GET", kind_of(kind).path(name, namespace)))
 
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
         """Read all objects of a kind at once; informers read in pages."""
-        path = BY_TYPE[kind].path(namespace=namespace) + (f"?{query}" if query else "")
+        path = kind_of(kind).path(namespace=namespace) + (f"?{query}" if query else "")
         body = await self.request("GET", path)
         try:
             items = msgspec.json.decode(body, type=RawList).items
@@ -169,25 +168,25 @@ class ApiClient:
 
     async def create(self, thing: T) -> T:
         """Create an object and return it as stored."""
-        path = _kind(thing).path(namespace=thing.namespace)
+        path = kind_of(type(thing)).path(namespace=thing.namespace)
         return decoded(type(thing), await self.request("POST", path, encoded(thing)))
 
     async def update(self, thing: T, subresource: str = "") -> T:
         """Replace an object by what our struct knows of it: only for kinds that nobody else adds fields to."""
-        path = _kind(thing).path(thing.name, thing.namespace, subresource)
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         return decoded(type(thing), await self.request("PUT", path, encoded(thing)))
 
     async def patch(
         self, thing: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
     ) -> T:
         """Merge something into an object and return it as stored."""
-        path = _kind(thing).path(thing.name, thing.namespace, subresource)
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
         return decoded(type(thing), body)
 
     async def delete(self, thing: KubeObject) -> None:
         """Ask for an object to be deleted."""
-        await self.request("DELETE", _kind(thing).path(thing.name, thing.namespace))
+        await self.request("DELETE", kind_of(type(thing)).path(thing.name, thing.namespace))
 
 
 class RawList(msgspec.Struct, frozen=True):
@@ -196,22 +195,14 @@ class RawList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-def _kind(thing: KubeObject) -> Kind:
-    return BY_TYPE[type(thing)]
-
-
 def encoded(thing: KubeObject) -> bytes:
     """Write an object as JSON, with its kind."""
-    if isinstance(thing, CustomObject):
-        return msgspec.json.encode(thing.content)
     return msgspec.json.encode(encode(thing))
 
 
 def decoded(kind: type[T], body: bytes) -> T:
     """Read an object from JSON; ServerError if it is none."""
     try:
-        if issubclass(kind, CustomObject):
-            return cast("T", decode_custom(kind, body))
         return decode(kind, body)
     except UNREADABLE as error:
         raise ServerError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error

@@ -134,7 +134,8 @@ def _count_problems(
             f'only one queue sort plugin required for profile with scheduler name "{profile.scheduler_name}", '
             f"but got {sorters}"
         )
-        yield ConfigError(f"{where}.queueSort", text)
+        hint = "disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]" if sorters > 1 else ""
+        yield ConfigError(f"{where}.queueSort", text, hint=hint)
     if not by_point[ExtensionPoint.BIND]:
         yield ConfigError(f"{where}.bind", f"at least one bind plugin is needed {of_profile}")
     if len(by_point[ExtensionPoint.PLACEMENT_GENERATE]) > 1:

@@ -31,6 +31,8 @@ from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 
 _DEFAULT_GATES = FeatureGates()
+CONVERTIBLE = ("Policy", "ConfigMap")
+"""Kinds that an old configuration comes as, beside its own."""
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
@@ -95,13 +97,17 @@ def load_config_file(
     path: str | Path, *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
 ) -> SchedulerConfiguration:
     """Read a configuration from a file."""
+    return load_config(read_config_text(path), source=str(path), gates=gates, catalogue=catalogue)
+
+
+def read_config_text(path: str | Path) -> str:
+    """Read the text of a file that is to have a configuration in it."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), f"the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "the file is not UTF-8 text") from error
-    return load_config(text, source=str(path), gates=gates, catalogue=catalogue)
 
 
 def default_config(
@@ -134,6 +140,8 @@ def _check_header(data: Any, source: str) -> None:
     api_version, kind = data["apiVersion"], data["kind"]
     if (api_version, kind) != (API_VERSION, KIND):
         hint = did_you_mean(str(kind), [KIND]) if api_version == API_VERSION else ""
+        if kind in (KIND, *CONVERTIBLE):
+            hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
         raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or wanted)
 
 

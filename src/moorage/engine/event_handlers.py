@@ -5,7 +5,7 @@ deleted, whether or not the source leaves them out. What the cache refuses is lo
 the queue, as upstream has it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 import structlog
@@ -13,13 +13,13 @@ import structlog
 from moorage.api import devices, storage
 from moorage.api.cluster import Namespace, PodGroup
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_TYPE, KINDS
+from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import FINISHED, Pod
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
-from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
 from moorage.queue.changes import node_changes, pod_changes
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
@@ -48,10 +48,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
 }
-"""Under which resource plugins register for the events of a kind; Kubernetes' other kinds only fill their lister.
-
-Kinds that plugins have added are named by :attr:`~moorage.api.kinds.Kind.event_resource`.
-"""
+"""Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
 
 log = structlog.get_logger(__name__)
 
@@ -247,9 +244,7 @@ class EventHandlers:
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
 
     def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        resource = RESOURCES.get(kind) or _own_resource(kind)
-        if resource is not None:
-            self._queue.move_all(ClusterEvent(resource, action), old, new)
+        self._queue.move_all(ClusterEvent(event_resource(kind), action), old, new)
 
     @staticmethod
     def _try(action: Callable[[Pod], None], pod: Pod) -> None:
@@ -275,4 +270,16 @@ def resource_of(thing: KubeObject) -> str:
 
 def _own_resource(kind: type[KubeObject]) -> str | None:
     known = BY_TYPE.get(kind)
-    return None if known is None or known in KINDS else known.event_resource
+    return None if known is None or kind in BUILT_IN else known.event_resource
+
+
+def event_resource(kind: type[KubeObject]) -> str:
+    """Return under which name plugins register for events of a kind other than pods and nodes."""
+    return RESOURCES.get(kind) or kind_of(kind).event_resource
+
+
+def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:
+    """Return the events of the kinds that a plugin lists, as far as it is not registered for them by default."""
+    usual = {registration.event.resource for registration in EVERY_EVENT}
+    resources = dict.fromkeys(event_resource(kind) for kind in kinds if kind not in (Pod, Node))
+    return [EventRegistration(ClusterEvent(name, Action.ALL)) for name in resources if name not in usual]

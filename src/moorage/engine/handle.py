@@ -1,21 +1,27 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
+from moorage.errors import PluginError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
-from moorage.framework.metering import Meter
+from moorage.framework.logs import PluginLog
+from moorage.framework.metering import Meter, PluginMetrics
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
-from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
 from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.handle import ClusterHandle
@@ -27,18 +33,45 @@ S = TypeVar("S")
 FilterNode = Callable[[CycleState, Pod, NodeInfo], Status | None]
 
 
-class EngineHandle(PreemptionHandle, ClusterHandle):
-    """The handle that all plugins of one profile share, whichever part of it they ask for."""
+CANCEL_SECONDS: Final = 2.0
+"""What background work gets to end in, once it is cancelled."""
 
-    def __init__(self, services: Services) -> None:
+
+class EngineHandle(PreemptionHandle, ClusterHandle):
+    """The handle of one plugin of one profile; what it asks for decides which part of it the plugin sees."""
+
+    def __init__(self, services: Services, plugin: type[Plugin], profile: str) -> None:
+        self._profile_name = profile
+        self._log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
+        self._metrics = PluginMetrics(services.meter, plugin.name, profile)
+        self.listed: dict[type[KubeObject], None] = {}
+        """The kinds that the plugin asked for, in order."""
+        self._plugin = plugin.name
         self._services = services
         self._profile: Profile | None = None
         self._filter_node: FilterNode | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def attach(self, profile: Profile, filter_node: FilterNode) -> None:
         """Give the handle its profile, which is built from plugins that already hold the handle."""
         self._profile = profile
         self._filter_node = filter_node
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that the plugin serves."""
+        return self._profile_name
+
+    @property
+    def log(self) -> PluginLog:
+        """Where the plugin logs."""
+        return self._log
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """Makes metrics under the plugin's name."""
+        return self._metrics
 
     @property
     def _complete_profile(self) -> Profile:
@@ -107,7 +140,12 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
-        return self._services.objects[kind]
+        name, objects = kind_of(kind).name, self._services.objects
+        if self._services.is_following and kind not in objects.kinds():
+            problem = f"{name} is listed by nobody: ask for the lister in the constructor of {self._plugin}"
+            raise PluginError(self._plugin, problem)
+        self.listed[kind] = None
+        return objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
         """Return what plugins of all profiles share under a key; the first that asks makes it."""
@@ -145,10 +183,67 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         """Have pods tried again at once, whatever their backoff."""
         self._services.activate(pods)
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something beside the scheduling cycles; what it raises is logged."""
-        self._services.background.start(work, name=name)
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
+        """Run something beside the scheduling cycles, until it or the plugin ends; what it raises is logged."""
+        if must_finish:
+            self._services.background.start(work, name=name)
+        elif self._is_closed:
+            work.close()
+        else:
+            task = self._services.background.spawn(self._guard(work, name), name=f"{self._plugin}: {name}")
+            if task is not None:
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._ended, work))
+
+    async def _guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
+            pass_on_interrupt(error)
+            self.log.exception("background work failed", work=name, error=described(error))
+
+    def _ended(self, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        work.close()  # it was never begun, if the task was cancelled before
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles."""
-        self._services.background.call_later(seconds, action)
+        """Run something after a while, between cycles, unless the plugin is closed by then."""
+        self._services.background.call_later(seconds, partial(self._act, action))
+
+    def _act(self, action: Callable[[], None]) -> None:
+        if self._is_closed:
+            return
+        try:
+            action()
+        except PLUGIN_FAULTS as error:  # the author's code may raise anything
+            pass_on_interrupt(error)
+            self.log.exception("delayed action failed", error=described(error))
+
+    async def close(self) -> None:
+        """Cancel what the plugin left running, and wait a moment until it has ended."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
+            for task in stubborn:
+                self.log.warning("background work goes on though it was cancelled", work=task.get_name())
+
+
+class ProfileHandles:
+    """The handles of one profile's plugins, by the plugin's name."""
+
+    def __init__(self, services: Services, profile: str) -> None:
+        self._services = services
+        self._profile = profile
+        self.made: dict[str, EngineHandle] = {}
+
+    def make(self, plugin: type[Plugin]) -> EngineHandle:
+        """Make the handle of a plugin that is about to be built."""
+        handle = self.made[plugin.name] = EngineHandle(self._services, plugin, self._profile)
+        return handle
+
+    def attach(self, profile: Profile, filter_node: FilterNode) -> None:
+        """Give the handles their profile, which is built from plugins that already hold them."""
+        for handle in self.made.values():
+            handle.attach(profile, filter_node)

@@ -1,6 +1,6 @@
 """The configured plugins of one scheduler name, in the order in which each extension point asks them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from moorage.config.catalogue import KNOWN_PLUGINS
@@ -32,11 +32,15 @@ from moorage.framework.registry import Registry, extension_points
 class Profile:
     """One scheduler name and its plugins, each built once."""
 
-    def __init__(self, config: ProfileConfig, registry: Registry, handle: Handle) -> None:
+    def __init__(self, config: ProfileConfig, registry: Registry, handle_of: Callable[[type[Plugin]], Handle]) -> None:
         enabled = expand_plugins(config, lambda name: points_of(registry, name))
         args = {entry.name: entry.args for entry in config.plugin_config}
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
-        known = {name: registry.build(name, args=args.get(name), handle=handle) for name in names if name in registry}
+        known = {
+            name: registry.build(name, args=args.get(name), handle=handle_of(registry[name]))
+            for name in names
+            if name in registry
+        }
         self.config = config
         self.name: str = config.scheduler_name or ""
         self.plugins: Mapping[str, Plugin] = known
@@ -72,8 +76,13 @@ class Profile:
     def __repr__(self) -> str:
         return f"Profile({self.name})"
 
-    def registrations(self) -> dict[str, tuple[EventRegistration, ...]]:
-        """Return the events that could cure each plugin's rejections, for the plugins that can reject."""
+    def registrations(
+        self, listed: Callable[[str], Iterable[EventRegistration]] = lambda _name: ()
+    ) -> dict[str, tuple[EventRegistration, ...]]:
+        """Return the events that could cure each plugin's rejections, for the plugins that can reject.
+
+        ``listed`` are changes of the kinds that a plugin lists, which count unless it names its events itself.
+        """
         rejecting: Iterable[Plugin] = (
             *self.pre_enqueue,
             *self.pre_filter,
@@ -81,14 +90,17 @@ class Profile:
             *self.reserve,
             *self.permit,
         )
-        return {plugin.name: self._events_of(plugin) for plugin in rejecting}
+        return {plugin.name: self._events_of(plugin, listed) for plugin in rejecting}
 
     @staticmethod
-    def _events_of(plugin: Plugin) -> tuple[EventRegistration, ...]:
+    def _events_of(
+        plugin: Plugin, listed: Callable[[str], Iterable[EventRegistration]]
+    ) -> tuple[EventRegistration, ...]:
         try:
-            return tuple(plugin.events_to_register())
+            named = tuple(plugin.events_to_register())
         except Exception as error:
             raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {error}') from error
+        return (*named, *listed(plugin.name)) if _inherits(plugin, Plugin, "events_to_register") else named
 
     def per_node_plugins(self) -> tuple[str, ...]:
         """Name the plugins that filter or score node by node, for want of a columnar form."""

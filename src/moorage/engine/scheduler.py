@@ -12,18 +12,19 @@ from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.cycle.score import Choice
-from moorage.engine.event_handlers import EventHandlers
+from moorage.engine.event_handlers import EventHandlers, events_of_listed
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
+from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
 from moorage.engine.phase_timing import time_phases
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.events import EVERY_EVENT
+from moorage.framework.events import EVERY_EVENT, EventRegistration
 from moorage.framework.handle import ClusterApi
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
@@ -59,7 +60,7 @@ class Scheduler:
         extenders: Iterable[Extender] = (),
         queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
-        meter: Meter = SILENT_METER,
+        meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.observer = observer
         self.cache = Cache()
@@ -77,6 +78,7 @@ class Scheduler:
             meter=meter,
         )
         self.cycles = self._build_cycles(config, registry, cross_check)
+        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in self.cycles.values())
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
@@ -121,16 +123,13 @@ class Scheduler:
         observer: QueueObserver | None,
         max_unschedulable: float,
     ) -> SchedulingQueue:
-        profiles = [cycle.profile for cycle in self.cycles.values()]
         of_extenders = {EXTENDER: EVERY_EVENT} if self.services.extenders else {}
         return SchedulingQueue(
             clock=self.services.clock,
-            sort=profiles[0].queue_sort[0],
+            sort=next(iter(self.cycles.values())).profile.queue_sort[0],
             profiles={
-                profile.name: ProfileQueueing(
-                    pre_enqueue=profile.pre_enqueue, registrations=profile.registrations() | of_extenders
-                )
-                for profile in profiles
+                name: ProfileQueueing(cycle.profile.pre_enqueue, _registrations(cycle) | of_extenders)
+                for name, cycle in self.cycles.items()
             },
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
@@ -242,3 +241,8 @@ class Scheduler:
             self.services.cluster.record(note)
         self.queue.done(pod.uid)
         return Dropped()
+
+
+def _registrations(cycle: ProfileCycle) -> dict[str, tuple[EventRegistration, ...]]:
+    handles = cycle.handles.made
+    return cycle.profile.registrations(lambda plugin: events_of_listed(handles[plugin].listed))

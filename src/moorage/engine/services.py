@@ -13,7 +13,7 @@ from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
 from moorage.framework.handle import ClusterApi, Nominator
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
 
@@ -22,7 +22,11 @@ class Background(Protocol):
     """Where work goes on beside the scheduling cycles."""
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something; what it raises is logged."""
+        """Run something, and wait for it in the end; what it raises is logged."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None] | None":
+        """Run something that nobody waits for, and return its task to cancel; ``None`` where nothing is run."""
         ...
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
@@ -74,4 +78,6 @@ class Services(Struct):
     """Called when there may be something to do again."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
     extenders: Sequence[Extender] = ()
-    meter: Meter = SILENT_METER
+    meter: PluginMeter = SILENT_METER
+    is_following: bool = False
+    """Whether it is settled which kinds are listed and watched: those that plugins have asked for by now."""

@@ -8,7 +8,8 @@ from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.metering import Meter
+from moorage.framework.logs import PluginLog
+from moorage.framework.metering import Meter, PluginMetrics
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, PreFilterExtensions
@@ -62,11 +63,23 @@ class ClusterApi(Protocol):
         ...
 
     async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Replace an object and return it as stored; :class:`~moorage.errors.Conflict` if it changed meanwhile."""
+        """Write an object that was read and changed, and return it as stored.
+
+        Only what is different is sent, so fields that our struct does not know survive.
+        :class:`~moorage.errors.Conflict` if it changed meanwhile. The status of a custom resource that has the
+        subresource is written with ``subresource="status"`` only.
+        """
+        ...
+
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object, whichever version it has, and return it as stored.
+
+        A JSON merge patch: ``None`` removes a field, and lists are replaced.
+        """
         ...
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status."""
+        """Merge something into an object's status; conditions are merged by type, but for custom resources."""
         ...
 
     async def delete(self, thing: KubeObject) -> None:
@@ -140,7 +153,22 @@ class PreemptionExtender(Protocol):
 
 
 class Handle(Protocol):
-    """What a plugin may ask of the scheduler around it."""
+    """What a plugin may ask of the scheduler around it; each plugin of a profile has its own."""
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that the plugin serves: what pods write as ``schedulerName``."""
+        ...
+
+    @property
+    def log(self) -> PluginLog:
+        """Where to log: ``log.info(…)``, or ``log.v(4).info(…)`` for what is written with ``-v=4`` or more only."""
+        ...
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """Makes counters, gauges and histograms under the plugin's name; make them in the constructor."""
+        ...
 
     @property
     def nodes(self) -> NodeTable:
@@ -164,11 +192,15 @@ class Handle(Protocol):
 
     @property
     def meter(self) -> Meter:
-        """Where to count what only the plugin knows."""
+        """Where in-tree plugins count kube-scheduler's metrics; others have ``metrics``."""
         ...
 
     def lister(self, kind: type[K]) -> Lister[K]:
-        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        """Return all objects of a kind; asking, in the constructor, makes the scheduler list and watch it.
+
+        Unless the plugin says otherwise by ``events_to_register``, a change of such an object wakes the pods that the
+        plugin rejected.
+        """
         ...
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
@@ -187,12 +219,16 @@ class Handle(Protocol):
         """Have pods tried again at once, whatever their backoff."""
         ...
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something beside the scheduling cycles; what it raises is logged."""
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
+        """Run something beside the scheduling cycles; what it raises is logged.
+
+        It may be endless: it is cancelled when the plugin has been closed. What must not be left half done
+        (``must_finish``) is waited for instead, for some seconds, and a simulation goes on until it is done.
+        """
         ...
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles."""
+        """Run something after a while, between cycles; never, if the plugin is closed before."""
         ...
 
 

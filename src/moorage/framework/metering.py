@@ -1,6 +1,115 @@
 """Metrics that only a plugin can count: what it tried, what failed, how long it waited."""
 
-from typing import Protocol
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+PREFIX: Final = "moorage_plugin"
+DEFAULT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+MAX_UNCOUNTED: Final = 4096
+"""A plugin's histogram is counted after so many observations, in case nobody ever reads it."""
+
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9_]*").fullmatch
+_HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class MetricKind(Enum):
+    """What a metric does over time."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class MetricSpec(Struct, frozen=True):
+    """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
+
+    name: str
+    kind: MetricKind
+    labels: tuple[str, ...]
+    help: str
+    stability: str = "ALPHA"
+    buckets: tuple[float, ...] = ()
+    is_hidden: bool = False
+    deprecated: str = ""
+
+    @property
+    def described(self) -> str:
+        """What stands under HELP: how stable it is, since when it is deprecated, and what it is about."""
+        deprecated = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
+        return f"[{self.stability}] {deprecated}{self.help}"
+
+
+class NumberCell:
+    """A counter's or gauge's number."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, by: float = 1.0) -> None:
+        """Add to it."""
+        self.value += by
+
+    def set(self, value: float) -> None:
+        """Replace it."""
+        self.value = value
+
+    def reset(self) -> None:
+        """Begin again at zero."""
+        self.value = 0.0
+
+
+class HistogramCell:
+    """A histogram's buckets and sum. Observing only appends to a list, which is counted now and then, all at once."""
+
+    __slots__ = ("_counts", "_total", "_values", "bounds", "observe", "observe_all")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
+        self._total = 0.0
+        self._values: list[float] = []
+        self.observe: Callable[[float], None] = self._values.append
+        """Takes one observation."""
+        self.observe_all: Callable[[Iterable[float]], None] = self._values.extend
+        """Takes several."""
+
+    @property
+    def uncounted(self) -> int:
+        """How many observations have not been counted yet."""
+        return len(self._values)
+
+    def fold(self) -> None:
+        """Count what was observed since the last time."""
+        if self._values:
+            values = np.array(self._values)
+            self._values.clear()
+            places = np.searchsorted(self.bounds, values, side="left")
+            self._counts += np.bincount(places, minlength=len(self._counts))
+            self._total += float(values.sum())
+
+    def reset(self) -> None:
+        """Begin again at zero."""
+        self._values.clear()
+        self._counts[:] = 0
+        self._total = 0.0
+
+    def sum(self) -> float:
+        """Return the sum of all observations."""
+        self.fold()
+        return self._total
+
+    def cumulated(self) -> list[float]:
+        """Return how many observations were at most each bound; the last number counts all."""
+        self.fold()
+        counts: list[float] = np.cumsum(self._counts).astype(float).tolist()
+        return counts
 
 
 class Meter(Protocol):
@@ -15,8 +124,24 @@ class Meter(Protocol):
         ...
 
 
+class PluginMeter(Meter, Protocol):
+    """A meter that takes in metrics of plugins' own as well."""
+
+    def register(self, spec: MetricSpec) -> None:
+        """Take in a metric of a plugin's own; ValueError if its name stands for another."""
+        ...
+
+    def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
+        """Return the counter or gauge of some label values of a metric that was registered."""
+        ...
+
+    def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
+        """Return the histogram of some label values of a metric that was registered."""
+        ...
+
+
 class SilentMeter:
-    """Counts nothing: where there are no metrics, as in a simulation."""
+    """Shows nothing, where there is no page of metrics; what plugins count can be read from their metrics alone."""
 
     def count(self, metric: str, *labels: str) -> None:
         """Take no notice."""
@@ -24,5 +149,145 @@ class SilentMeter:
     def observe(self, metric: str, value: float, *labels: str) -> None:
         """Take no notice."""
 
+    def register(self, spec: MetricSpec) -> None:
+        """Take no notice."""
+
+    def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
+        """Return a number that nobody else knows."""
+        return NumberCell()
+
+    def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
+        """Return a histogram that nobody else knows."""
+        return HistogramCell(spec.buckets)
+
 
 SILENT_METER = SilentMeter()
+
+
+class PluginMetrics:
+    """Makes the metrics of one plugin; they are called ``moorage_plugin_<plugin>_<name>`` and have a label ``profile``.
+
+    >>> metrics = PluginMetrics(SILENT_METER, "LoadAware", "default-scheduler")
+    >>> asked = metrics.counter("requests_total", "Requests to the load service.", labels=("result",))
+    >>> asked.inc(result="success")
+    >>> asked.name, asked.value(result="success")
+    ('moorage_plugin_load_aware_requests_total', 1.0)
+    """
+
+    def __init__(self, meter: PluginMeter, plugin: str, profile: str) -> None:
+        self._meter = meter
+        self._profile = profile
+        self._prefix = f"{PREFIX}_{snake_case(plugin)}"
+
+    def counter(self, name: str, help: str, labels: Iterable[str] = ()) -> "PluginCounter":
+        """Make a counter, which only grows; its name ends in ``_total``."""
+        spec = self._spec(name if name.endswith("_total") else f"{name}_total", MetricKind.COUNTER, help, labels)
+        return PluginCounter(spec, self._profile, self._meter.number)
+
+    def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> "PluginGauge":
+        """Make a gauge, which goes up and down."""
+        spec = self._spec(name, MetricKind.GAUGE, help, labels)
+        return PluginGauge(spec, self._profile, self._meter.number)
+
+    def histogram(
+        self, name: str, help: str, labels: Iterable[str] = (), buckets: Iterable[float] = DEFAULT_BUCKETS
+    ) -> "PluginHistogram":
+        """Make a histogram, such as of the seconds that something takes; the buckets are upper bounds."""
+        spec = self._spec(name, MetricKind.HISTOGRAM, help, labels, tuple(sorted(buckets)))
+        return PluginHistogram(spec, self._profile, self._meter.histogram)
+
+    def _spec(
+        self, name: str, kind: MetricKind, text: str, labels: Iterable[str], buckets: tuple[float, ...] = ()
+    ) -> MetricSpec:
+        named = (labels,) if isinstance(labels, str) else tuple(labels)
+        for word in (name, *named):
+            if not _PLAIN(word):
+                raise ValueError(f"{word!r} cannot be the name of a metric or a label: write it like pods_seen")
+        if "profile" in named:
+            raise ValueError(f"{name} has a label `profile` by itself: leave it out")
+        spec = MetricSpec(f"{self._prefix}_{name}", kind, ("profile", *named), text, buckets=buckets)
+        self._meter.register(spec)
+        return spec
+
+
+Cell = TypeVar("Cell", NumberCell, HistogramCell)
+
+
+class _PluginMetric(Generic[Cell]):
+    """One metric of a plugin: a cell for each combination of label values."""
+
+    def __init__(self, spec: MetricSpec, profile: str, make: Callable[..., Cell]) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._profile = profile
+        self._make: Callable[..., Cell] = make
+        self._cells: dict[tuple[str, ...], Cell] = {}
+
+    def _cell(self, labels: dict[str, str]) -> Cell:
+        wanted = self._spec.labels[1:]
+        if labels.keys() != set(wanted):
+            given = ", ".join(labels) or "none"
+            raise ValueError(f"{self.name} has the labels {', '.join(wanted) or 'none'}, and was given {given}")
+        values = tuple(str(labels[name]) for name in wanted)
+        cell = self._cells.get(values)
+        if cell is None:
+            cell = self._cells[values] = self._make(self._spec, self._profile, *values)
+        return cell
+
+
+class PluginCounter(_PluginMetric[NumberCell]):
+    """Counts something that only grows."""
+
+    def inc(self, by: float = 1.0, /, **labels: str) -> None:
+        """Add to it."""
+        if by < 0:
+            raise ValueError(f"{self.name} is a counter and cannot be made less: use a gauge")
+        self._cell(labels).inc(by)
+
+    def value(self, **labels: str) -> float:
+        """Return the count so far."""
+        return self._cell(labels).value
+
+
+class PluginGauge(_PluginMetric[NumberCell]):
+    """Shows a number that goes up and down."""
+
+    def set(self, value: float, /, **labels: str) -> None:
+        """Replace it."""
+        self._cell(labels).set(value)
+
+    def inc(self, by: float = 1.0, /, **labels: str) -> None:
+        """Add to it; a negative number makes it less."""
+        self._cell(labels).inc(by)
+
+    def value(self, **labels: str) -> float:
+        """Return it as it is."""
+        return self._cell(labels).value
+
+
+class PluginHistogram(_PluginMetric[HistogramCell]):
+    """Counts observations by their size."""
+
+    def observe(self, value: float, /, **labels: str) -> None:
+        """Take one observation."""
+        cell = self._cell(labels)
+        cell.observe(value)
+        if cell.uncounted >= MAX_UNCOUNTED:
+            cell.fold()
+
+    def count(self, **labels: str) -> int:
+        """Return how many observations there were."""
+        return int(self._cell(labels).cumulated()[-1])
+
+    def sum(self, **labels: str) -> float:
+        """Return what they add up to."""
+        return self._cell(labels).sum()
+
+
+def snake_case(name: str) -> str:
+    """Write a name as metrics do.
+
+    >>> snake_case("NodeCPULoad"), snake_case("spot-only")
+    ('node_cpu_load', 'spot_only')
+    """
+    return re.sub(r"[^a-z0-9]+", "_", _HUMPS.sub("_", name).lower()).strip("_")

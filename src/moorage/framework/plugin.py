@@ -47,7 +47,8 @@ class Plugin:
     """A plugin of any kind. Its configuration name is the class name unless ``name`` says otherwise.
 
     The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (the services of
-    :class:`moorage.framework.handle.Handle`), by these names; both are optional. One instance serves one profile.
+    :class:`moorage.framework.handle.Handle`), by these names; both are optional. One instance serves one profile: it is
+    built, ``start`` is awaited, it is asked about pods, and in the end ``close`` is awaited.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,19 @@ class Plugin:
         if "name" not in cls.__dict__:
             cls.name = cls.__name__
 
+    async def start(self) -> None:
+        """Begin to work: called once, when all listers are filled and before the first pod is tried.
+
+        Where replicas elect a leader, only the one that leads calls it. Nothing is scheduled before it returns; what
+        takes long, or never ends, belongs into ``handle.in_background``. An error here ends the scheduler.
+        """
+
+    async def close(self) -> None:
+        """End the work: called once if ``start`` was, when no pod is tried or bound any more.
+
+        The plugin's background work is cancelled afterwards. An error is logged; after a few seconds it is cut short.
+        """
+
     def sign(self, pod: Pod) -> Hashable | None:
         """Return everything of the pod that this plugin's filter and score answers depend on, or ``None``.
 
@@ -87,7 +101,8 @@ class Plugin:
     def events_to_register(self) -> Sequence[EventRegistration]:
         """Name the events after which a pod this plugin rejected may be worth another try.
 
-        By default every event is. An empty list means that no event helps: only the five-minute flush does.
+        By default every event is, and every change of an object whose kind the plugin asked its handle to list. An
+        empty list means that no event helps: only the five-minute flush does.
         """
         return EVERY_EVENT
 
@@ -273,7 +288,7 @@ class ReservePlugin(Plugin):
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Give it back: called in reverse order for all reserve plugins, also those that never reserved. Must not fail.
 
-        It never waits: what it has to write, it hands to ``handle.in_background``.
+        It never waits: what it has to write, it hands to ``handle.in_background(…, must_finish=True)``.
         """
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
+from moorage.framework.contracts import broken_contract, never_called
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import EXTENSION_POINTS, Plugin
@@ -18,6 +20,8 @@ from moorage.framework.plugin import EXTENSION_POINTS, Plugin
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
 _HERE: Final = str(Path(__file__).parent)
+
+log = structlog.get_logger(__name__)
 
 
 class Registry(Mapping[str, type[Plugin]]):
@@ -55,8 +59,14 @@ class Registry(Mapping[str, type[Plugin]]):
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
             problem = f"the constructor of {plugin.name} asks for {', '.join(unknown)}"
             raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
+        if (broken := broken_contract(plugin)) is not None:
+            raise ConfigError(where, broken[0], hint=broken[1])
         if self._plugins.get(plugin.name, plugin) is not plugin:
             raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
+        for method, base in never_called(plugin):
+            log.warning(
+                "method is never called", plugin=plugin.name, method=method, hint=f"inherit from {base} as well"
+            )
         self._plugins[plugin.name] = plugin
 
     def register_entry_points(self) -> None:

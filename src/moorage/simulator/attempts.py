@@ -14,18 +14,20 @@ from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
 
-ShowProgress: TypeAlias = Callable[[int, int], None]
-"""Called with how many pods are decided, and of how many."""
+ShowProgress: TypeAlias = Callable[[int, int, float], None]
+"""Called with how many pods are decided, of how many, and how many virtual seconds have passed."""
 
 
 class AttemptLog(AttemptObserver):
-    """Keeps the last attempt of every pod, with what was found out about each node if that is wanted."""
+    """Keeps the last attempt of every pod, by uid, with what was found out about each node if that is wanted."""
 
     def __init__(self, *, with_nodes: bool) -> None:
         self._with_nodes = with_nodes
         self._entries: dict[str, NodeEntry] = {}
         self._nomination: Nomination | None = None
         self.decisions: dict[str, Decision] = {}
+        self.failed_bindings: dict[str, Decision] = {}
+        """The last attempt of a pod that ended after its node was chosen."""
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
@@ -47,18 +49,27 @@ class AttemptLog(AttemptObserver):
         match outcome:
             case Placed():
                 fields: dict[str, Any] = {"node": outcome.node_name, "tied": outcome.tied, "nodes": entries}
-                self.decisions[pod.key] = replace(base, result=Result.SCHEDULED, **fields)
+                self.decisions[pod.uid] = replace(base, result=Result.SCHEDULED, **fields)
             case Parked():
                 refused = _refused(outcome)
-                self.decisions[pod.key] = replace(base, **refused, nodes=entries, post_filter=nomination)
+                self.decisions[pod.uid] = replace(base, **refused, nodes=entries, post_filter=nomination)
             case Failed():
-                result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
-                self.decisions[pod.key] = replace(base, result=result, message=outcome.message)
+                self.decisions[pod.uid] = replace(base, **_refused(outcome))
             case Dropped():
                 pass
 
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""
+        placed = self.decisions.get(queued.uid)
+        if placed is not None:
+            failed = replace(placed, node="", tied=(), **_refused(outcome))
+            self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
 
-def _refused(outcome: Parked) -> dict[str, Any]:
+
+def _refused(outcome: Parked | Failed) -> dict[str, Any]:
+    if isinstance(outcome, Failed):
+        result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
+        return {"result": result, "message": outcome.message}
     diagnosis = outcome.diagnosis
     return {
         "result": Result.UNSCHEDULABLE,

@@ -7,7 +7,7 @@ Keys that do not apply are absent: a struct leaves out what equals its default.
 b'{"decisions":[{"pod":"default/web-1","profile":"default-scheduler","result":"scheduled","node":"n1"}]}'
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -98,16 +98,19 @@ def to_builtins(decisions: Iterable[Decision]) -> dict[str, Any]:
     return {"decisions": [msgspec.to_builtins(decision) for decision in decisions]}
 
 
-def to_json(decisions: Sequence[Decision], *, indent: int | None = None) -> bytes:
-    """Write decisions as JSON, on one line or indented."""
-    line = msgspec.json.encode({"decisions": decisions})
+def to_json(
+    decisions: Sequence[Decision], *, indent: int | None = None, more: Mapping[str, Any] | None = None
+) -> bytes:
+    """Write decisions as JSON, on one line or indented, and ``more`` after them."""
+    line = msgspec.json.encode({"decisions": decisions, **(more or {})})
     return line if indent is None else msgspec.json.format(line, indent=indent)
 
 
-def to_yaml(decisions: Iterable[Decision]) -> str:
-    """Write decisions as YAML, keys in the order of the format."""
+def to_yaml(decisions: Iterable[Decision], *, more: Mapping[str, Any] | None = None) -> str:
+    """Write decisions as YAML, keys in the order of the format, and ``more`` after them."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return yaml.dump(to_builtins(decisions), Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    whole = {**to_builtins(decisions), **msgspec.to_builtins(more or {})}
+    return yaml.dump(whole, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def from_json(text: bytes | str) -> tuple[Decision, ...]:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from functools import cached_property
 from typing import Any, Final, TextIO, TypeVar
 
@@ -17,19 +18,29 @@ from msgspec.structs import replace
 
 from moorage.api.cluster import Namespace, PriorityClass
 from moorage.api.codec import convert
-from moorage.api.custom import CustomObject
 from moorage.api.gated import pod_adapter
-from moorage.api.kinds import BY_NAME, BY_TYPE, KINDS, Kind
+from moorage.api.kinds import BY_NAME, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.box.apiserver.admission.defaults import default_namespace, with_defaults
+from moorage.box.apiserver.admission.defaults import default_namespace, default_pod, with_defaults
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, did_you_mean
 from moorage.features import FeatureGates
+from moorage.simulator.custom import CustomInput, added_kinds, custom_object, kind_name
 from moorage.simulator.documents import Document, documents_of, read_files
+from moorage.simulator.workloads import (
+    MAY_LACK_TEMPLATE,
+    WORKLOADS,
+    PodSource,
+    WorkloadAdmission,
+    example_pod,
+    keep_as_given,
+    makes_pods,
+    pods_wanted,
+)
 
 #: When the first object of an input was created; each object is a second younger than the one before it.
 EPOCH: Final = VirtualClock().now()
@@ -39,14 +50,16 @@ DEFAULT_NAMESPACE: Final = "default"
 IGNORED_KINDS: Final = frozenset(
     (
         *("Binding", "ConfigMap", "Endpoints", "EndpointSlice", "Event", "LimitRange", "PodTemplate", "ResourceQuota"),
-        *("ControllerRevision", "CronJob", "DaemonSet", "Deployment", "HorizontalPodAutoscaler", "Job", "Lease"),
+        *("ControllerRevision", "HorizontalPodAutoscaler", "Lease", "RuntimeClass"),
         *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "ServiceAccount"),
         *("Ingress", "IngressClass", "NetworkPolicy", "VolumeAttributesClass"),
     )
 )
+#: Those that decide what the pods of workloads look like: they are stored if there are workloads.
+SHAPING_KINDS: Final = frozenset(("LimitRange", "ResourceQuota", "RuntimeClass"))
 #: The shape of device claims and slices changed after these versions.
 _OLD_DEVICE_APIS: Final = tuple(f"resource.k8s.io/{old}" for old in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1"))
-_OWN_GROUPS: Final = frozenset({kind.group for kind in KINDS} | {"", "apps", "batch", "autoscaling", "extensions"})
+_OWN_GROUPS: Final = frozenset({kind.group for kind in BY_NAME.values()} | {"", "autoscaling", "extensions"})
 _DEFAULT_GATES: Final = FeatureGates()
 T = TypeVar("T", bound=KubeObject)
 
@@ -55,11 +68,14 @@ T = TypeVar("T", bound=KubeObject)
 class ClusterInput:
     """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
 
-    ``custom`` has the custom resources as plain data; ``ignored`` counts the kinds that were left out.
+    ``custom`` has the custom resources as plain data and ``definitions`` what defines them, ``shaping`` what decides
+    how the pods of workloads look; ``ignored`` counts the kinds that were left out.
     """
 
     objects: tuple[KubeObject, ...]
     custom: tuple[Mapping[str, Any], ...] = ()
+    definitions: tuple[Mapping[str, Any], ...] = ()
+    shaping: tuple[Mapping[str, Any], ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
@@ -68,9 +84,9 @@ class ClusterInput:
 
     def custom_objects(self) -> tuple[KubeObject, ...]:
         """Return the custom resources of the kinds that plugins have added by now."""
-        kinds = {(kind.api_version, kind.name): kind for kind in BY_TYPE.values() if kind not in KINDS}
-        found = ((kinds.get((str(content["apiVersion"]), str(content["kind"]))), content) for content in self.custom)
-        return tuple(_custom(kind, content) for kind, content in found if kind is not None)
+        kinds = added_kinds()
+        found = ((kinds.get(kind_name(content)), content) for content in self.custom)
+        return tuple(custom_object(kind, content) for kind, content in found if kind is not None)
 
     @cached_property
     def now(self) -> float:
@@ -81,6 +97,16 @@ class ClusterInput:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes."""
         return self.of(Node)
+
+    @cached_property
+    def workloads(self) -> tuple[PodSource, ...]:
+        """What makes pods; one that was given without a template only selects some."""
+        return tuple(thing for thing in self.objects if isinstance(thing, WORKLOADS) and makes_pods(thing))
+
+    @cached_property
+    def expected_pods(self) -> int:
+        """How many pods will want a node, about: those that wait, and those that workloads ask for."""
+        return len(self.pending) + sum(pods_wanted(thing, len(self.nodes)) for thing in self.workloads)
 
     @cached_property
     def running(self) -> tuple[Pod, ...]:
@@ -96,14 +122,6 @@ class ClusterInput:
     def pending(self) -> tuple[Pod, ...]:
         """The pods that wait for a node and are not being deleted."""
         return tuple(pod for pod in self.waiting if not pod.is_terminating)
-
-
-def _custom(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
-    namespace = content["metadata"].get("namespace") or DEFAULT_NAMESPACE if kind.namespaced else ""
-    whole = {**content, "metadata": {**content["metadata"], "namespace": namespace}}
-    if issubclass(kind.type, CustomObject):
-        return kind.type(metadata=convert(ObjectMeta, whole["metadata"]), content=whole)
-    return convert(kind.type, whole)
 
 
 def _moments(thing: KubeObject) -> Iterator[float]:
@@ -135,7 +153,9 @@ class Creation:
         self._features = features
         self._count = 0
         self._places: dict[tuple[str, str], str] = {}
-        self._custom: list[Mapping[str, Any]] = []
+        self._workloads = WorkloadAdmission(features)
+        self._custom = CustomInput()
+        self._shaping: list[Mapping[str, Any]] = []
         self._ignored: Counter[str] = Counter()
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
@@ -149,11 +169,15 @@ class Creation:
         # Priority classes may come after the pods that name them.
         classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
-        objects = [_admit(admission, thing, document) for thing, document in made]
+        objects = keep_as_given(_admit(admission, thing, document) for thing, document in made)
         if adapt is not None:
             objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
-        return ClusterInput(tuple(objects), tuple(self._custom), dict(self._ignored))
+        cluster = ClusterInput(tuple(objects), *self._custom.completed())
+        shaping = tuple(self._shaping) if cluster.workloads else ()
+        if not shaping:
+            self._ignored.update(str(content["kind"]) for content in self._shaping)
+        return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored))
 
     def create_one(
         self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
@@ -168,7 +192,7 @@ class Creation:
             metadata = replace(decoded.metadata, uid=was.uid, creation_timestamp=was.creation_timestamp)
             decoded = replace(decoded, metadata=metadata)
         self._count += 1
-        thing = _checked(self._identified(decoded, kind), document)
+        thing = self._completed(self._identified(decoded, kind), document)
         if not isinstance(thing, Pod):
             return thing
         pod = _admit(PodAdmission(classes, self._features), thing, document)
@@ -182,17 +206,27 @@ class Creation:
             return None
         thing = self._identified(_decode(document, kind), kind)
         self._refuse_again(thing, kind, document)
-        return _checked(thing, document)
+        return self._completed(thing, document)
+
+    def _completed(self, thing: KubeObject, document: Document) -> KubeObject:
+        _refuse_problems(thing, document.title)
+        if isinstance(thing, WORKLOADS) and not (isinstance(thing, MAY_LACK_TEMPLATE) and not makes_pods(thing)):
+            return self._workloads.admit(thing, document.content, document.title)
+        return with_defaults(thing)
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]
-        if document.kind in IGNORED_KINDS and (group in _OWN_GROUPS or group.endswith(".k8s.io")):
-            self._ignored[document.kind] += 1
-            return
+        is_own = group in _OWN_GROUPS or group.endswith(".k8s.io")
         metadata = document.content.get("metadata")
         given = metadata if isinstance(metadata, dict) else {}
         identity = {"uid": self._uid, "creationTimestamp": self._created, "resourceVersion": str(self._count + 1)}
-        self._custom.append({**document.content, "metadata": {**identity, **given}})
+        content = {**document.content, "metadata": {**identity, **given}}
+        if is_own and document.kind in SHAPING_KINDS and given.get("name"):
+            self._shaping.append(content)
+        elif is_own and document.kind in IGNORED_KINDS:
+            self._ignored[document.kind] += 1
+        else:
+            self._custom.add(content, document.title)
 
     @property
     def _uid(self) -> str:
@@ -237,19 +271,34 @@ class Creation:
         return made
 
 
-def _checked(thing: KubeObject, document: Document) -> KubeObject:
-    for problem in problems_of(thing):
-        raise InputError(f"{document.title}, {problem.path}", problem.text, hint=problem.hint)
-    return with_defaults(thing)
-
-
 def _admit(admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
+    if isinstance(thing, WORKLOADS) and makes_pods(thing):
+        _check_template(admission, thing, document)
     if not isinstance(thing, Pod):
         return thing
     try:
         return admission.admit(thing)
     except InputError as error:
         raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
+
+
+def _check_template(admission: PodAdmission, thing: PodSource, document: Document) -> None:
+    """Refuse a template of which no pod can be made: the controllers would try in vain for ever."""
+    where = f"{document.title}, the pod template"
+    try:
+        pod = example_pod(thing)
+        _refuse_problems(pod, where)
+        admission.admit(default_pod(pod))
+    except msgspec.ValidationError as error:
+        raise InputError(where, str(error)) from error
+    except InputError as error:
+        place = error.where if error.where.startswith(where) else f"{where}, {error.where}"
+        raise InputError(place, error.problem, hint=error.hint) from error
+
+
+def _refuse_problems(thing: KubeObject, title: str) -> None:
+    for problem in problems_of(thing):
+        raise InputError(f"{title}, {problem.path}", problem.text, hint=problem.hint)
 
 
 def _kind_of(document: Document) -> Kind | None:

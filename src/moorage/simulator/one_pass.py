@@ -1,9 +1,10 @@
 """One pass: every pending pod is tried once by the real scheduler, in queue order, and nothing is carried out.
 
 What is different from a scheduler at work is all here: writes are accepted and forgotten, a pod that fits stays assumed
-instead of being bound, and a nomination that the pass itself makes is reported only.
+instead of being bound, and a nomination that the pass itself makes is reported only. Pods that wait on permit do wait.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import Failed, Parked
+from moorage.engine.outcomes import Diagnosis, Failed, Outcome, Parked
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.waiting import PermitWait
 from moorage.framework.handle import ClusterApi
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.attempts import AttemptLog, ShowProgress
@@ -66,6 +68,10 @@ class DryRunApi:
         """Accept a changed object."""
         return thing
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Accept a patch."""
+        return thing
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Accept a status."""
 
@@ -83,22 +89,59 @@ class NoBackground(TaskBackground):
         """Drop the work."""
         work.close()
 
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Drop the work."""
+        work.close()
+
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Drop the action."""
 
 
 class AssumedForGood(Binder):
-    """Leaves a pod assumed on its node, and what it needs reserved: nobody is there to wait for."""
+    """Leaves a pod assumed on its node, and what it needs reserved: nothing is written.
+
+    A pod that a plugin holds back waits: the plugin may let it go because of a pod that comes later in the pass.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler.services, scheduler.queue, scheduler.failures.handle, scheduler.observer)
         self._scheduler = scheduler
+        self._waits: list[asyncio.Task[None]] = []
 
     def start(self, binding: PendingBinding) -> None:
-        """End the attempt; a pod that has to wait on permit counts as placed."""
+        """End the attempt; a pod that has to wait on permit goes on waiting."""
         self._scheduler.queue.done(binding.pod.uid)
         if binding.permit is not None:
-            self._scheduler.services.waiting.release(binding.pod.uid)
+            self._waits.append(asyncio.get_running_loop().create_task(self._wait(binding, binding.permit)))
+
+    async def _wait(self, binding: PendingBinding, permit: PermitWait) -> None:
+        refusal = await permit.decision()
+        self._scheduler.services.waiting.release(binding.pod.uid)
+        if refusal is None:
+            return
+        binding.undo.unwind()
+        if self._observer is not None:
+            self._observer.binding_failed(binding.queued, Parked(Diagnosis.on_node(binding.node_name, refusal), ""))
+
+    async def let_waiting_react(self) -> None:
+        """Have pods go on that a plugin has decided about; no time passes."""
+        if self._waits:
+            await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Let time pass until nobody waits on permit any more: whoever was not let go in the pass is refused."""
+        await asyncio.gather(*self._waits)
+
+
+class FirstAttempts(AttemptLog):
+    """Keeps the first attempt of every pod: a plugin may have had one tried again."""
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Note how an attempt ended, if it was the pod's first."""
+        first = self.decisions.get(queued.uid)
+        super().ended(queued, outcome)
+        if queued.uid in self.decisions:
+            self.decisions[queued.uid] = first or replace(self.decisions[queued.uid], attempts=0)
 
 
 class GivenNominations(FailureHandler):
@@ -129,7 +172,7 @@ class OnePass:
         self._cluster = cluster
         self._policy = Policy(searching_all(policy.config), policy.registry, policy.features) if search_all else policy
         self._tuning = Tuning(cross_check=cross_check, make_extender=AwaitedExtender)
-        self._log = AttemptLog(with_nodes=with_nodes)
+        self._log = FirstAttempts(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
 
     def run(self, progress: ShowProgress | None = None) -> list[Decision]:
@@ -139,19 +182,21 @@ class OnePass:
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         parts = assemble_dry_run(self._policy, self._clock, self._log, self._tuning)
         make_known(self._cluster, parts, self._clock)
-        scheduler = parts.scheduler
-        decided: dict[str, Decision] = {}
+        scheduler, decided = parts.scheduler, self._log.decisions
+        binder = scheduler.binder
+        assert isinstance(binder, AssumedForGood)
+        await scheduler.life.start()
         total = scheduler.queue.sizes().active
         # Not until the queue has nothing to give: it would give pods again before their backoff is over.
         while scheduler.queue.sizes().active:
             await scheduler.schedule_next()
-            for key, decision in self._log.decisions.items():
-                decided.setdefault(key, replace(decision, attempts=0))
-            self._log.decisions.clear()
+            await binder.let_waiting_react()
             if progress is not None:
-                progress(len(decided), total)
+                progress(len(decided), total, 0.0)
+        await binder.settle()
+        await scheduler.life.close()
         parts.close()
-        gated = (pod for pod in self._cluster.pending if pod.key not in decided)
+        gated = (pod for pod in self._cluster.pending if pod.uid not in decided)
         return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
 
 

@@ -24,11 +24,10 @@ STYLES: Final[dict[str, str]] = {
 }
 
 
-def print_report(decisions: Sequence[Decision], console: "Console") -> None:
-    """Print the table and the summary; nothing to decide is said in words."""
+def print_decisions(decisions: Sequence[Decision], console: "Console") -> None:
+    """Print the table, if there is anything to put into it."""
     if decisions:
         console.print(decision_table(decisions, console.width), soft_wrap=True)
-    console.print(summary(decisions), highlight=False)
 
 
 def decision_table(decisions: Sequence[Decision], width: int) -> "Text":

@@ -1,8 +1,8 @@
 """A world and a scheduler at work in it, until nothing more would change."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Self
 
 from moorage.api.meta import KubeObject
 from moorage.assembly.parts import Observers, Tuning, assemble
@@ -10,7 +10,7 @@ from moorage.assembly.policy import Policy
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.observing import AttemptObserver
 from moorage.features import FeatureGates
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.registry import Registry
 from moorage.queue.observing import QueueObserver
 from moorage.simulator.loop import AwaitedExtender
@@ -19,8 +19,12 @@ from moorage.simulator.world import World
 MAX_ERRORS: Final = 8
 """A pod whose attempts end in errors so often in a row is not waited for any longer."""
 
+MAX_SECONDS: Final = 86_400.0
+"""So much virtual time passes at most, unless another limit is given: a CronJob always has something left to do."""
+
 LOOK_SECONDS: Final = 0.25
-"""Kubelets fall idle without an event: so often in virtual time we look whether they have."""
+"""Kubelets fall idle without an event: after so much virtual time we look whether they have, and ever later."""
+MAX_LOOK_SECONDS: Final = 3600.0
 
 
 class Simulation:
@@ -36,7 +40,7 @@ class Simulation:
         cross_check: bool = False,
         observer: AttemptObserver | None = None,
         queue_observer: QueueObserver | None = None,
-        meter: Meter = SILENT_METER,
+        meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.world = world
         self._parts = assemble(
@@ -61,8 +65,10 @@ class Simulation:
             world, policy.config, policy.registry, features=policy.features, cross_check=cross_check, observer=observer
         )
 
-    def load(self, objects: Iterable[KubeObject]) -> None:
-        """Store objects as they are, and have the scheduler know them at once; then let time pass."""
+    def load(self, objects: Iterable[KubeObject], data: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Store objects as they are, some as plain data, and have the scheduler know them at once; let time pass."""
+        for content in data:
+            self.world.put_data(content)
         for thing in objects:
             self.world.store.put(thing)
         self.world.announce()
@@ -81,17 +87,31 @@ class Simulation:
             if self.scheduler.queue.where(queued.pod) not in ("unschedulable", "gated")
         )
 
-    async def run_until_quiet(self, *, most_seconds: float = 86_400.0) -> None:
-        """Schedule until nothing more would change, or so much virtual time has passed."""
-        end = self.world.clock.now() + most_seconds
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all who are being tried have failed so often in a row that they will do so for ever."""
+        failures, sizes = self.world.failures, self.scheduler.queue.sizes()
+        if not failures or max(failures.values()) < MAX_ERRORS or self.world.is_changing_by_itself or sizes.active:
+            return False
+        held = [wait.pod.uid for wait in self.scheduler.services.waiting.all()]
+        if sizes.in_flight > len(held) or len(self.world.background) > len(held):
+            return False
+        tried = [queued for queued in self.scheduler.queue if not (queued.is_gated or queued.rejectors)]
+        return all(failures[uid] >= MAX_ERRORS for uid in (*held, *(queued.uid for queued in tried)))
+
+    async def run_until_quiet(self, *, most_seconds: float = MAX_SECONDS) -> bool:
+        """Schedule until nothing more would change, or so much virtual time has passed; return whether it is quiet."""
+        end, look = self.world.clock.now() + most_seconds, LOOK_SECONDS
         while self.world.clock.now() < end:
             if await self.loop.step():
                 self.on_step()
                 await asyncio.sleep(0)
-            elif self.is_quiet:
-                return
+            elif self.is_quiet or self.is_stuck:
+                return True
             else:
-                await self.loop.sleep(until=min(end, self.world.clock.now() + LOOK_SECONDS))
+                await self.loop.sleep(until=min(end, self.world.clock.now() + look))
+                look = LOOK_SECONDS if self.loop.has_news else min(2 * look, MAX_LOOK_SECONDS)
+        return False
 
     def close(self) -> None:
         """Close the connections to extenders."""

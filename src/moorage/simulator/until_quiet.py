@@ -1,70 +1,137 @@
-"""A cluster run in virtual time: what became of each pod that was waiting."""
+"""A cluster run in virtual time: what became of each pod that was waiting, or was made while it ran."""
 
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.pod import Pod
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
 from moorage.simulator.attempts import AttemptLog, ShowProgress
+from moorage.simulator.custom import added_kinds, definition_of, kind_name, placed
 from moorage.simulator.decisions import Decision, Result
+from moorage.simulator.history import PodHistory, RunHistory, Utilisation
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
-from moorage.simulator.simulation import Simulation
+from moorage.simulator.simulation import MAX_SECONDS, Simulation
+from moorage.simulator.workloads import controllers_for
 from moorage.simulator.world import Pace, World
 
 
-def run_until_quiet(
+class Run(Struct, frozen=True):
+    """How a simulation went: decisions in order of trying, pods in order of creation."""
+
+    decisions: list[Decision]
+    timeline: list[PodHistory]
+    utilisation: list[Utilisation]
+    seconds: float
+    """How much virtual time passed."""
+    is_quiet: bool
+    """Whether it ended because nothing more would have changed."""
+
+    def more(self) -> dict[str, Any]:
+        """Return what is printed beside the decisions."""
+        return {
+            "simulated": {"seconds": self.seconds, "quiet": self.is_quiet},
+            "timeline": self.timeline,
+            "utilisation": self.utilisation,
+        }
+
+
+def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simulates
     cluster: ClusterInput,
     policy: Policy,
     *,
     with_nodes: bool = True,
     cross_check: bool = False,
     pace: Pace | None = None,
+    until: float | None = None,
+    group_by: str = "",
     progress: ShowProgress | None = None,
-) -> list[Decision]:
-    """Let the scheduler work until nothing more would change; one decision a pod, its last, in order of trying."""
+) -> Run:
+    """Let the scheduler work until nothing more would change, or ``until`` so many seconds have passed."""
     clock = VirtualClock(cluster.now)
     attempts = AttemptLog(with_nodes=with_nodes)
 
-    async def work() -> list[Decision]:
-        world = World(clock, pace=pace)
+    async def work() -> Run:
+        world = World(clock, pace=pace, features=policy.features, controllers=controllers_for(cluster.objects, clock))
+        history = RunHistory(world.api.store, clock.now, group_by=group_by)
+        world.on_eviction = history.note_eviction
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)
-        simulation.load((*cluster.objects, *cluster.custom_objects()))
+        load(simulation, cluster)
         if progress is not None:
-            total = len(cluster.pending)
-            simulation.on_step = lambda: progress(len(world.bindings), total)
-        await simulation.run_until_quiet()
+            simulation.on_step = lambda: progress(
+                len(world.bindings), max(cluster.expected_pods, len(world.bindings)), clock.now() - cluster.now
+            )
+        await simulation.scheduler.life.start()
+        is_quiet = await simulation.run_until_quiet(most_seconds=MAX_SECONDS if until is None else until)
+        await simulation.scheduler.life.close()
         simulation.close()
-        return _outcomes(simulation, cluster, attempts)
+        if until is not None or not is_quiet:
+            history.end_at(MAX_SECONDS if until is None else until)
+        decisions = _outcomes(simulation, cluster, attempts)
+        return Run(decisions, history.timeline(world.evictors), history.utilisation(), history.seconds, is_quiet)
 
     return run_virtual(work(), clock)
+
+
+def load(simulation: Simulation, cluster: ClusterInput) -> None:
+    """Bring a described cluster into a simulation; kinds that plugins list are served, defined or not."""
+    kinds = added_kinds()
+    defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
+    missing = [definition_of(kind) for kind in kinds.values() if kind.full_name not in defined]
+    known = ((kinds.get(kind_name(content)), content) for content in cluster.custom)
+    custom = [placed(kind, content) for kind, content in known if kind is not None]
+    simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
 
 
 def _outcomes(simulation: Simulation, cluster: ClusterInput, attempts: AttemptLog) -> list[Decision]:
     """Put the last attempts together with what happened in the end."""
     world, queue = simulation.world, simulation.scheduler.queue
-    given = {pod.key: pod for pod in cluster.objects if isinstance(pod, Pod)}
+    pods = {pod.uid: pod for pod in world.store.list(Pod)}
     decisions = []
-    for key, decision in attempts.decisions.items():
-        pod = given[key]
-        now = world.store.get(Pod, pod.name, pod.namespace)
+    for uid, decision in attempts.decisions.items():
+        now = pods.get(uid)
         nominated = "" if now is None or now.node_name else queue.nominator.node_of(now)
         decisions.append(
-            replace(decision, post_filter=None, evicted=pod.uid in world.evicted, nominated_node=nominated)
+            replace(
+                _in_the_end(decision, now, attempts.failed_bindings.get(uid)),
+                post_filter=None,
+                evicted=uid in world.evicted,
+                nominated_node=nominated,
+            )
         )
     decisions += [
         Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.SCHEDULED, node=pod.node_name, evicted=True)
         for pod in cluster.running
         if pod.uid in world.evicted
     ]
-    gated = (queued for queued in queue if queued.is_gated and queued.key not in attempts.decisions)
-    decisions += [
+    return [*decisions, *_gated(simulation, attempts.decisions)]
+
+
+def _in_the_end(decision: Decision, pod: Pod | None, failed: Decision | None) -> Decision:
+    """Return a decision that was on its way to its node when time was up as what it is: not carried out.
+
+    If the binding had failed before, it would have failed again.
+    """
+    if decision.result is not Result.SCHEDULED or pod is None or pod.node_name:
+        return decision
+    if failed is not None:
+        return failed
+    message = f"the binding to {decision.node} was still under way when the simulation ended"
+    return replace(decision, result=Result.UNSCHEDULABLE, node="", tied=(), message=message)
+
+
+def _gated(simulation: Simulation, tried: Iterable[str]) -> list[Decision]:
+    waiting = (queued for queued in simulation.scheduler.queue if queued.is_gated and queued.uid not in tried)
+    return [
         Decision(
             pod=queued.key,
             profile=queued.scheduler_name,
             result=Result.GATED,
             unschedulable_plugins=(queued.gating_plugin,),
         )
-        for queued in gated
+        for queued in waiting
     ]
-    return decisions

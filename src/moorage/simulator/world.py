@@ -1,7 +1,8 @@
 """The embedded cluster in virtual time, without a wire: API server, kubelets, latencies and faults."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -16,9 +17,9 @@ from moorage.assembly.parts import Keeps, kinds_of
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests.request import ApiRequest, target_of
 from moorage.box.apiserver.storage.objects import ObjectStore
-from moorage.box.apiserver.storage.store import storage_of
+from moorage.box.apiserver.storage.store import StoredChange, storage_of
 from moorage.box.controllers import kubelet
-from moorage.box.controllers.driver import Driver
+from moorage.box.controllers.driver import Controller, Driver
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
 from moorage.client.cluster import ApiCluster, Dispatcher
 from moorage.client.informer import OnChanges
@@ -27,7 +28,9 @@ from moorage.client.rest import MERGE_PATCH, decoded
 from moorage.clock import VirtualClock
 from moorage.engine.binding.binder import TaskBackground
 from moorage.errors import ApiError
+from moorage.features import FeatureGates
 from moorage.framework.recording import EventNote
+from moorage.simulator.kubelets import SimulatedKubelets
 from moorage.state.objects import Objects
 
 K = TypeVar("K", bound=KubeObject)
@@ -51,6 +54,9 @@ class Pace:
     watch: float = 0.002
     start_container: float = 1.0
     stop_container: float = 2.0
+    run: float | None = None
+    """How long pods run that are not restarted and do not say; those of jobs do for ``run_job``."""
+    run_job: float | None = 5.0
 
 
 class World:
@@ -58,38 +64,66 @@ class World:
 
     What the scheduler writes goes through the client that it has in production and the API server's own operations.
     ``store`` is what is stored, as structs, past the API's rules. Everything runs on the loop that is running when it
-    is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation.
+    is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation. ``controllers`` work beside the
+    kubelets.
     """
 
-    def __init__(self, clock: VirtualClock, *, pace: Pace | None = None, fault: Fault = no_faults) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *,
+        pace: Pace | None = None,
+        fault: Fault = no_faults,
+        features: FeatureGates | None = None,
+        controllers: Sequence[Controller] = (),
+        has_kubelets: bool = True,
+    ) -> None:
         self.clock = clock
         self.pace = pace or Pace()
         self.fault = fault
-        self.api = Api(clock)
+        # The names of pods that are made are drawn: the same in every run.
+        self.api = Api(clock, features=features, chance=Random(0))
         self.store = ObjectStore(clock, self.api.store)
         self.background = TaskBackground()
         self.events: list[EventNote] = []
         """What the scheduler recorded: writing it to the API would be half of all work."""
         self.bindings: dict[str, str] = {}
         self.evicted: set[str] = set()
+        self.on_eviction: Callable[[str], None] = lambda _uid: None
+        """Called with the uid of a pod that the scheduler has asked to leave."""
         self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
         self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
-        self._driver = self._kubelets()
+        self._kubelets = self._make_kubelets() if has_kubelets else None
+        self._driver = self._drive(controllers) if controllers else None
         self._driving: asyncio.Task[None] | None = None
+        self.failures: Counter[str] = Counter()
+        """How often each pod failed since a pod last came, went, was bound or ended, or a node changed."""
+        self.api.store.subscribe(self._note_progress)
         self._objects = Objects()
         self._on_changes: OnChanges = lambda _kind, _changes: None
 
-    def _kubelets(self) -> Driver:
-        pace = kubelet.KubeletPace(self.pace.start_container, None, self.pace.stop_container)
-        client = InProcessClient(self.api, self.clock, self._kubelet_request, "kubelet")
-        controllers = (kubelet.Kubelet(self.clock, pace, runs_every_node=True),)
+    def _make_kubelets(self) -> SimulatedKubelets:
+        pace = self.pace
+        lasting = kubelet.KubeletPace(pace.start_container, pace.run, pace.stop_container, pace.run_job)
+        every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
+        return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
+
+    def _drive(self, controllers: Sequence[Controller]) -> Driver:
+        client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
         return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))
 
     @property
     def is_busy(self) -> bool:
         """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
-        return len(self.background) > 0 or self._watch.is_busy or not self._driver.is_idle
+        return len(self.background) > 0 or self.is_changing_by_itself
+
+    @property
+    def is_changing_by_itself(self) -> bool:
+        """Whether something other than the scheduler is at work, or will be."""
+        driver, kubelets = self._driver, self._kubelets
+        is_working = driver is not None and not (driver.is_idle and (driver.is_synced or self._driving is None))
+        return self._watch.is_busy or is_working or (kubelets is not None and not kubelets.is_idle)
 
     @property
     def cluster(self) -> Self:
@@ -119,11 +153,17 @@ class World:
             self._on_changes(BY_TYPE[type(thing)], [Change(None, thing)])
 
     def start_watching(self, loop: SchedulingLoop) -> None:
-        """Pass every change from now on to the scheduler, wake its loop whenever one has happened, start kubelets."""
+        """Pass every change from now on to the scheduler, wake its loop whenever one has happened, start the others."""
         self._watch.after_delivery = partial(loop.deliver, _nothing)
+        self.start_controllers()
+
+    def start_controllers(self) -> None:
+        """Have kubelets and controllers work from now on."""
         self._watch.start()
-        if self._driving is None:
-            self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="kubelets")
+        if self._kubelets is not None:
+            self._kubelets.start()
+        if self._driver is not None and self._driving is None:
+            self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="controllers")
 
     def cut_watches(self, seconds: float) -> None:
         """Cut all watches for a while: what was on its way is lost, and found when everything is listed again."""
@@ -146,6 +186,10 @@ class World:
         """Change an object of the same resourceVersion."""
         return await self._writer.update(thing, subresource=subresource)
 
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object."""
+        return await self._writer.patch(thing, patch, subresource=subresource)
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into the status of an object."""
         await self._writer.patch_status(thing, patch)
@@ -154,10 +198,27 @@ class World:
         """Ask for an object to be deleted; a running pod gets the time it needs to stop."""
         await self._writer.delete(thing)
         self.evicted.add(thing.uid)
+        self.on_eviction(thing.uid)
+
+    @property
+    def evictors(self) -> dict[str, str]:
+        """Who evicted whom: the pods for which room was made, by the uid of the one that left."""
+        notes = (note for note in self.events if note.reason == "Preempted" and note.related is not None)
+        return {note.regarding.uid: note.related.key for note in notes if note.related is not None}
 
     def record(self, event: EventNote) -> None:
         """Keep an event for whoever looks."""
         self.events.append(event)
+        if event.reason == "FailedScheduling":
+            self.failures[event.regarding.uid] += 1
+
+    def put_data(self, content: Mapping[str, Any]) -> None:
+        """Store an object that is plain data as it is; nothing that is not served."""
+        resource = self.api.resources.of_kind(str(content["apiVersion"]), str(content["kind"]))
+        if resource is not None:
+            metadata = content["metadata"]
+            key = resource.key(str(metadata.get("namespace") or "default"), str(metadata["name"]))
+            self.api.store.put(resource.storage, key, {**content, "metadata": dict(metadata)})
 
     def add(self, *objects: KubeObject) -> None:
         """Create objects at once, as they are."""
@@ -173,7 +234,11 @@ class World:
     def _known(self, thing: KubeObject) -> KubeObject | None:
         return self._objects[type(thing)].find(thing.key) if type(thing) in self._objects.kinds() else None
 
-    async def _kubelet_request(self, _request: ApiRequest) -> None:
+    def _note_progress(self, resource: str, change: StoredChange) -> None:
+        if self.failures and resource in ("pods", "nodes") and not _is_status_of_waiting(resource, change):
+            self.failures.clear()
+
+    async def _controller_request(self, _request: ApiRequest) -> None:
         await asyncio.sleep(self.pace.write)
 
     async def _scheduler_request(self, request: ApiRequest) -> None:
@@ -190,6 +255,14 @@ class World:
         kind = next(kind for kind in BY_TYPE if storage_of(kind) == target.resource.storage)
         entry = self.api.store.get(target.resource.storage, target.key) if target.name else None
         return decoded(kind, request.body) if entry is None else entry.typed(kind)
+
+
+def _is_status_of_waiting(resource: str, change: StoredChange) -> bool:
+    """Return whether a change is one that a failed attempt makes: the status of a pod that has no node."""
+    if resource != "pods" or change.before is None or change.after is None:
+        return False
+    before, after = change.before.typed(Pod), change.after.typed(Pod)
+    return not after.node_name and before.status.phase == after.status.phase
 
 
 def _verb(request: ApiRequest) -> str:

@@ -7,12 +7,13 @@ import numpy as np
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
-from moorage.framework.metering import SILENT_METER, Meter
+from moorage.framework.logs import PluginLog
+from moorage.framework.metering import SILENT_METER, PluginMeter, PluginMetrics
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -69,7 +70,10 @@ class Rig:
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.background: list[Coroutine[Any, Any, None]] = []
-        self.meter: Meter = SILENT_METER
+        self.meter: PluginMeter = SILENT_METER
+        self.profile = DEFAULT_SCHEDULER_NAME
+        self.log = PluginLog("moorage.testing.rig", {"profile": self.profile})
+        self.metrics = PluginMetrics(self.meter, "rig", self.profile)
         self.add(*objects)
 
     def add(self, *objects: KubeObject) -> None:
@@ -186,7 +190,7 @@ class Rig:
         """Note which pods were to be tried again."""
         self.activated.update(pods)
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
         """Keep the work for the test to await."""
         self.background.append(work)
 

@@ -104,7 +104,10 @@ class _Revocable(AssumedForGood):
     last: PendingBinding | None = None
 
     def start(self, binding: PendingBinding) -> None:
-        super().start(binding)
+        """End the attempt; a pod that has to wait on permit counts as placed."""
+        self._scheduler.queue.done(binding.pod.uid)
+        if binding.permit is not None:
+            self._scheduler.services.waiting.release(binding.pod.uid)
         self.last = binding
 
 
@@ -144,10 +147,12 @@ class Session:
         tuning = Tuning(make_extender=AwaitedExtender)
         parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning)
         make_known(self.objects.given, parts, self._clock)
+        await parts.scheduler.life.start()
         return parts
 
     def close(self) -> None:
         """Give back what the session holds."""
+        self._runner.run(self.scheduler.life.close())
         self._parts.close()
         self._runner.close()
 
@@ -272,7 +277,7 @@ class Session:
             await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()))
         finally:
             cycle.post_filter = post_filter
-        decision = replace(watching.decisions.pop(pod.key), attempts=0)
+        decision = replace(watching.decisions.pop(pod.uid), attempts=0)
         if (placed := binder.last) is not None:
             self._undo.append(placed.undo.unwind)
         found, watching.last = watching.last, None

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from moorage.app.logs import VERBOSITY, Verbosity, configure_logs
+from moorage.app.logs import configure_logs
 from moorage.app.options import LoggingOptions
+from moorage.framework.logs import VERBOSITY, Verbosity
 
 NOON = 1_767_268_800.123456
 

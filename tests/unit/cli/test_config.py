@@ -1,6 +1,7 @@
 """`moorage config`: what it prints, where, and its exit codes."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,58 @@ def test_interrupting_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "interrupted_import.py").write_text("raise KeyboardInterrupt\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert run(["config", "view", "--plugin", "interrupted_import:Any"]) == 130
+
+
+OLD = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_convert_writes_v1_and_says_what_changed(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text(OLD + "healthzBindAddress: 0.0.0.0:10251\n")
+    assert run(["config", "convert", str(config_file)]) == 0
+    printed = capsys.readouterr()
+    assert yaml.safe_load(printed.out)["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert f"{config_file}: moved: healthzBindAddress: " in printed.err
+
+
+def test_convert_refuses_to_lose_something(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text(OLD + "profiles: [{plugins: {score: {enabled: [{name: ServiceAffinity}]}}}]")
+    assert run(["config", "convert", str(config_file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "lost: profiles[0].plugins.score ServiceAffinity" in printed.err
+    assert "--lossy writes the rest" in printed.err
+    assert run(["config", "convert", str(config_file), "--lossy"]) == 0
+    assert "ServiceAffinity" not in capsys.readouterr().out
+
+
+def test_convert_of_a_provider(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "convert", "--algorithm-provider", "ClusterAutoscalerProvider"]) == 0
+    assert "MostAllocated" in capsys.readouterr().out
+    assert run(["config", "convert"]) == 2
+    assert "give either a FILE or --algorithm-provider" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [OLD, "apiVersion: v1\nkind: Policy\n", "apiVersion: v1\nkind: ConfigMap\n"])
+def test_check_of_an_old_file_names_the_command(
+    text: str, config_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_file.write_text(text)
+    assert run(["config", "check", str(config_file)]) == 2
+    assert f"`moorage config convert {config_file}`" in capsys.readouterr().err
+
+
+def test_two_queue_sorts_say_what_to_disable(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text(HEADER + "profiles: [{plugins: {queueSort: {enabled: [{name: Sorts}]}}}]")
+    source = config_file.with_name("sorts_for_config_check.py")
+    source.write_text(
+        "from moorage.framework.plugin import QueueSortPlugin\n"
+        "class Sorts(QueueSortPlugin):\n"
+        "    def sort_key(self, queued):\n"
+        "        return 0\n"
+    )
+    sys.path.insert(0, str(config_file.parent))
+    try:
+        assert run(["config", "check", str(config_file), "--plugin", "sorts_for_config_check:Sorts"]) == 2
+    finally:
+        sys.path.remove(str(config_file.parent))
+    assert "disable PrioritySort" in capsys.readouterr().err

@@ -237,10 +237,10 @@ def test_kinds_that_are_left_out_are_noted(
     flags: list[str], noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = tmp_path / "cluster.yaml"
-    cluster.write_text(NODE + POD + "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n")
+    cluster.write_text(NODE + POD + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n")
 
     assert run(["simulate", "-f", str(cluster), *flags]) == 0
-    assert ("1 Deployment" in capsys.readouterr().err) is noted
+    assert ("1 ConfigMap" in capsys.readouterr().err) is noted
 
 
 BAD = {
@@ -272,3 +272,136 @@ def test_a_gate_whose_feature_we_lack_is_refused(capsys: pytest.CaptureFixture[s
     gates = "TaintTolerationComparisonOperators=true"
     assert run(["simulate", "-f", str(CLUSTERS / "tour.yaml"), "--feature-gates", gates]) == 2
     assert "moorage lacks the toleration operators Lt and Gt" in capsys.readouterr().err
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "02-node-class"
+TWO_NODES = "".join(NODE.replace("name: n1", f"name: node-{number}") for number in (1, 2))
+
+
+@pytest.mark.parametrize("mode", [[], ["--one-pass"]], ids=["until quiet", "one pass"])
+@pytest.mark.parametrize("is_defined", [True, False], ids=["with its definition", "without"])
+def test_plugins_find_their_custom_resources(
+    is_defined: bool,
+    mode: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    nodes = tmp_path / "nodes.yaml"
+    nodes.write_text(TWO_NODES)
+    files = [nodes, EXAMPLE / "workload.yaml", *([EXAMPLE / "definition.yaml"] if is_defined else [])]
+    flags = [part for file in files for part in ("-f", str(file))]
+
+    assert run(["simulate", *flags, "--plugin", "reserved:Reserved", "-o", "json", *mode]) == 0
+    printed = capsys.readouterr()
+    found = {item["pod"]: outcome(item) for item in json.loads(printed.out)["decisions"]}
+    assert found["default/indexer"] == "node-1"
+    assert found["default/visitor"].startswith(
+        "0/2 nodes are available: 1 node(s) were reserved for team ads, 1 node(s) were reserved for team search."
+    )
+    loose = "note: taken as they are, since no CustomResourceDefinition says more: 2 Reservation\n"
+    assert (loose in printed.err) is not is_defined
+
+
+def test_custom_resources_that_nobody_asks_for_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(NODE + "apiVersion: example.net/v1\nkind: Quirk\nmetadata: {name: q}\n")
+
+    assert run(["simulate", "-f", str(cluster)]) == 0
+    assert "note: left out, since no plugin asks for them: 1 Quirk\n" in capsys.readouterr().err
+
+
+def test_custom_resources_must_be_as_their_definition_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(NODE + "apiVersion: example.org/v1\nkind: Reservation\nmetadata: {name: n1}\nspec: {team: 3}\n")
+
+    assert run(["simulate", "-f", str(cluster), "-f", str(EXAMPLE / "definition.yaml")]) == 2
+    error = capsys.readouterr().err
+    assert "document 2 (Reservation n1)" in error
+    assert "spec.team" in error
+
+
+LOUD = """
+import structlog
+from moorage.framework.plugin import FilterPlugin
+
+structlog.get_logger().error("imported")
+
+class Loud(FilterPlugin):
+    def __init__(self):
+        structlog.get_logger().error("made")
+
+    def filter(self, cycle, pod, node):
+        structlog.get_logger().error("asked")
+        return None
+"""
+PRINTING = {
+    "simulate": ["simulate", "-f", "{cluster}", "-o", "json"],
+    "simulate --one-pass": ["simulate", "-f", "{cluster}", "--one-pass", "-o", "json"],
+    "config view": ["config", "view", "-o", "json"],
+}
+
+
+@pytest.mark.parametrize("command", PRINTING.values(), ids=PRINTING)
+def test_logs_leave_what_is_printed_alone(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, cluster = f"loud_{tmp_path.name}", tmp_path / "cluster.yaml"
+    (tmp_path / f"{module}.py").write_text(LOUD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cluster.write_text(NODE + POD)
+    filled = [part.format(cluster=cluster) for part in command]
+
+    assert run([*filled, "--plugin", f"{module}:Loud"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)
+    assert "imported" in printed.err
+
+
+@pytest.mark.parametrize("mode", [[], ["--one-pass"]], ids=["until quiet", "one pass"])
+def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
+    config.write_text(CONFIG + "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]")
+    cluster.write_text(NODE + POD)
+    command = ["simulate", "-f", str(cluster), "--config", str(config), "-o", "json", *mode]
+
+    assert run(command) == 0
+    (asked,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert asked["result"] == "error"
+    assert run([*command, "--no-extenders"]) == 0
+    printed = capsys.readouterr()
+    assert outcome(json.loads(printed.out)["decisions"][0]) == "n1"
+    assert "note: extenders of the configuration that are not asked: 1\n" in printed.err
+
+
+def test_time_that_passes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--until", "1m", "-o", "json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert list(whole) == ["decisions", "simulated", "timeline", "utilisation"]
+    assert whole["simulated"] == {"seconds": 60.0, "quiet": True}
+    lives = {item["pod"]: item for item in whole["timeline"]}
+    assert lives["research/sweep-3"]["evictedBy"] == "research/incident-model"
+    assert lives["research/incident-model"]["waited"] > 2.0
+    assert lives["research/quarterly-model"]["waited"] == 60.0
+    gpus = next(item for item in whole["utilisation"] if item["resource"] == "example.com/gpu")
+    assert gpus == {"resource": "example.com/gpu", "allocatable": 8.0, "requested": 8.0, "peak": 8.0, "mean": 8.0}
+
+
+def test_people_are_told_of_the_time_that_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--group-by", "kubernetes.io/hostname"]) == 0
+    printed = capsys.readouterr().out
+    assert "research/sweep-3 evicted from gpu-2 by research/incident-model\n" in printed
+    assert "research/incident-model placed on gpu-2, waited 2s\n" in printed
+    assert "Waited for a node: median 1s, longest 2s (research/incident-model)\n" in printed
+    assert "Resource" in printed
+
+
+def test_how_long_pods_run_can_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(NODE + POD.replace("spec: {", "spec: {restartPolicy: Never, "))
+
+    for flags, phase in (([], None), (["--run-for", "1h"], "Succeeded")):
+        assert run(["simulate", "-f", str(cluster), "-o", "json", *flags]) == 0
+        (life,) = json.loads(capsys.readouterr().out)["timeline"]
+        assert life.get("phase") == phase

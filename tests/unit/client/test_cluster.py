@@ -458,3 +458,10 @@ def test_a_binding_gets_through(bench: Bench, spoil: Any) -> None:
     spoil(bench.server)
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     assert bench.node == "n1"
+
+
+def test_mistakes_of_a_writer_are_named(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="Lease 'held' has no namespace to be created in"):
+        bench.run(bench.cluster.create(Lease(metadata=ObjectMeta(name="held"))))
+    with pytest.raises(ValueError, match="shop/web has no resourceVersion: get it first"):
+        bench.run(bench.cluster.update(replace(bench.pod, metadata=replace(bench.pod.metadata, resource_version=""))))

@@ -134,7 +134,8 @@ REFUSED = {
         {},
         [
             'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "mine"'
-            ", but got 2"
+            ", but got 2",
+            "  hint: disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]",
         ],
     ),
     "nothing binds": (

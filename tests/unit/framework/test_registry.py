@@ -1,5 +1,6 @@
 """Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
 
+import functools
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,7 +12,15 @@ from tests.support.engine import cycle_over
 
 from moorage.errors import ConfigError, PluginError
 from moorage.framework import registry as registry_module
-from moorage.framework.plugin import FilterPlugin, Plugin, QueueSortPlugin, ReservePlugin, ScorePlugin
+from moorage.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
 from moorage.framework.registry import Registry, extension_points
 from moorage.framework.status import Status
 
@@ -168,3 +177,107 @@ def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
     profile = cycle_over(plugins=[Mute]).profile
     with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
         profile.registrations()
+
+
+class Permits(PermitPlugin):
+    def permit(self, cycle: Any, pod: Any, node_name: str) -> None:
+        return None
+
+
+class AsyncFilter(FilterPlugin):
+    async def filter(self, cycle: Any, pod: Any, node: Any) -> Status | None:  # type: ignore[override]
+        return None
+
+
+class AsyncSign(Accepts):
+    async def sign(self, pod: Any) -> Any:
+        return None
+
+
+class PlainBind(BindPlugin):
+    def bind(self, cycle: Any, pod: Any, node_name: str) -> Any:
+        return None
+
+
+class PlainStart(Accepts):
+    def start(self) -> Any:
+        return None
+
+
+class FewParameters(FilterPlugin):
+    def filter(self, pod: Any, node: Any) -> Status | None:  # type: ignore[override]
+        return None
+
+
+class Yields(ScorePlugin):
+    def score(self, cycle: Any, pod: Any, node: Any) -> Any:
+        yield 3
+
+
+class NotAMethod(Accepts):
+    permit = None
+    filter = 3  # type: ignore[assignment]
+
+
+BROKEN: dict[str, tuple[type[Plugin], str]] = {
+    "a filter that waits": (
+        AsyncFilter,
+        "AsyncFilter.filter is `async def`, but is called while the world stands still, and must not wait\n"
+        "  hint: write `def filter(self, cycle, pod, node)`; what has to wait goes into start, pre_bind or",
+    ),
+    "a signature that waits": (AsyncSign, "AsyncSign.sign is `async def`"),
+    "a bind that does not": (
+        PlainBind,
+        "PlainBind.bind is awaited, but is no `async def`\n  hint: write `async def bind(self, cycle, pod, node_name)`",
+    ),
+    "a start that does not": (PlainStart, "PlainStart.start is awaited, but is no `async def`"),
+    "a filter without the cycle": (FewParameters, "filter takes (self, pod: Any, node: Any) -> "),
+    "a score that yields": (Yields, "Yields.score has a `yield`"),
+    "a filter that is a number": (NotAMethod, "NotAMethod.filter is 3, which cannot be called"),
+}
+
+
+@pytest.mark.parametrize(("plugin", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_method_that_cannot_be_called_as_it_will_be_is_refused(plugin: type[Plugin], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Registry([plugin])
+    assert message in str(refusal.value)
+
+
+def decorated(method: Any) -> Any:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return wrapper
+
+
+class Unusual(BindPlugin, ScorePlugin, FilterPlugin):
+    """Methods that are written otherwise than most, and do no harm."""
+
+    @decorated
+    async def bind(self, cycle: Any, pod: Any, node_name: str) -> None:
+        return None
+
+    @staticmethod
+    def score(cycle: Any, pod: Any, node: Any, weight: int = 1) -> int:  # type: ignore[override]
+        return weight
+
+    @classmethod
+    def filter(cls, *everything: Any) -> None:  # type: ignore[override]
+        return None
+
+
+def test_unusual_ways_to_write_a_method_are_fine() -> None:
+    assert list(Registry([Unusual, Permits])) == ["Unusual", "Permits"]
+
+
+def test_a_method_of_a_point_that_the_class_does_not_extend_is_warned_about(logged: list[Any]) -> None:
+    class Forgetful(Accepts):
+        def permit(self, cycle: Any, pod: Any, node_name: str) -> None:
+            return None
+
+    Registry([Forgetful, Permits])
+    assert [(line["plugin"], line["method"], line["hint"]) for line in logged] == [
+        ("Forgetful", "permit", "inherit from PermitPlugin as well")
+    ]

@@ -52,7 +52,7 @@ class Door(PreEnqueuePlugin):
         self.asked.append(self.name)
         return self.closed_for.get(pod.name)
 
-    def close(self, *names: str, status: Status | None = None) -> None:
+    def close(self, *names: str, status: Status | None = None) -> None:  # type: ignore[override]
         self.closed_for |= dict.fromkeys(names, status or Status.unresolvable("closed"))
 
     def open(self) -> None:

@@ -37,7 +37,11 @@ def one_pass(cluster: ClusterInput, policy: Policy) -> list[Decision]:
     return OnePass(cluster, policy).run()
 
 
-BOTH_MODES = pytest.mark.parametrize("decide", [one_pass, run_until_quiet])
+def until_quiet(cluster: ClusterInput, policy: Policy) -> list[Decision]:
+    return run_until_quiet(cluster, policy).decisions
+
+
+BOTH_MODES = pytest.mark.parametrize("decide", [one_pass, until_quiet])
 Decide = Callable[[ClusterInput, Policy], list[Decision]]
 
 

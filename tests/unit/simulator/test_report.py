@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, PluginScore, Result
-from moorage.simulator.report import explanation, print_report, summary
+from moorage.simulator.report import explanation, print_decisions, summary
 
 REJECTED = NodeEntry("NodeResourcesFit", "Unschedulable", ("Insufficient cpu",))
 
@@ -75,7 +75,7 @@ def test_summary_counts_results() -> None:
 def test_attempts_are_shown_where_there_were_several(attempts: int, heading: bool) -> None:
     console = Console(width=100, record=True, quiet=False, file=None)
     with console.capture() as captured:
-        print_report([make_decision(node="n1", attempts=attempts)], console)
+        print_decisions([make_decision(node="n1", attempts=attempts)], console)
 
     assert ("Tries" in captured.get()) is heading
     assert "default/a" in captured.get()

@@ -8,6 +8,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from moorage.app.flags.old import instead_of
 from moorage.app.flags.table import FLAGS, SHORT, Flag
 from moorage.errors import InputError, did_you_mean
 
@@ -75,7 +76,7 @@ def _long(argument: str, rest: list[str], given: dict[str, Any]) -> None:
     name = written.replace("_", "-")
     flag = FLAGS.get(name)
     if flag is None:
-        raise UsageError(f"unknown flag: --{written}", did_you_mean(name, FLAGS))
+        raise UsageError(f"unknown flag: --{written}", instead_of(name) or did_you_mean(name, FLAGS))
     _set(flag, f"--{name}", _value(flag, f"--{name}", text if equals else None, rest), given)
 
 

@@ -7,10 +7,9 @@ lock, and a pod is placed in less time than that would take. So cells count, and
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from moorage.app.metrics.table import METRICS, MetricKind, MetricSpec
+from moorage.app.metrics.table import METRICS
 from moorage.app.options import MetricsOptions
+from moorage.framework.metering import HistogramCell, MetricKind, MetricSpec, NumberCell
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
@@ -21,69 +20,6 @@ UNEXPECTED = "unexpected"
 LabelValues = tuple[str, ...]
 Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
 """Reads the values of a gauge when they are asked for."""
-
-
-class NumberCell:
-    """A counter's or gauge's number."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0.0
-
-    def inc(self, by: float = 1.0) -> None:
-        """Add to it."""
-        self.value += by
-
-    def set(self, value: float) -> None:
-        """Replace it."""
-        self.value = value
-
-    def reset(self) -> None:
-        """Begin again at zero."""
-        self.value = 0.0
-
-
-class HistogramCell:
-    """A histogram's buckets and sum. Observing only appends to a list, which is counted now and then, all at once."""
-
-    __slots__ = ("_bounds", "_counts", "_total", "_values", "observe", "observe_all")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
-        self._total = 0.0
-        self._values: list[float] = []
-        self.observe: Callable[[float], None] = self._values.append
-        """Takes one observation."""
-        self.observe_all: Callable[[Iterable[float]], None] = self._values.extend
-        """Takes several."""
-
-    def fold(self) -> None:
-        """Count what was observed since the last time."""
-        if self._values:
-            values = np.array(self._values)
-            self._values.clear()
-            places = np.searchsorted(self._bounds, values, side="left")
-            self._counts += np.bincount(places, minlength=len(self._counts))
-            self._total += float(values.sum())
-
-    def reset(self) -> None:
-        """Begin again at zero."""
-        self._values.clear()
-        self._counts[:] = 0
-        self._total = 0.0
-
-    def sum(self) -> float:
-        """Return the sum of all observations."""
-        self.fold()
-        return self._total
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return the cumulated counts under their upper bounds."""
-        self.fold()
-        bounds = [*(_shown(bound) for bound in self._bounds), "+Inf"]
-        return list(zip(bounds, np.cumsum(self._counts).astype(float).tolist(), strict=True))
 
 
 def _shown(bound: float) -> str:
@@ -166,7 +102,8 @@ class CellMetric:
 
         family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
         for labels, cell in self._histograms.items():
-            family.add_metric(labels, cell.buckets(), cell.sum())
+            bounds = [*map(_shown, cell.bounds), "+Inf"]
+            family.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
         return family if family.samples else None
 
     def _values(self) -> Iterator[tuple[LabelValues, float]]:
@@ -202,6 +139,21 @@ class CellRegistry:
     def observe(self, metric: str, value: float, *labels: str) -> None:
         """Put a value into a histogram."""
         self._metrics[metric].histogram(*labels).observe(value)
+
+    def register(self, spec: MetricSpec) -> None:
+        """Take in a metric of a plugin's own; ValueError if its name stands for another."""
+        known = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
+        if known != spec:
+            was = f"a {known.kind.value} with the labels {', '.join(known.labels)}"
+            raise ValueError(f"the metric {spec.name} is there already, as {was} ({known.help!r})")
+
+    def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
+        """Return the counter or gauge of some label values."""
+        return self._metrics[spec.name].number(*labels)
+
+    def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
+        """Return the histogram of some label values."""
+        return self._metrics[spec.name].histogram(*labels)
 
     def fed_by(self, source: Callable[[], None]) -> None:
         """Register a callback that counts what was only noted, before anything is read."""

@@ -11,7 +11,7 @@ import structlog
 from moorage.api.kinds import Kind
 from moorage.api.pod import Pod
 from moorage.app.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
-from moorage.app.metrics.cells import CellRegistry, HistogramCell, NumberCell
+from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.sampling import PluginSampler
 from moorage.client.informer import InformerObserver
 from moorage.clock import Clock
@@ -21,6 +21,7 @@ from moorage.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.errors import MoorageError
+from moorage.framework.metering import HistogramCell, NumberCell
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code
 from moorage.queue.entries import QueuedPodInfo

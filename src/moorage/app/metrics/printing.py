@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.app.metrics.table import METRICS, MetricKind, MetricSpec
+from moorage.app.metrics.table import METRICS
+from moorage.framework.metering import MetricKind, MetricSpec
 
 INTRODUCTION: Final = """\
 # Metrics
@@ -15,6 +16,7 @@ Generated from the table of metrics by `python -m moorage.app.metrics.printing`;
 `python_gc_*`. `/metrics/slis` has `kubernetes_healthcheck{name,type}` and
 `kubernetes_healthchecks_total{name,status,type}`.
 `/metrics/resources` has `kube_pod_resource_request` and `kube_pod_resource_limit`, on the replica that leads.
+A plugin's own metrics are called `moorage_plugin_<plugin>_<name>` and have a label `profile`.
 `DELETE /metrics` sets all counters back to zero.
 
 Of kube-scheduler's metrics these are not here:

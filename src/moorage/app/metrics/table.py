@@ -1,43 +1,16 @@
 """Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
 
 from collections.abc import Mapping
-from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
+
+from moorage.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
 
 STABLE: Final = "STABLE"
 BETA: Final = "BETA"
 ALPHA: Final = "ALPHA"
-
-
-class MetricKind(Enum):
-    """What a metric does over time."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class MetricSpec(Struct, frozen=True):
-    """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
-
-    name: str
-    kind: MetricKind
-    labels: tuple[str, ...]
-    help: str
-    stability: str = ALPHA
-    buckets: tuple[float, ...] = ()
-    is_hidden: bool = False
-    deprecated: str = ""
-
-    @property
-    def described(self) -> str:
-        """What stands under HELP: how stable it is, since when it is deprecated, and what it is about."""
-        deprecated = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
-        return f"[{self.stability}] {deprecated}{self.help}"
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -64,7 +37,7 @@ _MILLIS: Final = exponential(0.001, 2, 15)
 _TENTHS: Final = exponential(0.0001, 2, 12)
 _MICROS: Final = exponential(0.00001, 1.5, 20)
 _REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-_DEFAULT: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_DEFAULT: Final = DEFAULT_BUCKETS
 _SIZES: Final = (64.0, 256.0, 512.0, *(1024.0 * 4**power for power in range(8)))
 _INFORMER: Final = "name group version resource"
 _REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)

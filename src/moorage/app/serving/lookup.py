@@ -28,8 +28,8 @@ class TrustedClients(Struct, frozen=True):
         return [bundle for bundle in (self.client_ca, self.proxy_ca) if bundle]
 
 
-class ConfigMap(Struct, frozen=True):
-    """As much of a ConfigMap as we read."""
+class TrustedConfigMap(Struct, frozen=True):
+    """As much of the ConfigMap as we read."""
 
     data: dict[str, str] | None = None
 
@@ -47,7 +47,7 @@ def from_flags(options: AuthenticationOptions) -> TrustedClients:
 async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
     """Add what the command line left out from what the cluster publishes."""
     try:
-        data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=ConfigMap).data or {}
+        data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=TrustedConfigMap).data or {}
     except UNREADABLE as error:
         raise InputError("extension-apiserver-authentication", f"this is not a ConfigMap: {error}") from error
     if given.proxy_ca:

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct, field
 
 from moorage.app.flags.parsing import FlagValues
-from moorage.app.logs import VERBOSITY
 from moorage.app.serving.health import HealthChecks, Report
 from moorage.app.serving.routing import PLAIN, PageHandler, Router, text_reply
 from moorage.app.serving.zpages import flagz, listed_paths, statusz
 from moorage.app.version import version_info
 from moorage.clock import boot_time
 from moorage.features import FeatureGates
+from moorage.framework.logs import VERBOSITY
 from moorage.http.messages import HttpRequest, Reply
 
 MAX_VERBOSITY: Final = (1 << 31) - 1

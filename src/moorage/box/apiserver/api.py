@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
 from moorage.api.kinds import CREATE_ONLY
 from moorage.api.meta import ObjectMeta
+from moorage.api.records import Binding
 from moorage.api.struct import Data
 from moorage.box.apiserver.access.reviews import Reviews
 from moorage.box.apiserver.admission.admission import Admission
@@ -50,6 +52,7 @@ from moorage.box.apiserver.storage.store import Entry, Store
 from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
 from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
 from moorage.box.apiserver.writing.subresources import bind, change_scale, evict, scale_of
+from moorage.box.apiserver.writing.typed import bind_pod
 from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer, body_of
 from moorage.clock import Clock
 from moorage.errors import ApiError
@@ -63,7 +66,10 @@ SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims"
 
 
 class Api:
-    """A whole API server but for the network: give :meth:`answer` requests."""
+    """A whole API server but for the network: give :meth:`answer` requests.
+
+    Names and uids that it makes up are drawn from ``chance``: the system's, unless a simulation is to be repeatable.
+    """
 
     def __init__(
         self,
@@ -72,12 +78,13 @@ class Api:
         *,
         features: FeatureGates | None = None,
         knows_token: Callable[[str], bool] = lambda _token: False,
+        chance: Random | None = None,
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
         self.resources = Resources()
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock)
+        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
@@ -117,6 +124,20 @@ class Api:
         except ApiError as error:
             retry = int(error.retry_after) if error.retry_after is not None else None
             return ApiResponse(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
+        finally:
+            if not self._writer.admission.quotas.is_settled:
+                self._writer.admission.quotas.settle()
+
+    def bind_stored(self, path: str, body: bytes) -> bool:
+        """Bind a pod that is stored as a struct, as POST to its binding does; False if that is to say what is wrong."""
+        match path.split("/"):
+            case ["", "api", "v1", "namespaces", namespace, "pods", name, "binding"]:
+                entry = self.store.get("pods", f"{namespace}/{name}")
+                if entry is None or not entry.is_typed:
+                    return False
+                binding = msgspec.json.decode(body, type=Binding)
+                return bind_pod(self.store, entry, binding.metadata.uid, binding.target.name, self.clock.now())
+        return False
 
     def _document(self, request: ApiRequest) -> ApiResponse | None:
         """Answer what is no resource: health, version, discovery and schemas."""

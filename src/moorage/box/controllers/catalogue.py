@@ -1,7 +1,7 @@
 """All controllers of a cluster, and all that fake nodes need, ready to be driven."""
 
 from moorage.api.workloads import ReplicationController
-from moorage.box.controllers.accounts import AccountController
+from moorage.box.controllers.accounts import AccountController, RootAuthorityController
 from moorage.box.controllers.cronjob import CronJobController
 from moorage.box.controllers.daemonset import DaemonSetController
 from moorage.box.controllers.deployment import DeploymentController
@@ -33,6 +33,7 @@ def cluster_controllers(clock: Clock) -> tuple[Controller, ...]:
         CronJobController(clock),
         NamespaceController(),
         AccountController(),
+        RootAuthorityController(),
         GarbageCollector(clock),
         DisruptionController(clock),
         NodeController(clock),

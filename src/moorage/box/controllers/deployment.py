@@ -23,6 +23,7 @@ from moorage.box.controllers.ownership import (
     revision_of,
     scaled,
 )
+from moorage.box.controllers.replicaset import REPLICA_FAILURE
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 
@@ -217,7 +218,9 @@ class Rollout:
             available=sum(count_of(item, "availableReplicas") for item in self.owned),
             least=self.deployment.spec.replicas - self._unavailable,
         )
-        return status_of(self.deployment, counts, new.name if new is not None else "", self.now)
+        conditions = (item for owned in self.owned for item in owned.status.get("conditions") or ())
+        failure = next((item for item in conditions if item.get("type") == REPLICA_FAILURE), None)
+        return status_of(self.deployment, counts, new.name if new is not None else "", self.now, failure)
 
 
 def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:

@@ -11,6 +11,7 @@ from moorage.api.struct import Data
 from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import After, ControllerAction, status_actions
 from moorage.box.controllers.ownership import with_condition
+from moorage.box.controllers.replicaset import REPLICA_FAILURE
 
 PROGRESSING = "Progressing"
 
@@ -31,10 +32,13 @@ def count_of(replica_set: ReplicaSet, field: str) -> int:
     return int(replica_set.status.get(field) or 0)
 
 
-def status_of(deployment: Deployment, counts: ReplicaCounts, newest: str, now: float) -> Iterator[ControllerAction]:
+def status_of(
+    deployment: Deployment, counts: ReplicaCounts, newest: str, now: float, failure: Data | None = None
+) -> Iterator[ControllerAction]:
     """Bring a deployment's status up to date, and look again when its time to make progress is over.
 
-    ``newest`` is the name of the replica set that is rolled out.
+    ``newest`` is the name of the replica set that is rolled out, ``failure`` the condition of one
+    that does not get its pods.
     """
     wanted = deployment.spec.replicas
     status: Data = {
@@ -49,6 +53,11 @@ def status_of(deployment: Deployment, counts: ReplicaCounts, newest: str, now: f
     is_complete = counts.updated == wanted == counts.total == counts.available
     found = list(deployment.status.get("conditions") or ())
     conditions = with_condition(found, format_time(now), **_availability(counts.available >= counts.least))
+    if failure is not None:
+        told = {key: failure[key] for key in ("type", "status", "reason", "message")}
+        conditions = with_condition(conditions, format_time(now), **told)
+    else:
+        conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
     progress = RolloutProgress(deployment, newest, moved=moved, is_complete=is_complete)
     conditions = progress.noted_in(conditions, now)
     yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})

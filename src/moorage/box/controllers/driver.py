@@ -30,7 +30,7 @@ from moorage.box.controllers.view import View
 from moorage.client.informer import Informer, OnChanges
 from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient, decoded
-from moorage.errors import ApiError, MoorageError, NotFound
+from moorage.errors import ApiError, Forbidden, MoorageError, NotFound
 
 MAX_REQUESTS: Final = 32
 """Requests under way at once, of all controllers together."""
@@ -243,7 +243,11 @@ class Driver:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
         else:
-            self._failures.pop(item, None)
+            self._succeeded(item)
+
+    def _succeeded(self, item: Item) -> None:
+        self._failures.pop(item, None)
+        self.view.refusals.pop((self._controllers[item.controller].name, item.key), None)
 
     async def _write(self, item: Item, writes: Sequence[Write | Sweep]) -> None:
         try:
@@ -251,7 +255,7 @@ class Driver:
         except Exception as error:
             self._failed(item, error)
         else:
-            self._failures.pop(item, None)
+            self._succeeded(item)
             # What was written is not yet what was wanted: look once more.
             self._look_at(item)
         finally:
@@ -296,6 +300,8 @@ class Driver:
         asked = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0
         controller = self._controllers[item.controller].name
         self.failures[controller] += 1
+        if isinstance(error, Forbidden):
+            self.view.refusals[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
             (log.debug if failures < 4 else log.warning)("controller will try again", **facts)

@@ -1,6 +1,7 @@
 """Fake nodes: what they look like, and the leases that they renew."""
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +12,7 @@ from moorage.api.quantity import value
 from moorage.api.records import Lease
 from moorage.api.struct import Data
 from moorage.box.controllers.actions import After, ControllerAction, Create, Patch
-from moorage.box.controllers.kubelet import FAKE_LABEL, is_silent
+from moorage.box.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
 from moorage.box.controllers.nodes import LEASE_NAMESPACE
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
@@ -82,7 +83,6 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
     }
     if shape.zones:
         labels[ZONE_LABEL] = f"zone-{number % shape.zones + 1}"
-    version = {"kubeletVersion": "v1.37.1", "operatingSystem": "linux", "architecture": "amd64"}
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {},
@@ -90,9 +90,27 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
             "capacity": shape.resources,
             "allocatable": shape.resources,
             "conditions": conditions(now),
-            "addresses": [{"type": "Hostname", "address": name}],
-            "nodeInfo": version,
+            "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+            "nodeInfo": _system(name),
         },
+    }
+
+
+def _system(name: str) -> Data:
+    """Say what a node is made of; clients that check what they read count on every one of these."""
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    return {
+        "machineID": identity.replace("-", ""),
+        "systemUUID": identity,
+        "bootID": identity,
+        "kernelVersion": "0.0.0-fake",
+        "osImage": "Moorage fake node",
+        "containerRuntimeVersion": "fake://0.0.0",
+        "kubeletVersion": "v1.37.1",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
     }
 
 

@@ -3,8 +3,8 @@
 What a pod does can be settled by annotations, as durations such as ``500ms``, ``2m`` or plain seconds:
 
 - ``moorage.io/start-delay``: how long its containers take to start;
-- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds and
-  all others for ever;
+- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds (in
+  a simulation only those of jobs) and all others for ever;
 - ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
 - ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
 
@@ -30,17 +30,23 @@ RUN_FOR: Final = "moorage.io/run-for"
 EXIT_CODE: Final = "moorage.io/exit-code"
 STOP_DELAY: Final = "moorage.io/stop-delay"
 FAIL: Final = "moorage.io/fail"
+HOST_IP: Final = "127.0.0.1"
+"""All fake nodes are on this machine."""
 FAKE_LABEL: Final = "moorage.io/fake"
 """On the nodes that fake kubelets look after; others on the same API server have their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """How long things take where a pod does not say, in seconds; ``run`` of ``None`` is for ever."""
+    """How long things take where a pod does not say, in seconds; ``None`` is for ever.
+
+    ``run`` is for pods that are not restarted, ``run_job`` for those of them that a job made.
+    """
 
     start: float = 0.5
     run: float | None = 5.0
     stop: float = 0.5
+    run_job: float | None = 5.0
 
 
 class Kubelet:
@@ -125,7 +131,10 @@ def _when_due(moment: float, now: float, action: Callable[[], ControllerAction])
 def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
     if RUN_FOR in pod.annotations:
         return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
-    return pace.run if pod.spec.restart_policy in ("Never", "OnFailure") else None
+    if pod.spec.restart_policy not in ("Never", "OnFailure"):
+        return None
+    maker = pod.metadata.controller
+    return pace.run_job if maker is not None and maker.kind == "Job" else pace.run
 
 
 def _is_ready(pod: Pod) -> bool:
@@ -171,6 +180,9 @@ def ended(pod: Pod, now: float) -> Data:
 def _conditions(pod: Pod, ready: str, moment: str) -> list[Data]:
     """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
     own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
+    if pod.condition("PodScheduled") is None:
+        # It was created with a node: no scheduler had a say.
+        own["PodScheduled"] = "True"
     kept = [condition for condition in pod.status.conditions if condition.type not in own]
     conditions: list[Data] = [
         {
@@ -210,7 +222,7 @@ def _addresses(pod: Pod) -> Data:
     """Give a pod an address of its own, the same whenever it is asked for."""
     number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}]}
+    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

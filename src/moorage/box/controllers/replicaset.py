@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject
+from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
 from moorage.api.struct import Data
 from moorage.api.workloads import ReplicaSet, ReplicationController
@@ -19,11 +19,13 @@ from moorage.box.controllers.ownership import (
     pod_claims,
     pod_of,
     ready_since,
+    with_condition,
 )
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 
 Replicas: TypeAlias = ReplicaSet | ReplicationController
+REPLICA_FAILURE: Final = "ReplicaFailure"
 BURST: Final = 500
 """How many pods are made or deleted before looking again."""
 
@@ -52,15 +54,21 @@ class ReplicaSetController:
             return ()
         if claimed := pod_claims(replica_set, view):
             return claimed
-        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now())
+        refusal = view.refusals.get((self.name, key), "")
+        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now(), refusal)
 
 
-def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterator[ControllerAction]:
-    """Decide what is to be done about one replica set."""
+def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float, refusal: str = "") -> Iterator[ControllerAction]:
+    """Decide what is to be done about one replica set; ``refusal`` is why it did not get its last pods."""
     active = [pod for pod in pods if is_active(pod)]
     missing = replica_set.spec.replicas - len(active)
     if replica_set.is_terminating:
         missing = 0
+    conditions = _conditions(replica_set, refusal if missing > 0 else "", now)
+    status = {**_status(replica_set, active, now), "conditions": conditions}
+    if refusal:
+        # Before the next try: if that is refused as well, what comes after it is not written.
+        yield from status_actions(replica_set, replica_set.status, status)
     template = replica_set.spec.template if missing > 0 else {}
     for _ in range(min(missing, BURST)):
         data = pod_of(replica_set, template, generateName=f"{replica_set.name}-")
@@ -68,7 +76,8 @@ def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float) -> Iterato
     if missing < 0:
         surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
         yield from (Delete(pod) for pod in surplus)
-    yield from status_actions(replica_set, replica_set.status, _status(replica_set, active, now))
+    if not refusal:
+        yield from status_actions(replica_set, replica_set.status, status)
     yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
 
 
@@ -82,6 +91,15 @@ def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
         "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
         "observedGeneration": replica_set.metadata.generation,
     }
+
+
+def _conditions(replica_set: Replicas, refusal: str, now: float) -> list[Data]:
+    """Say that pods could not be made, for as long as that is so."""
+    known = list(replica_set.status.get("conditions") or ())
+    if not refusal:
+        return [condition for condition in known if condition.get("type") != REPLICA_FAILURE]
+    wanted = {"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate", "message": refusal}
+    return with_condition(known, format_time(now), **wanted)
 
 
 def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import msgspec
+
 from moorage.api.struct import Data
 from moorage.api.workloads import AppsWorkload, ControllerRevision
 from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch
@@ -66,7 +68,8 @@ class History:
             "ownerReferences": [owner_reference(self.owner)],
         }
         # A patch that puts the template back: what kubectl sends to undo a rollout.
-        data = {"spec": {"template": {**template, "$patch": "replace"}}}
+        # With its keys in order, since clients compare it with what a template at hand would give, byte by byte.
+        data = msgspec.to_builtins({"spec": {"template": {**template, "$patch": "replace"}}}, order="sorted")
         return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
 
     def forget(self, in_use: Collection[str]) -> Iterator[ControllerAction]:

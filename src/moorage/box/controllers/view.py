@@ -90,9 +90,13 @@ class ObjectIndex(Generic[T]):
 
 
 class View:
-    """Every kind of object that was asked for; ``view[Pod]`` are the pods."""
+    """Every kind of object that was asked for; ``view[Pod]`` are the pods.
+
+    ``refusals`` has, by controller and key, why the server did not take what was last made for the key.
+    """
 
     def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
+        self.refusals: dict[tuple[str, str], str] = {}
         self._indexes: dict[type[KubeObject], ObjectIndex[Any]] = {}
         for thing in objects:
             self[type(thing)].put(thing)

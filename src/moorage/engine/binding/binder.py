@@ -338,6 +338,10 @@ class TaskBackground:
         self._tasks.add(task)
         task.add_done_callback(partial(self._gone, first))
 
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None] | None:
+        """Run something that nobody waits for, and return its task; what it raises is for whoever has that."""
+        return asyncio.get_running_loop().create_task(work, name=name)
+
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Run something after a while, between cycles."""
         asyncio.get_running_loop().call_later(seconds, action)

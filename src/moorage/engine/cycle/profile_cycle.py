@@ -14,7 +14,7 @@ from moorage.engine.cycle.filter import Filtering, Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.post_filter import post_filter
 from moorage.engine.cycle.score import Choice, Scoring
-from moorage.engine.handle import EngineHandle
+from moorage.engine.handle import ProfileHandles
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.errors import ExtenderError
@@ -35,8 +35,8 @@ class ProfileCycle:
         percentage: int | None,
         cross_check: bool | float = False,
     ) -> None:
-        handle = EngineHandle(services)
-        self.profile = profile = Profile(config, registry, handle)
+        self.handles = handles = ProfileHandles(services, config.scheduler_name or "")
+        self.profile = profile = Profile(config, registry, handles.make)
         self.filtering = Filtering(profile, services, rotation, percentage)
         self.scoring = Scoring(profile, services.cache)
         self.extending = Extending(services.extenders, services.cache)
@@ -47,7 +47,7 @@ class ProfileCycle:
         self.reserve = partial(extension_points.reserve, profile)
         self.unreserve = partial(extension_points.unreserve, profile)
         self.permit = partial(extension_points.permit, profile)
-        handle.attach(profile, self.filtering.nominated.filter_node)
+        handles.attach(profile, self.filtering.nominated.filter_node)
         if cross_check:
             self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
                 profile, float(cross_check), is_live=cross_check is not True

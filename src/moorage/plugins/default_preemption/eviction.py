@@ -129,7 +129,7 @@ class BackgroundEviction(Eviction):
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
                 self.evictions.begin(victim, preemption.work)
-            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}")
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
 
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
         """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.

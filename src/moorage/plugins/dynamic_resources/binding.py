@@ -85,9 +85,9 @@ class ClaimBinder:
         for claim in state.claims:
             if claim is state.extended:
                 if claim.name != CLAIM_IN_MEMORY:
-                    self._handle.in_background(self._delete(claim), name="delete extended resource claim")
+                    self._handle.in_background(self._delete(claim), name="delete extended claim", must_finish=True)
             elif claim.status.allocation is not None and is_reserved_for(claim, pod):
-                self._handle.in_background(self._unreserve(claim, pod), name="unreserve claim")
+                self._handle.in_background(self._unreserve(claim, pod), name="unreserve claim", must_finish=True)
 
     async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
         """Free a claim whose devices are out of reach, so that others can be looked for."""

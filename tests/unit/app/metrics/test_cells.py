@@ -4,8 +4,8 @@ from prometheus_client.exposition import generate_latest
 from tests.support.exposing import exposing
 
 from moorage.app.metrics.cells import CellRegistry
-from moorage.app.metrics.table import MetricKind, MetricSpec
 from moorage.app.options import MetricsOptions
+from moorage.framework.metering import MetricKind, MetricSpec
 
 SPECS = (
     MetricSpec("a_total", MetricKind.COUNTER, ("result",), "Attempts.", "STABLE"),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.support.serving import Reply, page_sources, served
 
-from moorage.app.logs import VERBOSITY
 from moorage.app.serving.health import HealthCheck
 from moorage.app.serving.pages import PageSources
 from moorage.features import FeatureGates
+from moorage.framework.logs import VERBOSITY
 
 
 def visit(

@@ -209,3 +209,11 @@ def test_a_custom_resource_is_served_from_its_definition_to_its_end():
     assert asked.got("GET", QUOTAS, accept=TABLE)["rows"][0]["cells"] == ["q", 3]
     asked.got("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/quotas.example.org")
     asked.got("GET", QUOTAS, want=404)
+
+
+def test_schemas_say_which_fields_are_required():
+    asked = Asked()
+    schemas = asked.get("/openapi/v3/api/v1")["components"]["schemas"]
+    assert schemas["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
+    assert schemas["io.k8s.api.core.v1.Container"]["required"] == ["name"]
+    assert "required" not in schemas["io.k8s.api.core.v1.Pod"]

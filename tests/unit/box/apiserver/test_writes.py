@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from tests.support.api import (
     APPLY,
@@ -228,3 +230,56 @@ def test_custom_resources_are_served_again_after_a_restart():
     asked.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     again = Asked(store=asked.api.store)
     assert again.names("/apis/example.org/v1/quotas") == []
+
+
+JOB = {"metadata": {"name": "it"}, "spec": {"template": {"spec": {**pod()["spec"], "restartPolicy": "Never"}}}}
+CLAIM = {"metadata": {"name": "it"}, "spec": {"devices": {}}}
+META = {"labels": {"tier": "front"}, "annotations": {"why": "a"}}
+ALONG = {
+    "a job's metadata can be changed with its status": ("/apis/batch/v1/namespaces/default/jobs", JOB, META),
+    "so can a pod's": (PODS, pod("it"), META),
+    "a deployment keeps its labels": (DEPLOYMENTS, deployment("it"), {"annotations": META["annotations"]}),
+    "a claim on devices keeps all": ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", CLAIM, {}),
+    "so does a custom object": ("/apis/example.org/v1/namespaces/default/quotas", {"metadata": {"name": "it"}}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", [MERGE, "PUT"])
+@pytest.mark.parametrize(("place", "thing", "want"), ALONG.values(), ids=ALONG)
+def test_metadata_that_comes_with_a_status(place: str, thing: dict[str, Any], want: dict[str, Any], kind: str) -> None:
+    asked = Asked()
+    asked.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    thing = {**thing, "metadata": {"name": "it"}}
+    if "example.org" in place:
+        thing |= {"apiVersion": "example.org/v1", "kind": "Quota"}
+    stored = asked.create(place, thing)
+    change = {"metadata": {**stored["metadata"], **META, "uid": stored["metadata"]["uid"]}}
+    if kind == "PUT":
+        answer = asked.got("PUT", f"{place}/it/status", {**stored, **change})
+    else:
+        answer = asked.got("PATCH", f"{place}/it/status", {"metadata": META}, content_type=kind)
+    assert {name: answer["metadata"].get(name, {}) for name in META} == {"labels": {}, "annotations": {}, **want}
+    assert answer.get("spec") == stored.get("spec")
+    assert answer["metadata"].get("generation") == stored["metadata"].get("generation")
+
+
+def test_metadata_that_comes_with_a_status_is_checked():
+    asked = Asked()
+    asked.create(PODS, pod())
+    for bad, status in (({"labels": {"a": 1}}, 400), ({"labels": {"a b": "c"}}, 422), ({"uid": "x"}, 409)):
+        asked.got(
+            "PATCH", f"{PODS}/{pod()['metadata']['name']}/status", {"metadata": bad}, content_type=MERGE, want=status
+        )
+
+
+def test_what_every_object_of_a_kind_has_is_written_even_if_nobody_said_it():
+    """Clients that check what they read refuse an object without its required fields."""
+    asked = Asked()
+    stored = asked.create(NODES, node() | {"status": {"nodeInfo": {"kubeletVersion": "v1"}}})
+    assert stored["status"]["nodeInfo"]["machineID"] == ""
+    assert stored["status"]["nodeInfo"]["kubeletVersion"] == "v1"
+    asked.create(PODS, pod("web"))
+    status = {"containerStatuses": [{"name": "web"}], "conditions": [{"type": "Ready"}]}
+    told = asked.got("PATCH", f"{PODS}/web/status", {"status": status}, content_type=MERGE)["status"]
+    assert told["containerStatuses"] == [{"name": "web", "ready": False, "restartCount": 0, "image": "", "imageID": ""}]
+    assert told["conditions"] == [{"type": "Ready", "status": ""}]

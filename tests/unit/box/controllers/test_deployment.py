@@ -145,3 +145,15 @@ def test_what_is_noted_on_a_deployment_is_noted_on_its_replica_set() -> None:
     (create, *_) = rollout(wanted)
     assert isinstance(create, Create)
     assert create.data["metadata"]["annotations"] == {"kubernetes.io/change-cause": "a new image", REVISION: "1"}
+
+
+def test_a_failure_of_its_replica_set_is_told_while_it_lasts() -> None:
+    counts = ReplicaCounts(total=0, updated=0, ready=0, available=0, least=3)
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}
+    told = status_in(status_of(deployment(), counts, "new", NOW, failure | {"lastTransitionTime": "then"}))
+    kinds = {item["type"]: item["reason"] for item in told["conditions"]}
+    assert kinds["ReplicaFailure"] == "FailedCreate"
+    later = make(Deployment, "web", spec={"replicas": 4}, status=told)
+    assert "ReplicaFailure" not in {
+        item["type"] for item in status_in(status_of(later, counts, "new", NOW))["conditions"]
+    }

@@ -4,6 +4,7 @@ from tests.support.reconciling import NOW, make, said, status_in, waits_in
 from moorage.api.meta import format_micro_time
 from moorage.api.node import Node
 from moorage.api.records import Lease
+from moorage.box.apiserver.kinds.schema import schema_of
 from moorage.box.controllers.heartbeats import NodeShape, beat, fake_node
 from moorage.errors import InputError
 
@@ -58,3 +59,11 @@ def test_a_lease_is_made_and_renewed_in_time() -> None:
 def test_a_node_that_was_given_up_says_that_it_is_ready() -> None:
     status = status_in(beat(node("Unknown"), lease(1), 10.0, NOW))
     assert ("Ready", "True") in [(item["type"], item["status"]) for item in status["conditions"]]
+
+
+def test_a_node_has_every_string_that_clients_require() -> None:
+    schema = schema_of("io.k8s.api.core.v1.NodeSystemInfo")
+    assert schema is not None
+    info = fake_node("n1", 1, NodeShape(), NOW)["status"]["nodeInfo"]
+    assert {field.name for field in schema.own_fields if field.required} == info.keys()
+    assert info["machineID"] != fake_node("n2", 2, NodeShape(), NOW)["status"]["nodeInfo"]["machineID"]

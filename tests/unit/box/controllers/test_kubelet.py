@@ -108,3 +108,15 @@ def test_durations(text: str, want: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InputError, match="write it like 30s"):
         duration(text, where="--for")
+
+
+def test_a_pod_that_came_with_a_node_is_scheduled_all_the_same() -> None:
+    conditions = {item["type"]: item for item in status_in(step(pod(phase="Pending"), 2.0))["conditions"]}
+    assert conditions["PodScheduled"]["status"] == "True"
+
+
+def test_what_the_scheduler_said_of_a_pod_stays() -> None:
+    said_before = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    thing = make(Pod, "web", spec={"nodeName": "n1"}, status={"phase": "Pending", "conditions": [said_before]})
+    told = [item for item in status_in(step(thing, 2.0))["conditions"] if item["type"] == "PodScheduled"]
+    assert told == [said_before]

@@ -1,9 +1,10 @@
 import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
+from moorage.api.meta import format_time
 from moorage.api.pod import Pod
 from moorage.api.workloads import ReplicaSet
-from moorage.box.controllers.actions import Create
+from moorage.box.controllers.actions import Create, Patch
 from moorage.box.controllers.replicaset import reconcile
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
@@ -59,3 +60,26 @@ def test_counts_what_is_there() -> None:
         "observedGeneration": 1,
     }
     assert waits_in(actions) == [4.0], "the third pod will be available then"
+
+
+REFUSAL = 'pods "web-" is forbidden: exceeded quota: most'
+FAILURE = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": REFUSAL,
+    "lastTransitionTime": format_time(NOW),
+}
+
+
+def test_a_refusal_is_told_before_the_next_try() -> None:
+    actions = list(reconcile(replica_set(1), [], NOW, REFUSAL))
+    assert status_in(actions)["conditions"] == [FAILURE]
+    assert isinstance(actions[0], Patch)
+    assert isinstance(actions[1], Create)
+
+
+def test_what_was_refused_is_no_longer_told_when_nothing_is_missing() -> None:
+    known = make(ReplicaSet, "web", spec={"replicas": 1, "template": TEMPLATE}, status={"conditions": [FAILURE]})
+    assert status_in(reconcile(known, [pod("a")], NOW))["conditions"] == []
+    assert status_in(reconcile(known, [pod("a")], NOW, REFUSAL))["conditions"] == []

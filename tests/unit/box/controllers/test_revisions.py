@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 from tests.support.reconciling import make, said
 
 from moorage.api.workloads import ControllerRevision, DaemonSet
@@ -45,3 +46,11 @@ def test_the_oldest_are_forgotten_unless_pods_are_of_them() -> None:
     used = revision(2, metadata={"labels": {REVISION_LABEL: "used"}})
     known = [revision(1), used, revision(3), revision(4), revision(5, History(wanted, []).name)]
     assert said(History(wanted, known).forget({"used"})) == ["delete log-1", "delete log-3"]
+
+
+def test_two_writers_write_a_template_down_in_the_same_way() -> None:
+    """Upstream's own tests, and kubectl, compare what is written with what a template at hand would give."""
+    (made,) = History(daemon_set(), []).record(View())
+    assert isinstance(made, Create)
+    text = msgspec.json.encode(made.data["data"])
+    assert text == msgspec.json.encode(made.data["data"], order="sorted")

@@ -83,6 +83,9 @@ class StorageApi:
     async def create(self, thing: KubeObject) -> KubeObject:
         raise AssertionError("not written by volume binding")
 
+    async def patch(self, thing: KubeObject, patch: Mapping[str, Any], *, subresource: str = "") -> KubeObject:
+        raise AssertionError("not written by volume binding")
+
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         raise AssertionError("not written by volume binding")
 

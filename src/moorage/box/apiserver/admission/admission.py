@@ -13,20 +13,15 @@ from moorage.api.storage import StorageClass
 from moorage.box.apiserver.admission.checks.rules import metadata_problems, rule_problems
 from moorage.box.apiserver.admission.checks.updates import update_problems
 from moorage.box.apiserver.admission.defaults import default_pod, with_defaults
+from moorage.box.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
-from moorage.box.apiserver.admission.pod_resources import (
-    LIMITS,
-    RUNTIMES,
-    default_limits,
-    limit_ranges,
-    qos_class,
-    with_runtime_class,
-)
+from moorage.box.apiserver.admission.pod_resources import RUNTIMES, default_limits, qos_class, with_runtime_class
+from moorage.box.apiserver.admission.quotas import Quotas
 from moorage.box.apiserver.admission.service_addresses import SERVICES, give_address, keep_address
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.box.apiserver.admission.workload_defaults import DEFAULTS
 from moorage.box.apiserver.kinds.resources import ServedResource
-from moorage.box.apiserver.kinds.schema import schema_of_kind, type_problem, unknown_fields
+from moorage.box.apiserver.kinds.schema import complete, schema_of_kind, type_problem, unknown_fields
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, forbidden, invalid
 from moorage.box.apiserver.storage.plain_data import apply_difference
 from moorage.box.apiserver.storage.store import Store, StoredChange
@@ -61,6 +56,7 @@ class Admission:
 
     def __init__(self, store: Store, features: FeatureGates) -> None:
         self._store = store
+        self.quotas = Quotas(store)
         self._features = features
         self._pods: PodAdmission | None = None
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
@@ -136,6 +132,7 @@ class Admission:
             self._shape_pod(resource, data)
         elif resource.storage == "persistentvolumeclaims":
             self._choose_class(data["spec"])
+            check_claim(resource, data, limit_ranges(self._store, data["metadata"]["namespace"]))
         elif resource.storage == PRIORITY_CLASSES:
             self._check_default(resource, data)
         elif resource.storage == SERVICES:
@@ -144,7 +141,11 @@ class Admission:
             _protect(data["metadata"], PROTECTED[resource.storage])
         if resource.has_struct:
             data = self._admit_struct(resource, resource.type, data)
+        if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
+            # Only now is everything that it asks for written down.
+            check_pod(resource, data, ranges)
         _refuse(resource, data, _problems(resource, data))
+        _complete(resource, data)
         return data
 
     def _shape_pod(self, resource: ServedResource, data: dict[str, Any]) -> None:
@@ -189,15 +190,21 @@ class Admission:
             thing = _typed(resource, resource.type, data)
             data = apply_difference(data, to_data(thing), to_data(with_defaults(thing)))
         _refuse(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
+        _complete(resource, data)
         return data
 
-    def admit_status(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
-        """Refuse a status whose fields are of other types than theirs."""
+    def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        """Refuse a status, and metadata that came with it, whose fields are of other types than theirs."""
+        if data["metadata"] != old["metadata"]:
+            self.check_types(resource, {"metadata": data["metadata"]})
+            _refuse(resource, data, metadata_problems(resource, data["metadata"]))
         schema = schema_of_kind(resource.api_version, resource.name)
         if schema is not None and "status" in data:
-            problem = type_problem({"status": data["status"]}, schema)
+            status = {"status": data["status"]}
+            problem = type_problem(status, schema)
             if problem is not None:
                 raise _undecodable(resource, problem)
+            complete(status, schema)
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Refuse an object whose fields are of other types than theirs."""
@@ -279,6 +286,12 @@ def _protect(metadata: dict[str, Any], finalizer: str) -> None:
     finalizers = metadata.get("finalizers") or []
     if finalizer not in finalizers:
         metadata["finalizers"] = [*finalizers, finalizer]
+
+
+def _complete(resource: ServedResource, data: dict[str, Any]) -> None:
+    schema = schema_of_kind("v1" if resource.storage == "events" else resource.api_version, resource.name)
+    if schema is not None:
+        complete(data, schema)
 
 
 def _default(resource: ServedResource, data: dict[str, Any]) -> None:

@@ -10,19 +10,12 @@ from moorage.box.apiserver.requests.refusals import forbidden
 from moorage.box.apiserver.storage.store import Store
 
 RUNTIMES: Final = "runtimeclasses.node.k8s.io"
-LIMITS: Final = "limitranges"
 _COUNTED: Final = ("cpu", "memory")
-
-
-def limit_ranges(store: Store, namespace: str) -> list[Data]:
-    """Return what a namespace has to say about the containers in it."""
-    found = (entry.data for entry in store.sorted(LIMITS, namespace))
-    items = (item for data in found for item in (data.get("spec") or {}).get("limits") or ())
-    return [item for item in items if item.get("type") == "Container"]
 
 
 def default_limits(spec: Data, ranges: list[Data]) -> None:
     """Give containers the limits and requests of their namespace where they have none of their own."""
+    ranges = [item for item in ranges if item.get("type") == "Container"]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         resources = container.setdefault("resources", {})
         # A request follows from the limit somebody wrote rather than from the namespace.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moorage.api.struct import Data
+from moorage.box.apiserver.admission.limit_ranges import default_limit_range
 
 
 def part(data: Data, name: str) -> Data:
@@ -176,6 +177,7 @@ DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
     "daemonsets.apps": _daemon_set,
     "deployments.apps": _deployment,
     "jobs.batch": _job,
+    "limitranges": default_limit_range,
     "namespaces": _namespace,
     "persistentvolumeclaims": _persistent_volume_claim,
     "persistentvolumes": _persistent_volume,

@@ -79,9 +79,10 @@ def _add(name: str, components: dict[str, Data]) -> None:
     if name in components or schema is None:
         return
     components[name] = {"type": "object"}
-    components[name]["properties"] = {
-        field.name: _property(field, components) for field in schema.by_name.values() if field.name
-    }
+    fields = [field for field in schema.by_name.values() if field.name]
+    components[name]["properties"] = {field.name: _property(field, components) for field in fields}
+    if required := [field.name for field in fields if field.required]:
+        components[name]["required"] = required
 
 
 def _property(field: Field, components: dict[str, Data]) -> Data:

@@ -29,6 +29,7 @@ _CHECKS: Final[Mapping[str, tuple[type, ...]]] = {
     "fields": (dict,),
     "strings": (list,),
 }
+_ZEROS: Final[Mapping[str, Any]] = {"string": "", "int32": 0, "int64": 0, "bool": False}
 _PLAIN: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 """Types that take every value of one class."""
 _BITS: Final = {"int32": 31, "int64": 63, "intorstring": 31}
@@ -43,6 +44,7 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     shape: str = ""
     omit: bool = False
+    required: bool = False
     merge_key: str = ""
     strategy: str = ""
     list_type: str = ""
@@ -81,6 +83,22 @@ class Schema:
         """Return the field of a name, if there is one."""
         return self.by_name.get(name)
 
+    @cached_property
+    def zeros(self) -> Mapping[str, Any]:
+        """What fields that every object has are when nobody says anything."""
+        plain = (field for field in self.by_name.values() if field.required and not field.omit and not field.shape)
+        return {field.name: _ZEROS[field.type] for field in plain if field.type in _ZEROS}
+
+    @cached_property
+    def to_complete(self) -> Mapping[str, "tuple[Field, Schema]"]:
+        """The fields that have structs with such fields, in themselves or further down."""
+        with_structs = ((field, field.schema) for field in self.by_name.values())
+        return {
+            field.name: (field, below)
+            for field, below in with_structs
+            if below is not None and _has_zeros(below, frozenset((self.name,)))
+        }
+
 
 @cache
 def tables() -> Tables:
@@ -100,6 +118,29 @@ def schema_of_kind(api_version: str, kind: str) -> Schema | None:
     """Return the type of a kind; ``None`` for custom kinds."""
     name = tables().kinds.get(f"{api_version}/{kind}")
     return schema_of(name) if name is not None else None
+
+
+def _has_zeros(schema: Schema, above: frozenset[str]) -> bool:
+    """Return whether a type has required plain fields, or is made of others that do; some contain themselves."""
+    if schema.name in above:
+        return False
+    below = (field.schema for field in schema.by_name.values())
+    return bool(schema.zeros) or any(_has_zeros(item, above | {schema.name}) for item in below if item is not None)
+
+
+def complete(data: dict[str, Any], schema: Schema) -> None:
+    """Write the required fields that are missing, as the API server does: clients may count on their being there."""
+    for name, zero in schema.zeros.items():
+        if data.get(name) is None:
+            data[name] = zero
+    for name, (field, below) in schema.to_complete.items():
+        content = data.get(name)
+        if not content:
+            continue
+        items = (content,) if not field.shape else content.values() if field.shape == "map" else content
+        for item in items:
+            if isinstance(item, dict):
+                complete(item, below)
 
 
 def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] = ()) -> str | None:

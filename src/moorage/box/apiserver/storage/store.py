@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from moorage.api.codec import convert, decode, encode
-from moorage.api.custom import CustomObject
-from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.codec import decode, encode
+from moorage.api.kinds import kind_of
+from moorage.api.meta import KubeObject
 from moorage.errors import ApiError, Gone
 
 T = TypeVar("T", bound=KubeObject)
@@ -70,11 +69,7 @@ class Entry:
     def typed(self, kind: type[T]) -> T:
         """Return the object as a struct, decoded once."""
         if self._typed is None:
-            if issubclass(kind, CustomObject):
-                content = self.data
-                self._typed = kind(metadata=convert(ObjectMeta, content.get("metadata", {})), content=content)
-            else:
-                self._typed = decode(kind, self.body)
+            self._typed = decode(kind, self.body)
         return cast("T", self._typed)
 
 
@@ -200,6 +195,10 @@ class Store:
         found = self._objects.get(resource)
         return found.get(key) if found is not None else None
 
+    def resources(self) -> tuple[str, ...]:
+        """Return the resources that there are or were objects of."""
+        return tuple(self._objects)
+
     def list(self, resource: str) -> tuple[Entry, ...]:
         """Return all objects of a resource, oldest first."""
         return tuple(self._objects.get(resource, {}).values())
@@ -222,11 +221,15 @@ class Store:
         self.version += 1
         return self._keep(resource, Entry(key, self.version, body))
 
-    def put_typed(self, resource: str, thing: T) -> T:
-        """Write a struct, and return it with its new version."""
+    def put_typed(self, resource: str, thing: T, **changes: Any) -> T:
+        """Write a struct, with some fields changed, and return it with its new version.
+
+        The changes must leave true what was derived from the struct already: that is taken along.
+        """
         self.version += 1
         metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
-        stored = msgspec.structs.replace(thing, metadata=metadata)
+        stored = msgspec.structs.replace(thing, metadata=metadata, **changes)
+        stored.__dict__.update(thing.__dict__)
         self._keep(resource, Entry(stored.key, self.version, None, stored))
         return stored
 
@@ -274,4 +277,4 @@ class Store:
 
 def storage_of(kind: type[KubeObject]) -> str:
     """Name where a store keeps objects of a struct."""
-    return BY_TYPE[kind].full_name
+    return kind_of(kind).full_name

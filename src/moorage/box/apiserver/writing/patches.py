@@ -1,7 +1,6 @@
 """JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic merge patch, on plain data."""
 
 import copy
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -165,7 +164,7 @@ def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
             merged.pop(key, None)
         else:
             merged[key] = _merged_field(merged.get(key), content, schema.field(key) if schema else None)
-    _reorder(merged, patch, schema)
+    _reorder(merged, target if isinstance(target, dict) else {}, patch, schema)
     return merged
 
 
@@ -213,23 +212,36 @@ def _delete_primitives(merged: dict[str, Any], key: str, gone: Any) -> None:
         merged[key] = [item for item in merged[key] if item not in gone]
 
 
-def _reorder(merged: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> None:
-    """Put the items that the patch puts in order into that order; others stay where they are among them."""
-    for name, order in patch.items():
-        key = name.removeprefix(ORDER)
-        if key == name or not isinstance(order, list) or not isinstance(merged.get(key), list):
-            continue
+def _reorder(merged: dict[str, Any], live: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> None:
+    """Put lists that were merged in order: that of the patch for what it names, the live one for everything else."""
+    for key in {name.removeprefix(ORDER) for name in patch}:
         field = schema.field(key) if schema else None
+        wanted = patch.get(f"{ORDER}{key}", patch.get(key) if field is not None and "merge" in field.strategy else None)
+        if not isinstance(wanted, list) or not isinstance(merged.get(key), list):
+            continue
         merge_key = field.merge_key if field is not None else ""
-        wanted = [item.get(merge_key) if isinstance(item, dict) else item for item in order]
-        merged[key] = _in_order(merged[key], wanted, merge_key)
+        known = live.get(key)
+        before = [_identity(item, merge_key) for item in known] if isinstance(known, list) else []
+        merged[key] = _in_order(merged[key], [_identity(item, merge_key) for item in wanted], before, merge_key)
 
 
-def _in_order(items: Iterable[Any], wanted: list[Any], merge_key: str) -> list[Any]:
-    def rank(item: Any) -> int:
-        found = item.get(merge_key) if isinstance(item, dict) and merge_key else item
-        return wanted.index(found) if found in wanted else -1
+def _identity(item: Any, merge_key: str) -> Any:
+    return item.get(merge_key) if isinstance(item, dict) and merge_key else item
 
-    listed = list(items)
-    ranked = iter(sorted((item for item in listed if rank(item) >= 0), key=rank))
-    return [next(ranked) if rank(item) >= 0 else item for item in listed]
+
+def _in_order(items: list[Any], wanted: list[Any], live: list[Any], merge_key: str) -> list[Any]:
+    """Merge the items that a patch names, in its order, with the others; one of those goes before what it was before.
+
+    So an item that is new comes before all that the patch does not name.
+    """
+    names = [_identity(item, merge_key) for item in items]
+    named = sorted((at for at, name in enumerate(names) if name in wanted), key=lambda at: wanted.index(names[at]))
+    others = [at for at, name in enumerate(names) if name not in wanted]
+    order: list[int] = []
+    for at in named:
+        if names[at] in live:
+            place = live.index(names[at])
+            while others and names[others[0]] in live and live.index(names[others[0]]) < place:
+                order.append(others.pop(0))
+        order.append(at)
+    return [items[at] for at in (*order, *others)]

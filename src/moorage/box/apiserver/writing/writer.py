@@ -39,6 +39,20 @@ OWNERS: Final = frozenset(
     {"pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch", *(f"{name}.apps" for name in APPS)}
 )
 """Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
+USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deployments.apps": ("labels",),
+    "pods": ("ownerReferences",),
+    **dict.fromkeys(
+        (
+            *("customresourcedefinitions.apiextensions.k8s.io", "volumeattachments.storage.k8s.io"),
+            *("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"),
+            *("resourceclaims.resource.k8s.io", "devicetaintrules.resource.k8s.io"),
+        ),
+        USER_METADATA,
+    ),
+}
+"""Which metadata a write to the status does not reach, nor that of custom kinds; all other can be changed with it."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -100,11 +114,11 @@ def _grace_period(found: Any) -> int | None:
 class Writer:
     """The only way to change the store; every rule that spans versions of an object is here."""
 
-    def __init__(self, store: Store, admission: Admission, clock: Clock) -> None:
+    def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
         self.store = store
         self.admission = admission
         self.clock = clock
-        self._chance = random.Random()
+        self._chance = chance or random.Random()
 
     def find(self, target: Target) -> Entry:
         """Return the object a path names; 404 if it is not there."""
@@ -128,12 +142,14 @@ class Writer:
         key = resource.key(target.namespace, metadata["name"])
         if self.store.get(resource.storage, key) is not None:
             raise already_exists(resource, metadata["name"])
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
         if "spec" in data:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
-            _select_own_pods(data)
+            select_own_pods(data)
+        if self.admission.quotas.limits(target.namespace):
+            self.admission.quotas.check(resource, Entry(key, 0, body_of(data)))
         if options.is_dry_run:
             return Entry(key, 0, body_of(data))
         return self.store.put(resource.storage, key, data)
@@ -181,7 +197,7 @@ class Writer:
         self._check_identity(target, old, new)
         new = self._merged(resource, old, new, options)
         if options.subresource == "status":
-            self.admission.admit_status(resource, new)
+            self.admission.admit_status(resource, old, new)
         elif options.subresource != "binding":
             new = self.admission.admit_changed(resource, old, new)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -189,6 +205,8 @@ class Writer:
             return entry
         if new.get("spec") != old.get("spec") and "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        if self.admission.quotas.limits(target.namespace) and not options.subresource:
+            self.admission.quotas.check(resource, Entry(entry.key, 0, body_of(new)))
         if not options.is_apply:
             note_update(resource, old, new, options.manager, options.subresource, self.clock)
         if options.is_dry_run:
@@ -217,15 +235,18 @@ class Writer:
 
     def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
         """Let a write change only what it may: its subresource, or everything but that."""
-        if options.subresource == "status":
-            merged = {**old, "status": new.get("status")}
-            return {key: content for key, content in merged.items() if content is not None}
         metadata, was = new["metadata"], old["metadata"]
-        for name in ("name", "namespace", *SYSTEM_METADATA):
+        kept: tuple[str, ...] = ()
+        if options.subresource == "status":
+            kept = USER_METADATA if resource.is_custom else STATUS_KEEPS.get(resource.storage, ())
+        for name in ("name", "namespace", *SYSTEM_METADATA, *kept):
             if name in was:
                 metadata[name] = was[name]
             else:
                 metadata.pop(name, None)
+        if options.subresource == "status":
+            merged = {**old, "metadata": metadata, "status": new.get("status")}
+            return {key: content for key, content in merged.items() if content is not None}
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         if resource.has_status and options.subresource != "binding":
             new.pop("status", None)
@@ -316,7 +337,7 @@ class Writer:
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
-def _select_own_pods(job: Data) -> None:
+def select_own_pods(job: Data) -> None:
     """Have a job select its pods by its uid, as the API server does unless told otherwise."""
     spec = job["spec"]
     if spec.get("manualSelector"):

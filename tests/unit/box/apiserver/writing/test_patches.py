@@ -28,10 +28,20 @@ STRATEGIC = {
         {"spec": {"containers": [{"name": "b", "image": "b:2"}]}},
         {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}},
     ),
-    "an item with a new key is added": (
+    "an item with a new key comes before what the patch does not name": (
         {"spec": {"containers": [{"name": "a"}]}},
         {"spec": {"containers": [{"name": "c"}]}},
-        {"spec": {"containers": [{"name": "a"}, {"name": "c"}]}},
+        {"spec": {"containers": [{"name": "c"}, {"name": "a"}]}},
+    ),
+    "what the patch does not name stays before what it was before": (
+        {"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
+        {"spec": {"containers": [{"name": "new"}, {"name": "b"}]}},
+        {"spec": {"containers": [{"name": "new"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]}},
+    ),
+    "what it names comes in its order": (
+        {"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
+        {"spec": {"containers": [{"name": "c"}, {"name": "a"}]}},
+        {"spec": {"containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}]}},
     ),
     "an item is deleted by directive": (
         CONTAINERS,
@@ -51,7 +61,7 @@ STRATEGIC = {
     "a list of words is merged": (
         {"metadata": {"finalizers": ["a", "b"]}},
         {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}},
-        {"metadata": {"finalizers": ["b", "c"]}},
+        {"metadata": {"finalizers": ["c", "b"]}},
     ),
     "items are put in order": (
         CONTAINERS,
@@ -67,7 +77,7 @@ STRATEGIC = {
     "conditions are merged by type": (
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
         {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}},
-        {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "False"}]}},
+        {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "True"}]}},
     ),
 }
 

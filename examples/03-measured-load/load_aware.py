@@ -1,0 +1,68 @@
+"""Scores by measured load: a Prometheus server is asked in the background, and pods go where the least is going on."""
+
+from collections.abc import Hashable
+
+import msgspec
+
+from moorage import CycleState, DependsOn, Handle, NodeInfo, NodeTable, Pod, PreScorePlugin, ScorePlugin, Status
+from moorage.errors import ServiceError
+from moorage.framework.polling import Polled
+from moorage.http.web_service import WebService
+
+UNMEASURED = 50
+
+
+class LoadAwareArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """Where to ask, what, and how the answer names nodes."""
+
+    url: str = "http://prometheus.monitoring:9090"
+    query: str = "instance:node_cpu_utilisation:rate5m"
+    node_label: str = "instance"
+    every_seconds: float = 15.0
+    stale_seconds: float = 60.0
+
+
+class LoadAware(PreScorePlugin, ScorePlugin):
+    """Prefer nodes with little measured load; with no recent measurement, have no say."""
+
+    Args = LoadAwareArgs
+    depends_on = DependsOn.NODE
+
+    def __init__(self, *, args: LoadAwareArgs, handle: Handle) -> None:
+        self._args = args
+        self._prometheus = WebService(args.url, where="pluginConfig of LoadAware, url")
+        self._load = Polled(handle, self._fetch, name="load", every=args.every_seconds, stale_after=args.stale_seconds)
+
+    async def start(self) -> None:
+        """Ask for the first time, and go on asking in the background."""
+        await self._load.start()
+
+    async def close(self) -> None:
+        """Let go of the connection; the asking ends by itself."""
+        self._prometheus.close()
+
+    async def _fetch(self) -> dict[str, float]:
+        """Return the load of each node, from 0 (idle) to 1."""
+        answer = await self._prometheus.get_json("/api/v1/query", {"query": self._args.query})
+        try:
+            rows = [(row["metric"].get(self._args.node_label), row["value"][1]) for row in answer["data"]["result"]]
+            return {node: float(load) for node, load in rows if node and load != "NaN"}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceError(f"the answer to {self._args.query!r} is not one value per node: {error!r}") from error
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Leave this score out when nothing is known, or nothing recent."""
+        return None if self._load.value else Status.skip()
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Score what is left of a node; one that nobody measures is neither good nor bad."""
+        load = (self._load.value or {}).get(node.name)
+        return UNMEASURED if load is None else round(100 * (1 - min(max(load, 0.0), 1.0)))
+
+    def sign(self, pod: Pod) -> Hashable:
+        """Score all pods alike: a node is asked about once, until something else is measured."""
+        return ()
+
+    def epoch(self) -> Hashable:
+        """Score anew when something else was measured, or nothing is known any more."""
+        return self._load.epoch

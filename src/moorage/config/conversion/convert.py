@@ -1,0 +1,112 @@
+"""From a text to v1: finds out what it is, has it converted, and makes sure that it can be used."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moorage.api.documents import read_documents
+from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
+from moorage.config.conversion.drafts import EVERY, ProfileDraft
+from moorage.config.conversion.notes import Effect, Notes
+from moorage.config.conversion.policy import convert_policy
+from moorage.config.conversion.profiles import KNOWN_POINTS, VERSIONS
+from moorage.config.conversion.versions import convert_configuration, use_provider
+from moorage.config.encoding import to_yaml
+from moorage.config.loading import load_config
+from moorage.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, ExtensionPoint
+from moorage.errors import ConfigError
+
+_GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
+_MULTI_POINT: Final = "multiPoint"
+
+
+class Converted(Struct, frozen=True):
+    """A configuration as v1, where it was found, and what is not as it was."""
+
+    where: str
+    data: dict[str, Any]
+    notes: Notes
+
+
+def convert_text(text: str, source: str) -> list[Converted]:
+    """Convert every scheduler configuration in a text, be it inside of ConfigMaps; ConfigError if there is none."""
+    found = [
+        _converted(where, data)
+        for number, document in enumerate(read_documents(text, source=source))
+        for where, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
+    ]
+    if not found:
+        raise ConfigError(
+            source,
+            "there is no scheduler configuration in it",
+            hint="give a KubeSchedulerConfiguration, a Policy, or a ConfigMap with one of them",
+        )
+    return found
+
+
+def convert_provider(name: str) -> Converted:
+    """Return what --algorithm-provider stood for."""
+    notes = Notes()
+    draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
+    use_provider(name, draft, notes)
+    made = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
+    return _checked("--algorithm-provider", made, notes)
+
+
+def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(document, Mapping):
+        return
+    match document.get("kind"):
+        case "KubeSchedulerConfiguration" | "Policy":
+            yield where, document
+        case "ConfigMap":
+            texts = document.get("data")
+            for key, text in texts.items() if isinstance(texts, Mapping) else ():
+                place = f"{where}, ConfigMap key {key}"
+                for inner in read_documents(text, source=place) if isinstance(text, str) else ():
+                    yield from _configurations(inner, place)
+        case "List":
+            for item in document.get("items") or ():
+                yield from _configurations(item, where)
+        case None if "predicates" in document or "priorities" in document:
+            yield where, document
+
+
+def _converted(where: str, data: Mapping[str, Any]) -> Converted:
+    notes = Notes()
+    if data.get("kind") != KIND:
+        return _checked(where, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
+    group, _, version = str(data.get("apiVersion", "")).partition("/")
+    if group not in _GROUPS or version not in VERSIONS:
+        raise ConfigError(
+            where,
+            f"apiVersion {data.get('apiVersion')!r} is not a version of the scheduler's configuration",
+            hint=f"write one of {', '.join(f'{_GROUPS[0]}/{known}' for known in VERSIONS)}",
+        )
+    if version == VERSIONS[-1]:
+        notes.add(Effect.DROPPED, where, "this is v1 already; nothing is changed")
+        return _checked(where, dict(data), notes)
+    return _checked(where, convert_configuration(data, version, notes), notes)
+
+
+def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
+    """Make sure that what was written can be read; ConfigErrors says what in the old file makes that impossible."""
+    others = _others(data)
+    for name in sorted(others):
+        notes.add(Effect.CHANGED, f"plugin {name}", "is not one of Kubernetes': whoever runs this must have it")
+    load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **others})
+    return Converted(where, data, notes)
+
+
+def _others(data: Mapping[str, Any]) -> Catalogue:
+    """Return the plugins that are not in-tree, as far as the file itself says where they take part."""
+    found: dict[str, set[str]] = {}
+    for profile in data.get("profiles") or ():
+        for point, rows in (profile.get("plugins") or {}).items():
+            for row in rows.get("enabled") or ():
+                name = row.get("name", "")
+                if name not in KNOWN_PLUGINS and name != EVERY:
+                    points = KNOWN_POINTS - {_MULTI_POINT} if point == _MULTI_POINT else {point}
+                    found.setdefault(name, set()).update(points)
+    return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in found.items()}

@@ -1,0 +1,102 @@
+"""What predicates, priorities and plugins of old days became. docs/reference/old-configurations.md prints all of it."""
+
+from typing import Final
+
+from msgspec import Struct
+
+LEAST: Final = "NodeResourcesLeastAllocated"
+MOST: Final = "NodeResourcesMostAllocated"
+RATIO: Final = "RequestedToCapacityRatio"
+FIT: Final = "NodeResourcesFit"
+SPREAD: Final = "PodTopologySpread"
+AFFINITY: Final = "NodeAffinity"
+LABEL: Final = "NodeLabel"
+
+STRATEGIES: Final = {LEAST: "LeastAllocated", MOST: "MostAllocated", RATIO: "RequestedToCapacityRatio"}
+"""The scorers of resources that are strategies of NodeResourcesFit now."""
+
+SELECTOR_SPREADS: Final = frozenset(("SelectorSpread", "DefaultPodTopologySpread"))
+"""What PodTopologySpread does now for pods without constraints of their own."""
+
+PREDICATES: Final[dict[str, tuple[str, ...]]] = {
+    "CheckNodeCondition": ("TaintToleration", "NodeUnschedulable"),
+    "CheckNodeDiskPressure": ("TaintToleration",),
+    "CheckNodeMemoryPressure": ("TaintToleration",),
+    "CheckNodePIDPressure": ("TaintToleration",),
+    "CheckNodeUnschedulable": ("NodeUnschedulable",),
+    "CheckVolumeBinding": ("VolumeBinding",),
+    "EvenPodsSpread": (SPREAD,),
+    "GeneralPredicates": (FIT, "NodeName", "NodePorts", AFFINITY),
+    "HostName": ("NodeName",),
+    "MatchInterPodAffinity": ("InterPodAffinity",),
+    "MatchNodeSelector": (AFFINITY,),
+    "MaxAzureDiskVolumeCount": ("NodeVolumeLimits",),
+    "MaxCSIVolumeCountPred": ("NodeVolumeLimits",),
+    "MaxCinderVolumeCount": ("NodeVolumeLimits",),
+    "MaxEBSVolumeCount": ("NodeVolumeLimits",),
+    "MaxGCEPDVolumeCount": ("NodeVolumeLimits",),
+    "NoDiskConflict": ("VolumeRestrictions",),
+    "NoVolumeNodeConflict": ("VolumeBinding",),
+    "NoVolumeZoneConflict": ("VolumeZone",),
+    "PodFitsHostPorts": ("NodePorts",),
+    "PodFitsPorts": ("NodePorts",),
+    "PodFitsResources": (FIT,),
+    "PodToleratesNodeNoExecuteTaints": ("TaintToleration",),
+    "PodToleratesNodeTaints": ("TaintToleration",),
+}
+MANDATORY: Final = ("TaintToleration", "NodeUnschedulable")
+"""What filtered whether or not a Policy named it."""
+FILTERS: Final = frozenset(plugin for plugins in PREDICATES.values() for plugin in plugins)
+"""The filters that a Policy could choose from; those that came later stay on."""
+
+
+class ScoredBy(Struct, frozen=True):
+    """What a priority became: a plugin, and for NodeResourcesFit its strategy. Without a plugin nothing did."""
+
+    plugin: str = ""
+    strategy: str = ""
+    why: str = ""
+
+
+_NOTHING_DOES: Final = "every node got the same, which decides nothing"
+PRIORITIES: Final[dict[str, ScoredBy]] = {
+    "BalancedResourceAllocation": ScoredBy("NodeResourcesBalancedAllocation"),
+    "EqualPriority": ScoredBy(why=_NOTHING_DOES),
+    "EvenPodsSpreadPriority": ScoredBy(SPREAD),
+    "ImageLocalityPriority": ScoredBy("ImageLocality"),
+    "InterPodAffinityPriority": ScoredBy("InterPodAffinity"),
+    "LeastRequestedPriority": ScoredBy(FIT, STRATEGIES[LEAST]),
+    "MostRequestedPriority": ScoredBy(FIT, STRATEGIES[MOST]),
+    "NodeAffinityPriority": ScoredBy(AFFINITY),
+    "NodePreferAvoidPodsPriority": ScoredBy(why="taint the nodes that pods should avoid"),
+    "RequestedToCapacityRatioPriority": ScoredBy(FIT, STRATEGIES[RATIO]),
+    "ResourceLimitsPriority": ScoredBy(why="limits of pods are not scored any more"),
+    "SelectorSpreadPriority": ScoredBy(SPREAD),
+    "ServiceSpreadingPriority": ScoredBy(SPREAD),
+    "TaintTolerationPriority": ScoredBy("TaintToleration"),
+}
+HARMLESS: Final = frozenset(("EqualPriority",))
+DEFAULT_PRIORITIES: Final = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+}
+SCORERS: Final = frozenset(found.plugin for found in PRIORITIES.values() if found.plugin)
+
+VOLUME_LIMITS: Final = frozenset(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"))
+REMOVED: Final = {
+    "NodePreferAvoidPods": "taint the nodes that pods should avoid",
+    "NodeResourceLimits": "limits of pods are not scored any more",
+    "ResourceLimits": "limits of pods are not scored any more",
+    "ServiceAffinity": "give the pods an affinity of their own (podAffinity with the label as topologyKey)",
+}
+"""Plugins that nothing took the place of, and what to do instead."""
+
+OLD_WEIGHTS: Final = {"TaintToleration": 1, AFFINITY: 1, "InterPodAffinity": 1}
+"""What these counted for by default before v1beta3; since then it is 3, 2 and 2."""
+
+PROVIDERS: Final = {"DefaultProvider": STRATEGIES[LEAST], "ClusterAutoscalerProvider": STRATEGIES[MOST]}

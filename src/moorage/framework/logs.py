@@ -1,0 +1,78 @@
+"""What a plugin logs: under its name, as much as -v and --vmodule ask for."""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+
+class Verbosity:
+    """How much is written; changed while running by PUT /debug/flags/v."""
+
+    def __init__(self, level: int = 0, modules: Mapping[str, int] | None = None) -> None:
+        self.level = level
+        self.modules = dict(modules or {})
+        self._known: dict[str, int] = {}
+
+    def set(self, level: int) -> None:
+        """Write more or less from now on."""
+        self.level = level
+        self._known.clear()
+
+    def of(self, module: str) -> int:
+        """Return the level of a module: that of the first pattern it matches, by its last name or its path."""
+        known = self._known.get(module)
+        if known is None:
+            known = self._known[module] = self._find(module)
+        return known
+
+    def _find(self, module: str) -> int:
+        names = (module.rpartition(".")[2], module.replace(".", "/"))
+        for pattern, level in self.modules.items():
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                return level
+        return self.level
+
+
+#: The process has one stream of logs, so it has one of these.
+VERBOSITY: Final = Verbosity()
+
+
+class PluginLog:
+    """Logs messages with facts, such as ``log.info("no measurement", node=name)``, beside the plugin and its profile.
+
+    ``log.v(4).info(…)`` is written only with ``-v=4`` or more (or ``--vmodule=my_plugin=4``, by the module of the
+    plugin's class); ``if log.v(4):`` spares the work for a message that nobody reads. Warnings and errors are always
+    written.
+    """
+
+    def __init__(self, module: str, about: Mapping[str, Any], level: int = 0) -> None:
+        self._module = module
+        self._about = dict(about)
+        self._level = level
+        self._logger = structlog.get_logger(module, **about)
+
+    def v(self, level: int) -> "PluginLog":
+        """Return a log for details of a level, from 0 (always) to 10 (everything)."""
+        return PluginLog(self._module, self._about, level)
+
+    def __bool__(self) -> bool:
+        return self._level <= VERBOSITY.of(self._module)
+
+    def info(self, message: str, **facts: Any) -> None:
+        """Write a message, if so many details are asked for."""
+        if self:
+            self._logger.info(message, **({"v": self._level} if self._level else {}), **facts)
+
+    def warning(self, message: str, **facts: Any) -> None:
+        """Write that something is not as it should be."""
+        self._logger.warning(message, **facts)
+
+    def error(self, message: str, **facts: Any) -> None:
+        """Write that something failed."""
+        self._logger.error(message, **facts)
+
+    def exception(self, message: str, **facts: Any) -> None:
+        """Write that something failed, with the traceback of the error that is being handled."""
+        self._logger.exception(message, **facts)

@@ -1,0 +1,173 @@
+"""Every write of a custom resource that a plugin can make, and what must then be stored, on any API server."""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.custom import CustomObject, custom_kind
+from moorage.api.kinds import Kind, kind_of
+from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.struct import KubeStruct
+from moorage.client.cluster import ApiCluster, Dispatcher
+from moorage.client.recorder import EventRecorder
+from moorage.client.rest import ApiClient
+from moorage.clock import SystemClock
+from moorage.errors import Conflict, NotFound, TooManyRequests
+
+GROUP: Final = "writes.example.org"
+
+
+class BudgetSpec(KubeStruct, frozen=True):
+    """How much somebody may spend."""
+
+    euros: int
+    note: str = ""
+
+
+class BudgetStatus(KubeStruct, frozen=True):
+    """How much they have."""
+
+    spent: int = 0
+
+
+class Budget(KubeObject, frozen=True):
+    """A custom resource with a struct, which does not know the field ``spec.currency``."""
+
+    spec: BudgetSpec = BudgetSpec(0)
+    status: BudgetStatus = BudgetStatus()
+
+
+TYPED: Final = custom_kind("Budget", "budgets", f"{GROUP}/v1", type=Budget)
+PLAIN: Final = custom_kind("Purse", "purses", f"{GROUP}/v1")
+BARE: Final = custom_kind("Bag", "bags", f"{GROUP}/v1")
+"""A kind whose definition has no subresource for the status."""
+
+
+def definition(kind: Kind, *, has_status: bool = True) -> dict[str, Any]:
+    """Return the definition of a kind that takes any field."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.full_name},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": names,
+            "versions": [{**version, "subresources": {"status": {}}} if has_status else version],
+        },
+    }
+
+
+async def define(client: ApiClient, kind: Kind, *, has_status: bool = True) -> None:
+    """Define a kind and wait until it is served."""
+    body = msgspec.json.encode(definition(kind, has_status=has_status))
+    await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await client.request("GET", kind.path())
+            except (NotFound, TooManyRequests):  # the real one says so while it prepares its storage
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def stored(client: ApiClient, thing: KubeObject) -> dict[str, Any]:
+    """Read an object as it is stored."""
+    answer: dict[str, Any] = msgspec.json.decode(
+        await client.request("GET", kind_of(type(thing)).path(thing.name, thing.namespace))
+    )
+    return answer
+
+
+def writer(client: ApiClient) -> ApiCluster:
+    """Return what plugins have as ``handle.cluster``."""
+    return ApiCluster(client, Dispatcher(), EventRecorder(client, "host", SystemClock()), SystemClock())
+
+
+async def write_typed(client: ApiClient) -> None:
+    """Make, change and delete objects with a struct; fields that the struct does not know survive."""
+    await define(client, TYPED)
+    cluster = writer(client)
+    meta = ObjectMeta(name="ads", namespace="default")
+    made = await cluster.create(Budget(metadata=meta, spec=BudgetSpec(10, "first")))
+    assert made.uid
+    assert made.spec.euros == 10
+    await client.request(
+        "PATCH", TYPED.path("ads", "default"), b'{"spec":{"currency":"EUR"}}', "application/merge-patch+json"
+    )
+    current = await cluster.get(made)
+    updated = await cluster.update(replace(current, spec=BudgetSpec(20)))
+    assert updated.spec == BudgetSpec(20)
+    data = await stored(client, made)
+    assert data["spec"] == {"euros": 20, "currency": "EUR"}
+    assert set(data) == {"apiVersion", "kind", "metadata", "spec"}
+    with pytest.raises(Conflict):
+        await cluster.update(replace(current, spec=BudgetSpec(30)))
+
+    patched = await cluster.patch(made, {"spec": {"note": "more"}, "metadata": {"labels": {"team": "ads"}}})
+    assert patched.spec == BudgetSpec(20, "more")
+    assert patched.labels == {"team": "ads"}
+    await cluster.patch_status(made, {"spent": 7, "conditions": [{"type": "Ready", "status": "True"}]})
+    await cluster.patch_status(made, {"conditions": [{"type": "Known", "status": "True"}]})
+    data = await stored(client, made)
+    assert data["status"] == {"spent": 7, "conditions": [{"type": "Known", "status": "True"}]}
+    renewed = await cluster.get(made)
+    with_status = await cluster.update(replace(renewed, status=BudgetStatus(8)), subresource="status")
+    assert with_status.status.spent == 8
+    await cluster.delete(made)
+    with pytest.raises(NotFound):
+        await cluster.get(made)
+
+
+async def write_plain(client: ApiClient) -> None:
+    """Do the same with plain data."""
+    await define(client, PLAIN)
+    cluster = writer(client)
+    kind = PLAIN.type
+    assert issubclass(kind, CustomObject)
+    made = await cluster.create(kind.of({"metadata": {"name": "ads", "namespace": "default"}, "spec": {"coins": [1]}}))
+    assert made["spec"] == {"coins": [1]}
+    updated = await cluster.update(made.replace(spec={"coins": [1, 2], "lid": True}))
+    assert updated["spec"] == {"coins": [1, 2], "lid": True}
+    labelled = replace(updated, metadata=replace(updated.metadata, labels={"team": "ads"}))
+    assert (await cluster.update(labelled)).labels == {"team": "ads"}
+    data = await stored(client, made)
+    assert set(data) == {"apiVersion", "kind", "metadata", "spec"}, "nothing but what was written"
+    assert data["spec"] == {"coins": [1, 2], "lid": True}
+    with pytest.raises(Conflict):
+        await cluster.update(made.replace(spec={}))
+
+    patched = await cluster.patch(made, {"spec": {"lid": None}})
+    assert patched["spec"] == {"coins": [1, 2]}
+    await cluster.patch_status(made, {"full": True})
+    assert (await cluster.get(made))["status"] == {"full": True}
+    await cluster.delete(made)
+    with pytest.raises(NotFound):
+        await cluster.get(made)
+
+
+async def write_without_a_status(client: ApiClient) -> None:
+    """Be told what is missing, where the server only says that something is."""
+    await define(client, BARE, has_status=False)
+    cluster = writer(client)
+    made = await cluster.create(BARE.type(metadata=ObjectMeta(name="old", namespace="default")))
+    with pytest.raises(NotFound, match=r"bags\.writes\.example\.org has no subresource 'status': add `subresources"):
+        await cluster.patch_status(made, {"full": True})
+    await cluster.delete(made)
+    with pytest.raises(NotFound) as gone:
+        await cluster.patch_status(made, {"full": True})
+    assert "subresource" not in str(gone.value)
+
+
+STORIES: Final = {
+    "with a struct": write_typed,
+    "as plain data": write_plain,
+    "without a subresource": write_without_a_status,
+}
