@@ -41,7 +41,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     config: ConfigOption = None,
     node: Annotated[str, typer.Option("--node", help="Why not on this node, and what would make it fit there.")] = "",
     output: Annotated[PageFormat, typer.Option("--output", "-o", help="How to print it.")] = PageFormat.TEXT,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to look for changes.")] = 5.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to look for changes.")] = 10.0,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,

@@ -23,6 +23,9 @@ class WrittenObjects:
         self.given: ClusterInput = self._creation.create(listed)
         self._documents = {ObjectId.of(document.content): document for document in listed}
         self._objects = {_id_of(thing): thing for thing in self.given.objects}
+        self._by_kind: dict[str, dict[ObjectId, None]] = {}
+        for found in self._objects:
+            self._by_kind.setdefault(found.kind, {})[found] = None
 
     def __contains__(self, wanted: ObjectId) -> bool:
         return wanted in self._objects
@@ -45,7 +48,7 @@ class WrittenObjects:
 
     def known(self, kind: str) -> list[ObjectId]:
         """Return the names of all objects of a kind, in order of appearance."""
-        return [found for found in self._objects if found.kind == kind]
+        return list(self._by_kind.get(kind, ()))
 
     def patched(self, patch: PatchObject) -> KubeObject:
         """Carry out operations on an object as it is written; return what it is stored as then."""
@@ -71,16 +74,17 @@ class WrittenObjects:
         """Take an object away, and return it."""
         if wanted not in self._objects:
             raise missing(wanted, (found.key for found in self.known(wanted.kind)))
-        self._documents.pop(wanted, None)
-        return self._objects.pop(wanted)
+        thing = self._objects[wanted]
+        self._keep(wanted, None, None)
+        return thing
 
     def _write(self, wanted: ObjectId, content: Content, like: KubeObject | None) -> KubeObject:
         document = Document(content, f"{wanted.kind} {wanted.key}")
-        classes = [thing for thing in self._objects.values() if isinstance(thing, PriorityClass)]
-        thing = self._creation.create_one(document, like, classes)
+        classes = [self._objects[found] for found in self._by_kind.get("PriorityClass", ())]
+        thing = self._creation.create_one(document, like, [item for item in classes if isinstance(item, PriorityClass)])
         if thing is None:
             raise InputError(document.title, "objects of this kind do not bear on scheduling")
-        self._documents[wanted], self._objects[wanted] = document, thing
+        self._keep(wanted, document, thing)
         return thing
 
     def remember(self, wanted: ObjectId) -> "tuple[Document | None, KubeObject | None]":
@@ -89,15 +93,19 @@ class WrittenObjects:
 
     def restore(self, wanted: ObjectId, was: "tuple[Document | None, KubeObject | None]") -> None:
         """Put an object back as it was."""
-        document, thing = was
+        self._keep(wanted, *was)
+
+    def _keep(self, wanted: ObjectId, document: Document | None, thing: KubeObject | None) -> None:
         if document is None:
             self._documents.pop(wanted, None)
         else:
             self._documents[wanted] = document
         if thing is None:
             self._objects.pop(wanted, None)
+            self._by_kind.get(wanted.kind, {}).pop(wanted, None)
         else:
             self._objects[wanted] = thing
+            self._by_kind.setdefault(wanted.kind, {})[wanted] = None
 
 
 def _id_of(thing: KubeObject) -> ObjectId:

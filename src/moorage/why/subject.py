@@ -17,7 +17,7 @@ from moorage.whatif.session import Attempt, Session
 from moorage.why.obstacles import Obstacles, find_obstacles
 
 NEVER: Final = "Never"
-DEFAULT_SECONDS: Final = 5.0
+DEFAULT_SECONDS: Final = 10.0
 """After so long the search stops looking, and says so."""
 
 
@@ -261,6 +261,7 @@ class Subject:
             high = guess if low < guess < high else high
             if not self.trial(*edits_for(low)):
                 return None
+            low, high = self._gallop(low, high, edits_for)
         while high - low > 1:
             middle = (low + high) // 2
             if self.trial(*edits_for(middle)):
@@ -268,6 +269,15 @@ class Subject:
             else:
                 high = middle
         return low
+
+    def _gallop(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]]) -> tuple[int, int]:
+        """Narrow a wide range from above in growing steps: the answer is often close to what there is now."""
+        step = 1
+        while (closer := high - step) > low and step < high - low:
+            if self.trial(*edits_for(closer)):
+                return closer, high
+            high, step = closer, step * 4
+        return low, high
 
     def fewest(self, items: Sequence[Any], edits_for: Callable[[Sequence[Any]], Sequence[Edit]]) -> list[Any] | None:
         """Find items none of which can be left out: one alone if one is enough; ``None`` if all do not help."""

@@ -15,7 +15,7 @@ UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 HOSTNAME: Final = "kubernetes.io/hostname"
 MAX_SETS: Final = 12
 """So many different sets of taints or labels are tried, the smallest first."""
-MAX_SHAPES: Final = 20
+MAX_SHAPES: Final = 12
 MAX_OFFERS: Final = 2
 
 
