@@ -1,4 +1,4 @@
-"""`python -m benchmarks.explaining`: how long the search for changes takes on a large cluster, for usual pending pods."""
+"""`python -m benchmarks.explaining`: how long the search for changes takes on a large cluster, for usual pods."""
 
 import argparse
 from collections.abc import Iterator

@@ -21,7 +21,6 @@ from moorage.config import completed_view
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
-from moorage.simulator.loading import cluster_from
 from moorage.whatif.session import Session
 from moorage.why.explain import explain_pod
 from tests.conformance.fuzz import features_of, silence_logs
@@ -63,10 +62,9 @@ class Prover:
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
         policy = Policy(config_of(case, gates), REGISTRY, gates)
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
-        cluster = cluster_from(case.objects, features=gates)
         documents = documents_of(case.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
-            for pod in cluster.pending:
+            for pod in session.objects.given.pending:
                 if pod.scheduler_name in profiles:
                     self._prove_pod(case, session, pod.key, policy)
 

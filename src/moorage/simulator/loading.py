@@ -147,10 +147,14 @@ def cluster_from(
 
 
 class Creation:
-    """Creates the objects of one input, one after the other; later also single ones, as they were changed."""
+    """Creates the objects of one input, one after the other; later also single ones, as they were changed.
 
-    def __init__(self, features: FeatureGates = _DEFAULT_GATES) -> None:
+    ``runs_workloads``: controllers will make pods of the workloads, so these have to be such as an API server admits.
+    """
+
+    def __init__(self, features: FeatureGates = _DEFAULT_GATES, *, runs_workloads: bool = True) -> None:
         self._features = features
+        self._runs_workloads = runs_workloads
         self._count = 0
         self._places: dict[tuple[str, str], str] = {}
         self._workloads = WorkloadAdmission(features)
@@ -169,7 +173,7 @@ class Creation:
         # Priority classes may come after the pods that name them.
         classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
-        objects = keep_as_given(_admit(admission, thing, document) for thing, document in made)
+        objects = keep_as_given(self._admit(admission, thing, document) for thing, document in made)
         if adapt is not None:
             objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
@@ -195,7 +199,7 @@ class Creation:
         thing = self._completed(self._identified(decoded, kind), document)
         if not isinstance(thing, Pod):
             return thing
-        pod = _admit(PodAdmission(classes, self._features), thing, document)
+        pod = self._admit(PodAdmission(classes, self._features), thing, document)
         adapt = pod_adapter(self._features)
         return adapt(pod) if adapt is not None and isinstance(pod, Pod) else pod
 
@@ -210,9 +214,20 @@ class Creation:
 
     def _completed(self, thing: KubeObject, document: Document) -> KubeObject:
         _refuse_problems(thing, document.title)
-        if isinstance(thing, WORKLOADS) and not (isinstance(thing, MAY_LACK_TEMPLATE) and not makes_pods(thing)):
+        may_lack = isinstance(thing, MAY_LACK_TEMPLATE) and not makes_pods(thing)
+        if self._runs_workloads and isinstance(thing, WORKLOADS) and not may_lack:
             return self._workloads.admit(thing, document.content, document.title)
         return with_defaults(thing)
+
+    def _admit(self, admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
+        if self._runs_workloads and isinstance(thing, WORKLOADS) and makes_pods(thing):
+            _check_template(admission, thing, document)
+        if not isinstance(thing, Pod):
+            return thing
+        try:
+            return admission.admit(thing)
+        except InputError as error:
+            raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]
@@ -269,17 +284,6 @@ class Creation:
                 made.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
                 self._count += 1
         return made
-
-
-def _admit(admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
-    if isinstance(thing, WORKLOADS) and makes_pods(thing):
-        _check_template(admission, thing, document)
-    if not isinstance(thing, Pod):
-        return thing
-    try:
-        return admission.admit(thing)
-    except InputError as error:
-        raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 
 
 def _check_template(admission: PodAdmission, thing: PodSource, document: Document) -> None:

@@ -19,7 +19,7 @@ class WrittenObjects:
 
     def __init__(self, documents: Iterable[Document], features: FeatureGates) -> None:
         listed = list(documents)
-        self._creation = Creation(features)
+        self._creation = Creation(features, runs_workloads=False)
         self.given: ClusterInput = self._creation.create(listed)
         self._documents = {ObjectId.of(document.content): document for document in listed}
         self._objects = {_id_of(thing): thing for thing in self.given.objects}
