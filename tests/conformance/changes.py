@@ -18,7 +18,7 @@ from rich.console import Console
 
 from moorage.assembly.policy import Policy
 from moorage.config import completed_view
-from moorage.errors import MoorageError
+from moorage.errors import InputError, MoorageError
 from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
 from moorage.whatif.session import Session
@@ -60,7 +60,10 @@ class Prover:
     def prove(self, case: Case) -> None:
         """Judge every offer for every pending pod of a cluster."""
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
-        policy = Policy(config_of(case, gates), REGISTRY, gates)
+        try:
+            policy = Policy(config_of(case, gates), REGISTRY, gates)
+        except InputError:
+            return  # a configuration that both sides refuse
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
         documents = documents_of(case.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import config, explain, scheduler, simulate, up
+from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -20,6 +20,9 @@ app = typer.Typer(
 app.add_typer(config.app, name="config")
 app.command()(simulate.simulate)
 app.command()(explain.explain)
+app.command()(snapshot.snapshot)
+app.command()(capacity.capacity)
+app.add_typer(whatif.app, name="whatif")
 app.command()(up.up)
 
 

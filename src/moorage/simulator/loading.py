@@ -139,6 +139,11 @@ def load_cluster(
     return Creation(features).create(read_files(paths, stdin=stdin))
 
 
+def cluster_of(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:
+    """Make a cluster of documents that have been read already."""
+    return Creation(features).create(documents)
+
+
 def cluster_from(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.kinds import BY_NAME
+from moorage.errors import InputError
 
 DEFAULT_NAMESPACE: Final = "default"
 Content: TypeAlias = Mapping[str, Any]
@@ -136,3 +137,22 @@ def remove(*path: str | int) -> Operation:
 def remove_items(path: Sequence[str | int], places: Iterable[int]) -> list[Operation]:
     """Take items out of a list, the last first, so that the others keep their places."""
     return [remove(*path, place) for place in sorted(set(places), reverse=True)]
+
+
+def edit_from(data: Any) -> Edit:
+    """Read an edit that was written down; InputError if it is none."""
+    if isinstance(data, Mapping):
+        if isinstance(data.get("create"), Mapping):
+            return CreateObject(data["create"])
+        if isinstance(data.get("delete"), Mapping):
+            return DeleteObject(_target(data["delete"]))
+        if isinstance(data.get("config"), list):
+            return EditConfig(tuple(data["config"]))
+        if isinstance(data.get("object"), Mapping) and isinstance(data.get("patch"), list):
+            return PatchObject(_target(data["object"]), tuple(data["patch"]), data.get("apply") == "replace")
+    hint = "an edit has object and patch, or create, or delete, as `moorage explain -o json` writes them"
+    raise InputError("edits", "this is no edit", hint=hint)
+
+
+def _target(head: Mapping[str, Any]) -> ObjectId:
+    return ObjectId.of({"kind": head.get("kind"), "metadata": head})

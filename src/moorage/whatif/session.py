@@ -184,22 +184,29 @@ class Session:
     @contextmanager
     def branch(self) -> Iterator[Self]:
         """Undo everything that is done in a block when it ends."""
-        mark = len(self._undo)
+        mark = self.mark()
         try:
             yield self
         finally:
-            while len(self._undo) > mark:
-                self._undo.pop()()
+            self.roll_back(mark)
+
+    def mark(self) -> int:
+        """Return what :meth:`roll_back` needs to come back to how things are now."""
+        return len(self._undo)
+
+    def roll_back(self, mark: int) -> None:
+        """Undo everything that was done since a mark."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
 
     def apply(self, *edits: Edit) -> None:
         """Change the cluster; InputError, with nothing changed, if one of the edits cannot be made."""
-        mark = len(self._undo)
+        mark = self.mark()
         try:
             for edit in edits:
                 self._apply(edit)
         except BaseException:
-            while len(self._undo) > mark:
-                self._undo.pop()()
+            self.roll_back(mark)
             raise
 
     def _apply(self, edit: Edit) -> None:
@@ -245,6 +252,10 @@ class Session:
         self._tell(pod, None)
         self._tell(None, waiting)
         return waiting
+
+    def undo_last_placement(self) -> None:
+        """Take back the placement that was the last thing done."""
+        self._undo.pop()()
 
     def try_pod(self, pod: Pod | str, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
         """Try a pod, and leave everything as it was; ``preempts``: if it fits nowhere, look for victims."""

@@ -40,8 +40,14 @@ INTRUSIVENESS: Final = (
     *("claim", "volume", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
-SAME: Final[dict[str, tuple[str, ...]]] = {"NodeUnschedulable": ("TaintToleration",)}
-"""Plugins that one change may satisfy together: a cordon is a taint as well."""
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+    ),
+    "NodeUnschedulable": ("NodeUnschedulable", "TaintToleration"),
+}
+"""Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
 MAX_PAIR_ROWS: Final = 8
 MAX_IDEAS: Final = 4
 
@@ -78,7 +84,7 @@ def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
 def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
     subject = Subject(session, key, limits, only_node=only_node)
     any_found = False
-    if subject.attempt.gates:
+    if subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates"):
         subject, offer = _without_gates(subject)
         if offer is not None:
             yield offer
@@ -96,9 +102,7 @@ def _search(session: Session, key: str, limits: Limits, only_node: str) -> Itera
 
 def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
     """Remove the scheduling gates: perhaps that is all; perhaps the pod is held back by something else."""
-    gates = subject.content.get("spec", {}).get("schedulingGates") or []
-    if not gates:
-        return subject, None
+    gates = subject.content["spec"]["schedulingGates"]
     edit = subject.live_draft().remove("spec", "schedulingGates").edit()
     names = " and ".join(str(gate.get("name")) for gate in gates)
     offer = subject.offer("gate", f"Remove the scheduling gate {names}", edit)
@@ -116,8 +120,12 @@ def _single(subject: Subject) -> Iterator[Remedy]:
             found = True
             yield offer
     plugins = subject.obstacles.plugins()
+    tried: set[tuple[object, ...]] = set()
     for plugin in plugins:
         for fix in FIXES.get(plugin, ()):
+            if (fix, _family(plugin)) in tried:
+                continue
+            tried.add((fix, _family(plugin)))
             offers = list(_tried(fix, subject, plugin))
             if not offers and subject.may_preempt:
                 preempting = preempting or subject.preempting()
@@ -136,11 +144,23 @@ def _single(subject: Subject) -> Iterator[Remedy]:
 
 
 def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
-    rows = subject.rows_where_only(plugin, *SAME.get(plugin, ()))
+    rows = subject.rows_where_only(*_family(plugin))
     try:
         yield from fix(subject, rows) if rows else ()
     except InputError:
         return  # the object as it is written does not have what was to be changed
+
+
+def _family(plugin: str) -> tuple[str, ...]:
+    return FAMILIES.get(plugin, (plugin,))
+
+
+def _obstacles_of(subject: Subject, row: int) -> list[str]:
+    """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
+    found: dict[tuple[str, ...], str] = {}
+    for plugin in subject.obstacles.of(row):
+        found.setdefault(_family(plugin), plugin)
+    return list(found.values())
 
 
 def _pairs(subject: Subject) -> Iterator[Remedy]:
@@ -165,14 +185,14 @@ def _pairs(subject: Subject) -> Iterator[Remedy]:
 
 
 def _rows_with_two(subject: Subject) -> list[int]:
-    rows = [row for row in range(len(subject.nodes)) if len(subject.obstacles.of(row)) == 2]
+    rows = [row for row in range(len(subject.nodes)) if len(_obstacles_of(subject, row)) == 2]
     if subject.only_node:
         info = subject.nodes.find(subject.only_node)
         rows = [row for row in rows if info is not None and row == info.row]
     seen: dict[tuple[str, ...], int] = {}
     kept = []
     for row in rows:
-        names = tuple(subject.obstacles.of(row))
+        names = tuple(_obstacles_of(subject, row))
         seen[names] = seen.get(names, 0) + 1
         if seen[names] <= MAX_PAIR_ROWS:
             kept.append(row)
@@ -181,7 +201,7 @@ def _rows_with_two(subject: Subject) -> list[int]:
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     """Find changes after which a plugin no longer minds a node, whatever the others say."""
-    aiming = subject.aiming(plugin, row)
+    aiming = subject.aiming(_family(plugin), row)
     for fix in FIXES.get(plugin, ()):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]
@@ -190,9 +210,8 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
 
 
 def _second(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
-    for fix in FIXES.get(plugin, ()):
-        rows = subject.rows_where_only(plugin)
-        if row in rows:
+    if row in subject.rows_where_only(*_family(plugin)):
+        for fix in FIXES.get(plugin, ()):
             yield from _tried(fix, subject, plugin)
 
 

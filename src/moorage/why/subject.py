@@ -116,7 +116,7 @@ class Subject:
             self.attempt = session.try_pod(self.pod, preempts=False)
             self.obstacles: Obstacles = find_obstacles(session, self.pod, self.attempt)
         self._tried: dict[tuple[str, ...], Attempt | None] = {}
-        self._aim: tuple[str, int] | None = None
+        self._aim: tuple[tuple[str, ...], int] | None = None
         self._may_preempt: bool | None = None
         self._is_nominated: bool | None = None
 
@@ -173,10 +173,10 @@ class Subject:
         """Search for changes after which the pod could at least preempt."""
         return Subject(self.session, self.key, self.limits, only_node=self.only_node, base=self.base, preempts=True)
 
-    def aiming(self, plugin: str, row: int) -> "Subject":
-        """Search for changes after which a plugin no longer minds a node, whatever others say."""
+    def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":
+        """Search for changes after which some plugins no longer mind a node, whatever others say."""
         subject = Subject(self.session, self.key, self.limits, only_node=self.only_node, base=self.base)
-        subject._aim = (plugin, row)
+        subject._aim = (plugins, row)
         return subject
 
     def rows_where_only(self, *plugins: str) -> list[int]:
@@ -221,8 +221,9 @@ class Subject:
                 return None
             attempt = session.place(self.key, preempts=self.preempts)
             if self._aim is not None:
-                plugin, row = self._aim
-                return None if plugin in find_obstacles(session, session.pod(self.key), attempt).of(row) else attempt
+                plugins, row = self._aim
+                left = find_obstacles(session, session.pod(self.key), attempt).of(row)
+                return None if any(plugin in left for plugin in plugins) else attempt
             return attempt if self._is_enough(attempt) else None
 
     def _is_enough(self, attempt: Attempt) -> bool:

@@ -8,10 +8,10 @@ from moorage.api.affinity import Taint
 from moorage.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node_matcher
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.node_affinity import demands_of
+from moorage.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.why.subject import Remedy, Subject
 
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 HOSTNAME: Final = "kubernetes.io/hostname"
 MAX_SETS: Final = 12
 """So many different sets of taints or labels are tried, the smallest first."""
@@ -258,21 +258,6 @@ def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
                 pool = {**spec.get("pool", {}), "name": f"{(spec.get('pool') or {}).get('name', '')}-{name}"}
                 head = _headed(content, f"{found.name}-{name}")
                 made.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
-    return made
-
-
-def cloned_node(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Describe a node like another one: its labels, taints and size, but not that it is cordoned, nor what runs."""
-    metadata, spec, status = content.get("metadata") or {}, content.get("spec") or {}, content.get("status") or {}
-    old = metadata.get("name")
-    labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}
-    taints = [item for item in spec.get("taints") or () if item.get("key") != UNSCHEDULABLE]
-    kept = {key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status}
-    made = {**_headed(content, name), "status": kept}
-    if labels:
-        made["metadata"]["labels"] = labels
-    if taints:
-        made["spec"] = {"taints": copy.deepcopy(taints)}
     return made
 
 
