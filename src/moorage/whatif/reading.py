@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from moorage.api.codec import UNREADABLE, convert, encode, to_data
+from moorage.api.codec import UNREADABLE, decode
 from moorage.api.kinds import BY_NAME, Kind
 from moorage.client.rest import ApiClient
 from moorage.errors import ApiError, Forbidden, Gone, InputError, NotFound
@@ -134,10 +134,8 @@ async def _read_kind(
 def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -> Content:
     if whole:
         return _whole(kind, msgspec.json.decode(item))
-    try:
-        data = to_data(msgspec.json.decode(item, type=kind.type))
-    except msgspec.ValidationError:
-        data = encode(convert(kind.type, msgspec.json.decode(item)))
+    # Through JSON, so that lists are lists: operations of a patch know no others.
+    data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
     content: Content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
     metadata = content["metadata"]
     if not with_annotations and "annotations" in metadata:

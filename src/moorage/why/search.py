@@ -24,6 +24,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "TaintToleration": (nodes.tolerate, nodes.untaint),
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
     "NodeAffinity": (selection.loosen, nodes.label_node),
+    "NodeDeclaredFeatures": (nodes.declare_features,),
     "NodePorts": (neighbours.free_ports,),
     "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
     "PodTopologySpread": (neighbours.allow_skew, neighbours.drop_labels, neighbours.label_domain),
@@ -36,8 +37,9 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 """What can be done about each plugin's rejections."""
 
 INTRUSIVENESS: Final = (
-    *("gate", "toleration", "request", "label", "spread", "affinity", "selector", "port", "priority"),
-    *("claim", "volume", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "config"),
+    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
+    *("label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "node-feature"),
+    "config",
 )
 """Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -167,7 +169,8 @@ def _pairs(subject: Subject) -> Iterator[Remedy]:
     """Clear one obstacle of a node that has two, and look for what clears the other."""
     found: set[tuple[str, ...]] = set()
     for row in _rows_with_two(subject):
-        first, second = sorted(subject.obstacles.of(row), key=lambda name: name == "NodeResourcesFit")
+        # What has an amount comes second: it is then as small as it can be on any node that is left.
+        first, second = sorted(_obstacles_of(subject, row), key=lambda name: name == "NodeResourcesFit")
         if (first, second) in found:
             continue
         for idea in _ideas(subject, first, row):

@@ -8,6 +8,7 @@ from moorage.api.affinity import Taint
 from moorage.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node_matcher
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.node_affinity import demands_of
+from moorage.plugins.node_declared_features import required_features
 from moorage.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.why.subject import Remedy, Subject
@@ -111,6 +112,21 @@ def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that cordoned nodes will do"
     if offer := subject.offer("toleration", text, draft.edit(), cost=2):
         yield offer
+
+
+def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Have a node declare the features that the pod needs: one that lacks the fewest."""
+    needed = required_features(subject.pod)
+    lacking = {row: needed.difference(subject.nodes[row].node.status.declared_features) for row in rows}
+    for row in sorted(rows, key=lambda row: len(lacking[row]))[:MAX_OFFERS]:
+        name = subject.nodes[row].name
+        draft = subject.draft_of("Node", name)
+        listed = draft.content.get("status", {}).get("declaredFeatures") or []
+        draft.put(("status", "declaredFeatures"), sorted({*listed, *lacking[row]}))
+        text = f"Have node {name} support {_listed(sorted(lacking[row]))}: upgrade its kubelet"
+        if offer := subject.offer("node-feature", text, draft.edit()):
+            yield offer
+            return
 
 
 def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
