@@ -46,10 +46,12 @@ def _start(flags: "FlagValues") -> int:
         _write_config(complete_options(flags), path)
         return 0
     # What both processes need is imported before there are two; the keeper has no more than this.
+    from moorage.app.gc_tuning import collect_rarely
     from moorage.app.keeper.keeper import keep
     from moorage.app.keeper.process import Ends, split
 
     def schedule(ends: Ends) -> int:
+        collect_rarely()  # the keeper has started; this has not
         import_numpy()
         from moorage.app.daemon import run_daemon
 

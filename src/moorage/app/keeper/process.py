@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from moorage.app.gc_tuning import keep_everything
 from moorage.app.keeper.link import SchedulerFailed, framed
 from moorage.app.keeper.page import SharedPage
 from moorage.errors import MoorageError, explain
@@ -46,7 +46,7 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     # What there is now stays for good, and both have it: a collection that touched it would make copies of it.
-    gc.freeze()
+    keep_everything()
     child = os.fork()
     if child:
         for_scheduler.close()
