@@ -27,6 +27,7 @@ from tests.conformance.fuzz import features_of, silence_logs
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import Oracle, OracleError
 from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
+from tests.conformance.planting import PLANTS, planted
 
 Edit = dict[str, Any]
 Object = dict[str, Any]
@@ -39,13 +40,15 @@ class Tally:
 
     pods: int = 0
     without: int = 0
+    planted: int = 0
     changes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     refused: int = 0
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
-        return f"{self.pods} pending pods, {self.without} without an offer, {len(self.wrong)} wrong; {kinds}"
+        found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
+        return f"{found}, {len(self.wrong)} wrong; {kinds}"
 
 
 class Prover:
@@ -56,6 +59,7 @@ class Prover:
         self._console = console
         self.tally = Tally()
         self.refusal = ""
+        self._planted = 0
 
     def prove(self, case: Case) -> None:
         """Judge every offer for every pending pod of a cluster."""
@@ -74,16 +78,42 @@ class Prover:
     def _prove_pod(self, case: Case, session: Session, key: str, policy: Policy) -> None:
         explained = explain_pod(session, key, seconds=60).as_data()
         if explained["result"] == "scheduled":
+            self._plant(case, key, policy)
             return
+        self._judge(case, key, explained, policy)
+
+    def _plant(self, case: Case, key: str, policy: Policy) -> None:
+        """Put one obstacle in the way of a pod that fits; the change that removes it must be among those offered."""
+        self._planted += 1
+        name = [*PLANTS][self._planted % len(PLANTS)]
+        plant, kind = PLANTS[name]
+        obstructed = planted(_alone(case, key), key, plant)
+        try:
+            said = self._oracle.decide(obstructed)
+        except OracleError:
+            return
+        if any(item["pod"] == key and item["result"] == "scheduled" for item in said):
+            return  # the profile does without the plugin that would mind
+        documents = documents_of(obstructed.objects, source="the case")
+        with Session(documents, policy, honours_nominations=False) as session:
+            explained = explain_pod(session, key, seconds=60).as_data()
+        self.tally.planted += 1
+        if kind not in {change["kind"] for change in explained["changes"]}:
+            self._tell(f"{case.seed} {key}: {name} was planted, and no {kind} is offered: {explained['changes']}")
+        self._judge(obstructed, key, explained, policy)
+
+    def _tell(self, text: str) -> None:
+        self.tally.wrong.append(text)
+        self._console.print(text, markup=False, highlight=False)
+
+    def _judge(self, case: Case, key: str, explained: dict[str, Any], policy: Policy) -> None:
         self.tally.pods += 1
         if not explained["changes"]:
             self.tally.without += 1
         for change in explained["changes"]:
             self.tally.changes[change["kind"]] += 1
             for problem in self._problems(_alone(case, key), key, change, policy):
-                text = f"{case.seed} {key}: {problem}\n    {json.dumps(change)}"
-                self.tally.wrong.append(text)
-                self._console.print(text, markup=False, highlight=False)
+                self._tell(f"{case.seed} {key}: {problem}\n    {json.dumps(change)}")
 
     def _problems(self, case: Case, key: str, change: dict[str, Any], policy: Policy) -> Iterator[str]:
         edits = change["edits"]
