@@ -29,6 +29,7 @@ KINDS: Final = tuple(
     )
 )
 """What is read; a kind that the server does not have is left out."""
+NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
         "kubernetes.io/config.mirror",
@@ -70,9 +71,13 @@ async def read_cluster(
     *,
     with_annotations: bool = False,
     whole: bool = False,
+    needs_all: bool = True,
     progress: ShowReading = lambda _kind, _done, _total: None,
 ) -> ReadCluster:
-    """List everything; InputError names every permission that is missing."""
+    """List everything; InputError names every permission that is missing.
+
+    Without ``needs_all`` only nodes and pods have to be readable: other kinds are left out if they may not be listed.
+    """
     turns = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def read(kind: Kind) -> tuple[list[Content], str] | ApiError:
@@ -82,7 +87,8 @@ async def read_cluster(
             except NotFound:
                 return [], ""
             except (Forbidden, Gone) as error:
-                return error
+                may_lack = isinstance(error, Forbidden) and not needs_all and kind.name not in NEEDED
+                return ([], "") if may_lack else error
 
     answers = await asyncio.gather(*(read(kind) for kind in KINDS))
     refused = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
