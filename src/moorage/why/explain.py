@@ -1,5 +1,6 @@
 """Explaining one pod: where it stands, what keeps it off which nodes, what would help, and what wakes it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -12,7 +13,10 @@ from moorage.framework.nodetable import NodeTable
 from moorage.simulator.decisions import Decision, NodeEntry, Result
 from moorage.whatif.session import Attempt, Session
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
+from moorage.why.fixes.nodes import spelled
 from moorage.why.fixes.resources import INSUFFICIENT, TOO_MANY_PODS, shortage, written
+from moorage.why.groups import group_facts
+from moorage.why.obstacles import Obstacles, find_obstacles
 from moorage.why.search import search
 from moorage.why.subject import DEFAULT_SECONDS, Remedy
 
@@ -40,7 +44,8 @@ def explain_pod(
 def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
     attempt = session.try_pod(pod, in_detail=True)
     decision = attempt.decision
-    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
+    obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
     because, runner_up = compare(session, pod, decision, decision.node)
     if attempt.gates:
         decision = _gated(decision, attempt)
@@ -50,6 +55,7 @@ def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes
         because=because,
         runner_up=runner_up,
         wakes=tuple(_wakes(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
+        group=group_facts(session, pod),
     )
     is_there = not node or decision.nodes.get(node, NodeEntry(code="?")).is_rejected
     if with_changes and (not attempt.node or (node and is_there)):
@@ -110,7 +116,9 @@ def _change(offer: Remedy) -> PossibleChange:
     )
 
 
-def group_reasons(decision: Decision, pod: Pod, nodes: NodeTable) -> list[ReasonGroup]:
+def group_reasons(
+    decision: Decision, pod: Pod, nodes: NodeTable, obstacles: Obstacles | None = None
+) -> list[ReasonGroup]:
     """Group the rejected nodes by what is wrong with them, most nodes first."""
     if decision.pre_filter is not None:
         said = decision.pre_filter
@@ -120,10 +128,35 @@ def group_reasons(decision: Decision, pod: Pod, nodes: NodeTable) -> list[Reason
         for reason in entry.reasons if entry.is_rejected else ():
             groups.setdefault((entry.plugin, reason), []).append(name)
     made = [
-        ReasonGroup(plugin, reason, len(names), tuple(names[:MAX_EXAMPLES]), _short(reason, names, pod, nodes))
+        ReasonGroup(
+            plugin,
+            reason,
+            len(names),
+            tuple(names[:MAX_EXAMPLES]),
+            _short(reason, names, pod, nodes),
+            0 if obstacles is None else _alone(plugin, names, nodes, obstacles),
+            _taints(names, pod, nodes) if plugin == "TaintToleration" else {},
+        )
         for (plugin, reason), names in groups.items()
     ]
     return sorted(made, key=lambda group: -group.nodes)
+
+
+def _alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
+    """Count the nodes on which nothing else is in the way."""
+    rows = (info.row for name in names if (info := nodes.find(name)) is not None)
+    return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
+
+
+def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
+    """Count the taints that keep the pod off."""
+    counted: Counter[str] = Counter()
+    for name in names:
+        info = nodes.find(name)
+        for taint in info.taints if info is not None else ():
+            if taint.keeps_pods_off and not pod.tolerates(taint):
+                counted[spelled(taint)] += 1
+    return dict(counted.most_common(MAX_EXAMPLES))
 
 
 def _short(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:

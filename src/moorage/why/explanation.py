@@ -9,13 +9,23 @@ from moorage.simulator.decisions import Decision
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason, and the nodes that it keeps the pod off; ``short``: the least that is missing on any of them."""
+    """One reason, and the nodes that it keeps the pod off; ``short``: the least that is missing on any of them.
+
+    ``alone``: on so many of these nodes nothing else is in the way. ``details``: what exactly, and on how many.
+    """
 
     plugin: str
     reason: str
     nodes: int
     examples: tuple[str, ...] = ()
     short: dict[str, str] = {}
+    alone: int = 0
+    details: dict[str, int] = {}
+
+    def as_data(self) -> dict[str, Any]:
+        """Write it down as the format has it, without what is for the page only."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return {key: item for key, item in data.items() if key not in ("alone", "details")}
 
 
 class PossibleChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,7 +73,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
         data: dict[str, Any] = msgspec.to_builtins(self.decision)
         if self.is_bound:
             data["result"] = "bound"
-        data |= {"reasons": msgspec.to_builtins(self.reasons), "changes": msgspec.to_builtins(self.changes)}
+        data |= {"reasons": [group.as_data() for group in self.reasons], "changes": msgspec.to_builtins(self.changes)}
         if self.stopped:
             data["stopped"] = "The search for changes ran out of time; there may be others."
         if self.because:

@@ -56,11 +56,17 @@ def headline(explained: PodExplanation) -> str:
 def group_line(group: ReasonGroup) -> str:
     """Say what is wrong with some nodes.
 
-    >>> group_line(ReasonGroup("NodeResourcesFit", "Insufficient cpu", 37, ("n1",), {"cpu": "500m"}))
-    '37 nodes: Insufficient cpu, at least 500m short (n1, …)'
+    >>> group_line(ReasonGroup("NodeResourcesFit", "Insufficient cpu", 37, ("n1",), {"cpu": "500m"}, 3))
+    '37 nodes: Insufficient cpu, at least 500m short; 3 of them would do but for that (n1, …)'
     """
     nodes = f"{group.nodes} node{'s' if group.nodes != 1 else ''}"
     short = "".join(f", at least {amount} short" for amount in group.short.values())
+    short += "".join(f", {what} on {count}" for what, count in group.details.items())
+    if group.alone > 0:
+        short += (
+            "; they" if group.alone == group.nodes > 1 else f"; {group.alone} of them" if group.nodes > 1 else "; it"
+        )
+        short += " would do but for that"
     more = ", …" if group.examples and group.nodes > len(group.examples) else ""
     examples = f" ({', '.join(group.examples)}{more})" if group.examples else f" (says {group.plugin})"
     return f"{nodes}: {group.reason}{short}{examples}"

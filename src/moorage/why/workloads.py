@@ -6,7 +6,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.cluster import PodGroup
 from moorage.api.codec import convert
 from moorage.api.kinds import BY_NAME, Kind
 from moorage.api.pod import Pod
@@ -17,6 +16,7 @@ from moorage.whatif.objects import missing
 from moorage.whatif.session import Session
 from moorage.why.explain import explain_pod
 from moorage.why.explanation import PodExplanation, PossibleChange, WorkloadExplanation
+from moorage.why.groups import group_of, pods_that_count
 from moorage.why.subject import DEFAULT_SECONDS
 
 WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "PodGroup")
@@ -81,7 +81,7 @@ def explain_workload(
     if workload.id.kind == "PodGroup":
         return _explain_group(session, workload, seconds)
     title = f"{workload.id.kind.lower()}/{workload.id.name}"
-    own = [pod for pod in _pods(session) if _is_of(pod, workload)]
+    own = [pod for pod in pods_that_count(session) if _is_of(pod, workload)]
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
     wanted = max(workload.wanted, len(running))
@@ -99,11 +99,6 @@ def explain_workload(
                 )
             fits += 1
     return WorkloadExplanation(title, fits, wanted)
-
-
-def _pods(session: Session) -> list[Pod]:
-    found = (session.objects.find(known) for known in session.objects.known("Pod"))
-    return [pod for pod in found if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
 
 
 def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
@@ -153,7 +148,7 @@ def _change_of_template(change: PossibleChange, pod: str, workload: NamedWorkloa
 
 def _explain_group(session: Session, workload: NamedWorkload, seconds: float) -> WorkloadExplanation:
     """Place the members of a group that wait, one after the other; those with a node count as they are."""
-    members = [pod for pod in _pods(session) if group_of(pod) == workload.id.key]
+    members = [pod for pod in pods_that_count(session) if group_of(pod) == workload.id.key]
     title = f"podgroup/{workload.id.name}"
     fits = sum(1 for pod in members if pod.node_name)
     with session.branch():
@@ -165,26 +160,3 @@ def _explain_group(session: Session, workload: NamedWorkload, seconds: float) ->
                     )
                 fits += 1
     return WorkloadExplanation(title, fits, len(members))
-
-
-def group_of(pod: Pod) -> str:
-    """Return the key of the group that a pod belongs to; empty if it belongs to none."""
-    group = pod.spec.scheduling_group
-    name = group.pod_group_name if group is not None else None
-    return f"{pod.namespace}/{name}" if name else ""
-
-
-def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
-    """Say how many members of a pod's group fit, and how many have to."""
-    key = group_of(pod)
-    if not key:
-        return None
-    members = [other for other in _pods(session) if group_of(other) == key]
-    fits = 0
-    with session.branch():
-        for other in members:
-            fits += bool(other.node_name or session.place(other.key, preempts=False).node)
-    group = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
-    gang = group.spec.scheduling_policy.gang if isinstance(group, PodGroup) else None
-    facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
-    return facts if gang is None else {**facts, "minCount": gang.min_count}
