@@ -34,6 +34,7 @@ class Plane(ControlPlane):
         """Make all objects of a workload in an empty cluster and save the state; return the seconds it took."""
         started = time.monotonic()
         self.end()
+        self.flags = workload.server_flags
         shutil.rmtree(self.data, ignore_errors=True)
         self._begin()
         uvloop.run(self._create(workload))

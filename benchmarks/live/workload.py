@@ -14,6 +14,8 @@ churn:                            # comes and goes while the pods are placed
   - {like: node, every: 0.5, keep: 5}
 arriving: {like: pod}             # for `make bench-latency`: what is made at a steady rate
 alone: true                       # not one of `WORKLOADS=all`
+gates: GenericWorkload=true       # feature gates of both schedulers and of the API server
+serves: [scheduling.k8s.io/v1beta1]   # versions that the API server serves on request only
 ```
 """
 
@@ -71,6 +73,8 @@ class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
     churn: list[GroupEntry] = []
     arriving: GroupEntry | None = None
     alone: bool = False
+    gates: str = ""
+    serves: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,19 @@ class Workload:
     bound: int
     reported: int
     arriving: Group | None = None
+    gates: str = ""
+    serves: tuple[str, ...] = ()
+
+    @property
+    def gate_flags(self) -> tuple[str, ...]:
+        """The feature gates as schedulers and the API server take them."""
+        return (f"--feature-gates={self.gates}",) if self.gates else ()
+
+    @property
+    def server_flags(self) -> tuple[str, ...]:
+        """What the API server has to be told."""
+        served = ",".join(f"{version}=true" for version in self.serves)
+        return (*self.gate_flags, f"--runtime-config={served}") if served else self.gate_flags
 
     def objects(self) -> Iterator[Iterator[tuple[str, bytes]]]:
         """Return where each object is posted and its JSON; one group has to be there before the next."""
@@ -141,6 +158,8 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
         bound=expected["bound"],
         reported=expected.get("reported", 0),
         arriving=_group(entry.arriving, parts, f"{where}: arriving") if entry.arriving else None,
+        gates=entry.gates,
+        serves=tuple(entry.serves),
     )
 
 

@@ -34,6 +34,7 @@ var groupVersions = []schema.GroupVersion{
 	{Group: "autoscaling", Version: "v2"},
 	{Group: "batch", Version: "v1"},
 	{Group: "coordination.k8s.io", Version: "v1"},
+	{Group: "coordination.k8s.io", Version: "v1beta1"},
 	{Group: "discovery.k8s.io", Version: "v1"},
 	{Group: "events.k8s.io", Version: "v1"},
 	{Group: "networking.k8s.io", Version: "v1"},
@@ -42,6 +43,7 @@ var groupVersions = []schema.GroupVersion{
 	{Group: "rbac.authorization.k8s.io", Version: "v1"},
 	{Group: "resource.k8s.io", Version: "v1"},
 	{Group: "scheduling.k8s.io", Version: "v1"},
+	{Group: "scheduling.k8s.io", Version: "v1alpha3"},
 	{Group: "scheduling.k8s.io", Version: "v1beta1"},
 	{Group: "storage.k8s.io", Version: "v1"},
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,13 +16,16 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingapiv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/registry/scheduling/compositepodgroup"
+	"k8s.io/kubernetes/pkg/registry/scheduling/podgroup"
 	"k8s.io/kubernetes/plugin/pkg/admission/priority"
 )
 
-// podCreation is the API server's path for a new pod: the Priority admission plugin, then the pod registry's
-// PrepareForCreate (pod-level requests, matchLabelKeys merged into selectors).
+// podCreation is the API server's path for new pods and groups: the Priority admission plugin, then the registry's
+// PrepareForCreate (of a pod: pod-level requests, matchLabelKeys merged into selectors; fields of gates that are off go).
 type podCreation struct {
 	priorities *priority.Plugin
 }
@@ -47,6 +54,51 @@ func newPodCreation(objs []runtime.Object) (*podCreation, error) {
 	plugin := priority.NewPlugin()
 	plugin.SetExternalKubeInformerFactory(w)
 	return &podCreation{priorities: plugin}, nil
+}
+
+// admit returns an object as the registry would store it, with the status it was given.
+func (p *podCreation) admit(obj runtime.Object) (runtime.Object, error) {
+	var err error
+	created := obj
+	switch typed := obj.(type) {
+	case *corev1.Pod:
+		created, err = p.create(typed)
+	case *schedulingv1beta1.PodGroup:
+		internal := &scheduling.PodGroup{}
+		prepare := func() { podgroup.NewStrategy().PrepareForCreate(context.Background(), internal) }
+		made := &schedulingv1beta1.PodGroup{}
+		err = p.createGroup(typed, internal, made, "podgroups", typed.Spec.Priority != nil, prepare)
+		made.Generation, made.Status = typed.Generation, typed.Status
+		created = made
+	case *schedulingv1alpha3.CompositePodGroup:
+		internal := &scheduling.CompositePodGroup{}
+		prepare := func() { compositepodgroup.NewStrategy().PrepareForCreate(context.Background(), internal) }
+		made := &schedulingv1alpha3.CompositePodGroup{}
+		err = p.createGroup(typed, internal, made, "compositepodgroups", typed.Spec.Priority != nil, prepare)
+		made.Generation, made.Status = typed.Generation, typed.Status
+		created = made
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyOf(obj), err)
+	}
+	return created, nil
+}
+
+// createGroup makes the group that is stored of the one that is given. A priority it already has is kept.
+func (p *podCreation) createGroup(given, internal, made runtime.Object, resource string, hasPriority bool, prepare func()) error {
+	if err := legacyscheme.Scheme.Convert(given, internal, nil); err != nil {
+		return err
+	}
+	if !hasPriority {
+		named := scheduling.SchemeGroupVersion.WithResource(resource)
+		key, _, _ := strings.Cut(keyOf(given), "/")
+		attributes := admission.NewAttributesRecord(internal, nil, given.GetObjectKind().GroupVersionKind(), key, "", named, "", admission.Create, &metav1.CreateOptions{}, false, nil)
+		if err := p.priorities.Admit(context.Background(), attributes, nil); err != nil {
+			return err
+		}
+	}
+	prepare()
+	return legacyscheme.Scheme.Convert(internal, made, nil)
 }
 
 // create returns the pod as the registry would store it, with the status it was given: inputs describe running pods too.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +22,16 @@ type cluster struct {
 	scheduler *scheduler.Scheduler
 	events    *eventLog
 	stop      context.CancelFunc
+
+	conditions map[string]condition // of groups, by name, written since they were last looked at
 }
 
 // newCluster builds a scheduler from a configuration exactly as kube-scheduler's own main does, with the world still empty.
 func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...scheduler.Option) (*cluster, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	client := newClient()
-	c := &cluster{world: newWorld(client), clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop}
+	c := &cluster{clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop, conditions: map[string]condition{}}
+	client := newClient(c.notePatch)
+	c.world = newWorld(client)
 	options = append([]scheduler.Option{
 		scheduler.WithComponentConfigVersion(config.TypeMeta.APIVersion),
 		scheduler.WithProfiles(config.Profiles...),
@@ -52,7 +54,7 @@ func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...s
 }
 
 // newClient accepts every write and keeps none: what the scheduler decides is reported, not carried out.
-func newClient() *fake.Clientset {
+func newClient(notePatch func(clienttesting.PatchAction)) *fake.Clientset {
 	client := fake.NewSimpleClientset()
 	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		switch action.GetVerb() {
@@ -60,6 +62,8 @@ func newClient() *fake.Clientset {
 			if write, ok := action.(interface{ GetObject() runtime.Object }); ok {
 				return true, write.GetObject(), nil
 			}
+		case "patch":
+			notePatch(action.(clienttesting.PatchAction))
 		}
 		return true, nil, nil
 	})
@@ -93,12 +97,9 @@ func load(raws []json.RawMessage) ([]runtime.Object, error) {
 	}
 	stages := make([][]runtime.Object, stageCount)
 	for _, obj := range objs {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			created, err := pods.create(pod)
-			if err != nil {
-				return nil, fmt.Errorf("pod %s: %w", keyOf(pod), err)
-			}
-			obj = created
+		obj, err := pods.admit(obj)
+		if err != nil {
+			return nil, err
 		}
 		stage := stageOf(obj)
 		stages[stage] = append(stages[stage], obj)

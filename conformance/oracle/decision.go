@@ -14,6 +14,8 @@ const (
 	resultUnschedulable = "unschedulable"
 	resultError         = "error"
 	resultGated         = "gated"
+	resultIncomplete    = "incomplete" // its group is not known, or a group above that one
+	resultWaiting       = "waiting"    // a group that waits for its victims to leave
 )
 
 // decision is one entry of the decisions format.

@@ -8,12 +8,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// eventLog keeps the text of the last FailedScheduling event.
-type eventLog struct{ failedScheduling string }
+// eventLog keeps the text of each pod's last FailedScheduling event.
+type eventLog struct{ failedScheduling map[string]string }
 
-func (l *eventLog) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
-	if reason == "FailedScheduling" {
-		l.failedScheduling = fmt.Sprintf(note, args...)
+func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	if reason == "FailedScheduling" && l.failedScheduling != nil {
+		l.failedScheduling[keyOf(regarding)] = fmt.Sprintf(note, args...)
 	}
 }
 

@@ -12,12 +12,14 @@ import (
 
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 )
 
-const usage = `usage: oracle [--config FILE] [--search all|config] -f FILE ...   one cluster; the decisions as JSON
-       oracle --stream                                              a cluster a line in, a line of decisions out
-       oracle queue --stream                                        a queue history a line in, a line of reports out
+const usage = `usage: oracle [--config FILE] [--search all|config] [--feature-gates A=true,B=false] -f FILE ...
+                                                   one cluster; the decisions as JSON
+       oracle --stream                             a cluster a line in, a line of decisions out
+       oracle queue --stream                       a queue history a line in, a line of reports out
 `
 
 func main() {
@@ -57,6 +59,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	stream := flags.Bool("stream", false, "")
 	config := flags.String("config", "", "")
 	search := flags.String("search", searchAll, "")
+	gates := cliflag.NewMapStringBool(&map[string]bool{})
+	flags.Var(gates, "feature-gates", "")
 	flags.Var(&inputs, "f", "")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,18 +75,22 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	asked.FeatureGates = *gates.Map
 	return answerOne(asked, out)
 }
 
 // answerOne prints one cluster's decisions, indented.
 func answerOne(asked request, out io.Writer) error {
-	decisions, err := guarded(func() ([]decision, error) { return asked.decide() })
+	made, err := guarded(asked.decide)
 	if err != nil {
 		return err
 	}
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string]any{"decisions": decisions})
+	return encoder.Encode(struct {
+		Decisions []decision      `json:"decisions"`
+		Groups    []groupDecision `json:"groups,omitempty"`
+	}{made.decisions, made.groups})
 }
 
 // answerLines answers each line as it comes, so that a caller may ask and wait in turn.

@@ -143,14 +143,17 @@ func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersion
 		return nil, nil, err
 	}
 	legacyscheme.Scheme.Default(obj)
-	if slices.Contains(storageVersions, kind.GroupVersion()) {
+	target := runtime.GroupVersioner(storageVersions)
+	if _, ok := obj.(*schedulingv1alpha3.PodGroup); ok {
+		target = schedulingv1beta1.SchemeGroupVersion
+	} else if slices.Contains(storageVersions, kind.GroupVersion()) {
 		return obj, kind, nil
 	}
 	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, runtime.InternalGroupVersioner)
 	if err != nil {
 		return nil, nil, err
 	}
-	obj, err = legacyscheme.Scheme.ConvertToVersion(internal, storageVersions)
+	obj, err = legacyscheme.Scheme.ConvertToVersion(internal, target)
 	return obj, kind, err
 }
 

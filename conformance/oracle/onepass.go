@@ -13,24 +13,31 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// decide tries every pending pod of an input once and returns the decisions.
-func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawMessage) ([]decision, error) {
+// outcome is what a pass came to: what was decided on every pod, and on every group.
+type outcome struct {
+	decisions []decision
+	groups    []groupDecision
+}
+
+// decide tries every pending pod of an input once, members of a group together, and returns what was decided.
+func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawMessage) (outcome, error) {
 	objs, err := load(raws)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	c, err := newCluster(config)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	pass := newPass(c)
-	pass.decided = sets.New[string]()
+	pass.decided = map[string]int{}
 	for _, obj := range objs {
 		if err := c.tell(obj); err != nil {
-			return nil, errors.Join(err, c.close())
+			return outcome{}, errors.Join(err, c.close())
 		}
 		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName == "" {
 			pass.pending = append(pass.pending, pod)
@@ -38,37 +45,41 @@ func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawM
 			c.clock.Step(time.Second)
 		}
 	}
-	decisions := pass.run(context.Background())
-	return decisions, c.close()
+	made := pass.run(context.Background())
+	return made, c.close()
 }
 
-// pass is one trip through the queue, each pod having one turn; with nominations carried out and decided left nil, it is
+// pass is one trip through the queue, each entity having one turn; with nominations carried out and decided left nil, it is
 // any number of scheduling cycles.
 type pass struct {
 	*cluster
+	queue             *internalqueue.PriorityQueue
 	pending           []*corev1.Pod
-	decided           sets.Set[string]
+	decided           map[string]int // the place of a pod's decision
 	carriesNomination bool
 
-	current *framework.QueuedPodInfo
-	failure *fwk.Status
+	current  framework.QueuedEntityInfo
+	members  []*framework.QueuedPodInfo // of the current entity, in the order they are tried
+	failures map[string]*fwk.Status
+	finished *fwk.Status // what the current group's attempt was finished with
 }
 
 // newPass puts a recorder around every profile and itself around the scheduler's queue and failure handling.
 func newPass(c *cluster) *pass {
-	p := &pass{cluster: c}
+	p := &pass{cluster: c, queue: c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue), failures: map[string]*fwk.Status{}}
 	for name, profile := range c.scheduler.Profiles {
 		c.scheduler.Profiles[name] = newRecorder(profile)
 	}
+	c.scheduler.SchedulingQueue = &watchedQueue{c.scheduler.SchedulingQueue, p}
 	next := c.scheduler.NextEntity
 	c.scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		entity, err := next(logger)
-		p.current, _ = entity.(*framework.QueuedPodInfo)
+		p.begin(entity)
 		return entity, err
 	}
 	handleFailure := c.scheduler.FailureHandler
 	c.scheduler.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
-		p.failure = status
+		p.failures[keyOf(pod.Pod)] = status
 		if !p.carriesNomination {
 			// A nomination of this pass is reported only, one the pod came with stays.
 			nominating = nil
@@ -78,101 +89,122 @@ func newPass(c *cluster) *pass {
 	return p
 }
 
-func (p *pass) run(ctx context.Context) []decision {
+// begin forgets the previous attempt.
+func (p *pass) begin(entity framework.QueuedEntityInfo) {
+	p.current, p.members, p.failures, p.finished = entity, membersOf(entity), map[string]*fwk.Status{}, nil
+	p.events.failedScheduling, p.conditions = map[string]string{}, map[string]condition{}
+	for _, profile := range p.scheduler.Profiles {
+		profile.(*recorder).begin(p.members)
+	}
+}
+
+func (p *pass) run(ctx context.Context) outcome {
 	ctx = klog.NewContext(ctx, klog.Background())
-	decisions := []decision{}
+	made := outcome{decisions: []decision{}}
 	for len(p.scheduler.SchedulingQueue.PodsInActiveQ()) > 0 {
-		if decided := p.tryNext(ctx); decided != nil {
-			decisions = append(decisions, *decided)
+		decisions, group := p.tryNext(ctx)
+		for _, decided := range decisions {
+			p.keep(&made, decided, group != nil)
+		}
+		if group != nil {
+			made.groups = append(made.groups, *group)
 		}
 	}
-	return append(decisions, p.gated()...)
+	made.decisions = append(made.decisions, p.notTried()...)
+	return made
 }
 
-// tryNext runs one scheduling cycle, nil if it came to nothing: the pod is being deleted, or has had its turn.
-func (p *pass) tryNext(ctx context.Context) *decision {
-	for _, profile := range p.scheduler.Profiles {
-		profile.(*recorder).begin()
+// keep adds a decision. The rest of a group that could be placed in part has another turn at once, and its last one counts.
+func (p *pass) keep(made *outcome, decided decision, isMember bool) {
+	place, again := p.decided[decided.Pod]
+	switch {
+	case !again:
+		p.decided[decided.Pod] = len(made.decisions)
+		made.decisions = append(made.decisions, decided)
+	case isMember:
+		made.decisions[place] = decided
 	}
-	p.current, p.failure, p.events.failedScheduling = nil, nil, ""
+}
+
+// tryNext runs one scheduling cycle. It may come to nothing: the pod is being deleted.
+func (p *pass) tryNext(ctx context.Context) ([]decision, *groupDecision) {
 	p.scheduler.ScheduleOne(ctx)
-	if p.current == nil {
-		panic(errors.New("the queue handed out something that is not a pod"))
+	if group, ok := p.current.(*framework.QueuedPodGroupInfo); ok {
+		return p.describeGroup(group)
 	}
-	pod := p.current.Pod
+	pod := p.members[0].Pod
 	seen, ok := p.scheduler.Profiles[pod.Spec.SchedulerName].(*recorder)
-	if !ok || p.decided.Has(keyOf(pod)) || (p.failure == nil && seen.attempt.node == "") {
-		return nil
+	if !ok || (p.failures[keyOf(pod)] == nil && seen.attempt.node == "") {
+		return nil, nil
 	}
-	if p.decided != nil {
-		p.decided.Insert(keyOf(pod))
-	}
-	if p.failure == nil {
+	if p.failures[keyOf(pod)] == nil {
 		<-seen.bound
 	}
-	return p.describe(pod, seen)
+	return []decision{p.describe(pod, seen, seen.attempt)}, nil
 }
 
-func (p *pass) describe(pod *corev1.Pod, seen *recorder) *decision {
-	made := &decision{Pod: keyOf(pod), Profile: pod.Spec.SchedulerName, Result: resultScheduled}
-	if p.failure == nil {
-		made.Node, made.Tied = seen.attempt.node, seen.attempt.tied
+// describe tells what one attempt decided on a pod.
+func (p *pass) describe(pod *corev1.Pod, seen *recorder, tried *attempt) decision {
+	made := decision{Pod: keyOf(pod), Profile: pod.Spec.SchedulerName, Result: resultScheduled}
+	if status := p.failures[made.Pod]; status != nil {
+		p.describeFailure(&made, status)
 	} else {
-		p.describeFailure(made)
+		made.Node, made.Tied = tried.node, tried.tied
 	}
-	if made.Result == resultError {
+	if made.Result == resultError || tried == nil {
 		return made
 	}
-	made.PostFilter = seen.attempt.nomination
-	if seen.attempt.preFilter != nil {
-		rejected := rejectionOf(seen.attempt.preFilter)
+	made.PostFilter = tried.nomination
+	if tried.preFilter != nil {
+		rejected := rejectionOf(tried.preFilter)
 		made.PreFilter = &rejected
 	} else {
-		made.Nodes = seen.describeNodes()
+		made.Nodes = seen.describeNodes(tried)
 	}
 	return made
 }
 
-func (p *pass) describeFailure(made *decision) {
-	made.Result, made.Message = resultError, p.events.failedScheduling
-	if p.failure.IsRejected() {
+func (p *pass) describeFailure(made *decision, status *fwk.Status) {
+	made.Result, made.Message = resultError, p.events.failedScheduling[made.Pod]
+	if status.IsRejected() {
 		made.Result = resultUnschedulable
 	}
 	var fit *framework.FitError
-	if errors.As(p.failure.AsError(), &fit) {
+	_, isGroup := p.current.(*framework.QueuedPodGroupInfo)
+	if errors.As(status.AsError(), &fit) {
 		made.UnschedulablePlugins = sets.List(fit.Diagnosis.UnschedulablePlugins)
-	} else if !errors.Is(p.failure.AsError(), scheduler.ErrNoNodesAvailable) {
+	} else if !isGroup && !errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) {
 		made.Result = resultError
 	}
 }
 
 // describeNodes says what is known of each node that was looked at, or left out by PreFilter.
-func (r *recorder) describeNodes() map[string]node {
+func (r *recorder) describeNodes(tried *attempt) map[string]node {
 	nodes := map[string]node{}
-	for name, status := range r.attempt.filtered {
+	for name, status := range tried.filtered {
 		if status != nil {
 			nodes[name] = node{rejection: rejectionOf(status)}
 		}
 	}
-	if r.attempt.narrowed != nil && !r.attempt.tookNominatedNode {
-		r.describeNodesLeftOut(nodes)
+	if tried.narrowed != nil && !tried.tookNominatedNode {
+		r.describeNodesLeftOut(tried, nodes)
 	}
-	for _, scored := range r.attempt.scores {
+	for _, scored := range tried.scores {
 		nodes[scored.Name] = r.describeScores(scored)
 	}
-	if len(r.attempt.scores) == 0 && r.attempt.node != "" {
-		nodes[r.attempt.node] = node{}
+	if len(tried.scores) == 0 && tried.node != "" {
+		nodes[tried.node] = node{}
 	}
 	return nodes
 }
 
 // describeNodesLeftOut gives the nodes PreFilter left out the status upstream gives them.
-func (r *recorder) describeNodesLeftOut(nodes map[string]node) {
-	reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", r.attempt.narrowedBy)
-	for _, info := range nodesOf(r.Framework) {
+func (r *recorder) describeNodesLeftOut(tried *attempt, nodes map[string]node) {
+	reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", tried.narrowedBy)
+	for _, info := range tried.nodesOf(r.Framework) {
 		name := info.Node().Name
 		// A nominated node is tried even so, and then has a status of its own.
-		if _, tried := r.attempt.filtered[name]; !tried && !r.attempt.narrowed.Has(name) {
+		if _, looked := tried.filtered[name]; !looked && !tried.narrowed.Has(name) {
 			nodes[name] = node{rejection: rejection{Code: fwk.UnschedulableAndUnresolvable.String(), Reasons: []string{reason}}}
 		}
 	}
@@ -191,18 +223,34 @@ func (r *recorder) describeScores(scored fwk.NodePluginScores) node {
 	return described
 }
 
-// gated lists, in order of appearance, the pods no plugin let into the queue.
-func (p *pass) gated() []decision {
+// notTried lists, in order of appearance, the pods no plugin let into the queue and those whose group is not known.
+func (p *pass) notTried() []decision {
 	var decisions []decision
+	waiting := func(pods []*corev1.Pod) sets.Set[string] {
+		names := sets.New[string]()
+		for _, pod := range pods {
+			names.Insert(keyOf(pod))
+		}
+		return names
+	}
+	gated, incomplete := waiting(p.queue.UnschedulablePods()), waiting(p.queue.IncompletePodGroupPodsPods())
 	for _, pod := range p.pending {
-		queued, ok := p.scheduler.SchedulingQueue.GetPod(pod.Name, pod.Namespace, nil)
-		if !ok || !queued.Gated() || pod.DeletionTimestamp != nil || p.decided.Has(keyOf(pod)) {
+		key := keyOf(pod)
+		queued, ok := p.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup)
+		if _, decided := p.decided[key]; !ok || decided || pod.DeletionTimestamp != nil {
 			continue
 		}
-		decisions = append(decisions, decision{
-			Pod: keyOf(pod), Profile: pod.Spec.SchedulerName, Result: resultGated,
-			UnschedulablePlugins: sets.List(queued.UnschedulablePlugins),
-		})
+		made := decision{Pod: key, Profile: pod.Spec.SchedulerName, UnschedulablePlugins: sets.List(queued.UnschedulablePlugins)}
+		switch {
+		case incomplete.Has(key):
+			made.Result = resultIncomplete
+		case gated.Has(key):
+			// One gated member holds back its whole group.
+			made.Result = resultGated
+		default:
+			continue
+		}
+		decisions = append(decisions, made)
 	}
 	return decisions
 }

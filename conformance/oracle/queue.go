@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
-	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -76,10 +74,10 @@ type replay struct {
 	*pass
 	ctx      context.Context
 	logger   klog.Logger
-	queue    *internalqueue.PriorityQueue
 	made     *creation
 	classes  []runtime.Object
 	inFlight map[string]*framework.QueuedPodInfo
+	groups   map[string]*framework.QueuedPodGroupInfo // popped
 }
 
 func newReplay(c *cluster) *replay {
@@ -90,9 +88,9 @@ func newReplay(c *cluster) *replay {
 		pass:     p,
 		ctx:      klog.NewContext(context.Background(), logger),
 		logger:   logger,
-		queue:    c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue),
 		made:     newCreation(),
 		inFlight: map[string]*framework.QueuedPodInfo{},
+		groups:   map[string]*framework.QueuedPodGroupInfo{},
 	}
 }
 
@@ -116,19 +114,17 @@ func (r *replay) apply(raw json.RawMessage) error {
 	switch typed := obj.(type) {
 	case *schedulingv1.PriorityClass:
 		r.classes = append(r.classes, typed)
-	case *corev1.Pod:
+	default:
 		pods, err := newPodCreation(r.classes)
 		if err != nil {
 			return err
 		}
-		created, err := pods.create(typed)
-		if err != nil {
+		if obj, err = pods.admit(obj); err != nil {
 			return err
 		}
-		if hasEnded(created) {
-			return r.world.remove(created)
+		if hasEnded(obj) {
+			return r.world.remove(obj)
 		}
-		obj = created
 	}
 	return r.tell(obj)
 }

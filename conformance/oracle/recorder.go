@@ -12,18 +12,22 @@ import (
 )
 
 // recorder stands between the scheduler and a profile's framework, passes every call on, and writes down the answers.
-// It adds three things of its own, each a choice upstream leaves to chance: the winner among equal nodes of a narrowed
-// search, the order of candidates for preemption, and that binding ends without touching the API.
+// It adds a few things of its own, most of them choices upstream leaves to chance: the winner among equal nodes of a narrowed
+// search, the order of candidates for preemption, the order of a group's placements (see groups.go), and that binding ends
+// without touching the API.
 type recorder struct {
 	framework.Framework
 	weights map[string]int64
-	attempt *attempt
+	attempt *attempt  // the latest
+	group   *groupLog // what a group's cycle was seen to do
 	victims *victimLog
 	bound   chan struct{}
 }
 
 // attempt is what one pod's scheduling cycle was seen to do.
 type attempt struct {
+	pod        *corev1.Pod    // a member of a group; nil for a pod that is tried alone
+	within     *fwk.Placement // the nodes a group is restricted to; nil for all
 	preFilter  *fwk.Status
 	narrowed   sets.Set[string]       // the nodes PreFilter left; nil for all
 	narrowedBy []string               // the plugins that left them
@@ -46,12 +50,16 @@ func newRecorder(inner framework.Framework) *recorder {
 }
 
 // begin forgets the previous attempt.
-func (r *recorder) begin() *attempt {
-	r.attempt = &attempt{filtered: map[string]*fwk.Status{}}
-	return r.attempt
+func (r *recorder) begin(members []*framework.QueuedPodInfo) {
+	r.attempt, r.group = newAttempt(), newGroupLog(members)
 }
 
+func newAttempt() *attempt { return &attempt{filtered: map[string]*fwk.Status{}} }
+
 func (r *recorder) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string]) {
+	if state.IsPodGroupSchedulingCycle() {
+		r.attempt = r.group.begin(state, pod)
+	}
 	result, status, plugins := r.Framework.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
 		r.attempt.preFilter = status
@@ -120,6 +128,14 @@ func (r *recorder) nodeOrder() map[string]int {
 	return order
 }
 
+// nodesOf lists the nodes an attempt could look at, in node order.
+func (a *attempt) nodesOf(handle fwk.Handle) []fwk.NodeInfo {
+	if a.within != nil {
+		return a.within.Nodes
+	}
+	return nodesOf(handle)
+}
+
 func nodesOf(handle fwk.Handle) []fwk.NodeInfo {
 	infos, err := handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -142,6 +158,10 @@ func (r *recorder) RunPostFilterPlugins(ctx context.Context, state fwk.CycleStat
 func (r *recorder) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (waits permitWaits, status *fwk.Status) {
 	waits, status = r.Framework.RunPermitPlugins(ctx, state, pod, nodeName)
 	if status.IsSuccess() || status.IsWait() {
+		if simulated, ok := r.group.byState[state]; ok {
+			r.attempt = simulated
+			r.group.placed[keyOf(pod)] = simulated
+		}
 		r.attempt.node = nodeName
 	}
 	return waits, status

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -18,6 +19,8 @@ const (
 	placeUnschedulable = "unschedulable"
 	placeGated         = "gated"
 	placeInFlight      = "inFlight"
+	placePending       = "pending"    // until the attempt of its group is over
+	placeIncomplete    = "incomplete" // until its group, and those above it, are known
 )
 
 var podType = reflect.TypeOf(&corev1.Pod{})
@@ -25,9 +28,13 @@ var podType = reflect.TypeOf(&corev1.Pod{})
 // report says where a step of a history left every pod. Times are seconds since the history began.
 type report struct {
 	Time      float64             `json:"time"`
-	Popped    string              `json:"popped,omitempty"`
+	Popped    string              `json:"popped,omitempty"` // a pod or a group
+	Members   []string            `json:"members,omitempty"`
 	Decision  *decision           `json:"decision,omitempty"`
+	Group     *groupDecision      `json:"group,omitempty"`
+	Decisions []decision          `json:"decisions,omitempty"` // on the members of Group
 	Pods      map[string]queued   `json:"pods"`
+	Groups    map[string]queued   `json:"groups,omitempty"`
 	Nominated map[string][]string `json:"nominated,omitempty"`
 }
 
@@ -42,6 +49,7 @@ type queued struct {
 	PendingPlugins       []string `json:"pendingPlugins,omitempty"`
 	GatingPlugin         string   `json:"gatingPlugin,omitempty"`
 	Flushed              bool     `json:"flushed,omitempty"`
+	Members              []string `json:"members,omitempty"` // of a group, in the order they are tried
 }
 
 func (r *replay) describeQueue(told *report) {
@@ -49,15 +57,16 @@ func (r *replay) describeQueue(told *report) {
 	told.Pods = map[string]queued{}
 	for _, pod := range r.queue.InFlightPods() {
 		if info, ok := r.inFlight[keyOf(pod)]; ok {
-			told.Pods[keyOf(pod)] = r.describeQueued(info, placeInFlight)
+			told.Pods[keyOf(pod)] = r.describePod(info, placeInFlight)
 		}
 	}
 	waiting, _ := r.queue.PendingPods()
 	for _, pod := range waiting {
-		if info, ok := r.queue.GetPod(pod.Name, pod.Namespace, nil); ok {
-			told.Pods[keyOf(pod)] = r.describeQueued(info, r.placeOf(info))
+		if info, ok := r.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); ok {
+			told.Pods[keyOf(pod)] = r.describePod(info, r.placeOf(info))
 		}
 	}
+	told.Groups = r.describeGroups()
 	told.Nominated = r.nominations()
 }
 
@@ -72,37 +81,70 @@ func (r *replay) placeOf(info *framework.QueuedPodInfo) string {
 		return false
 	}
 	switch {
+	case isListed(r.queue.IncompletePodGroupPodsPods()):
+		return placeIncomplete
+	case isListed(r.queue.PendingPodGroupPods()):
+		return placePending
 	case isListed(r.queue.PodsInActiveQ()):
 		return placeActive
 	case isListed(r.queue.PodsInBackoffQ()):
 		// The queue has two backoff queues and one list of both: pods nothing rejected are in the one for errors.
-		if info.UnschedulablePlugins.Len()+info.PendingPlugins.Len() == 0 {
+		if info.UnschedulablePlugins.Len()+info.PendingPlugins.Len() == 0 || info.Pod.Spec.SchedulingGroup != nil {
 			return placeErrorBackoff
 		}
 		return placeBackoff
-	case info.Gated():
+	case info.Gated() || info.Pod.Spec.SchedulingGroup != nil:
+		// Of groups, only those that a plugin holds back are kept here.
 		return placeGated
 	}
 	return placeUnschedulable
 }
 
-func (r *replay) describeQueued(info *framework.QueuedPodInfo, place string) queued {
+func (r *replay) describePod(info *framework.QueuedPodInfo, place string) queued {
+	described := r.describeQueued(info.QueueingParams, place)
+	described.UnschedulablePlugins, described.PendingPlugins = sets.List(info.UnschedulablePlugins), sets.List(info.PendingPlugins)
+	if info.Pod.Spec.SchedulingGroup != nil {
+		// When a member may be tried again is its group's business.
+		described.BackoffExpiration = nil
+	}
+	return described
+}
+
+func (r *replay) describeQueued(info framework.QueueingParams, place string) queued {
 	described := queued{
-		Queue:                place,
-		Attempts:             info.Attempts,
-		UnschedulableCount:   info.UnschedulableCount,
-		ConsecutiveErrors:    info.ConsecutiveErrorsCount,
-		Timestamp:            r.since(info.Timestamp),
-		UnschedulablePlugins: sets.List(info.UnschedulablePlugins),
-		PendingPlugins:       sets.List(info.PendingPlugins),
-		GatingPlugin:         info.GatingPlugin,
-		Flushed:              info.WasFlushedFromUnschedulable,
+		Queue:              place,
+		Attempts:           info.Attempts,
+		UnschedulableCount: info.UnschedulableCount,
+		ConsecutiveErrors:  info.ConsecutiveErrorsCount,
+		Timestamp:          r.since(info.Timestamp),
+		GatingPlugin:       info.GatingPlugin,
+		Flushed:            info.WasFlushedFromUnschedulable,
 	}
 	if place == placeBackoff || place == placeErrorBackoff {
 		expiration := r.since(info.BackoffExpiration)
 		described.BackoffExpiration = &expiration
 	}
 	return described
+}
+
+// describeGroups tells of the groups that wait in the queue, by the name of the topmost.
+func (r *replay) describeGroups() map[string]queued {
+	groups := map[string]queued{}
+	for _, kind := range []reflect.Type{podGroupType, compositeType} {
+		for _, obj := range r.world.byType[kind].store.List() {
+			group, ok := r.queue.GetPodGroup(obj.(metaObject).GetName(), obj.(metaObject).GetNamespace(), fwk.PodGroupKeyType)
+			if !ok {
+				continue
+			}
+			members := membersOf(group)
+			described := r.describeQueued(group.QueueingParams, r.placeOf(members[0]))
+			for _, member := range members {
+				described.Members = append(described.Members, keyOf(member.Pod))
+			}
+			groups[keyOf(obj)] = described
+		}
+	}
+	return groups
 }
 
 // nominations lists the pods promised each node the scheduler knows.

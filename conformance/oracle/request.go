@@ -33,6 +33,7 @@ type request struct {
 type answer struct {
 	ID        json.RawMessage `json:"id"`
 	Decisions []decision      `json:"decisions,omitzero"`
+	Groups    []groupDecision `json:"groups,omitempty"`
 	Error     string          `json:"error,omitempty"`
 }
 
@@ -41,11 +42,11 @@ func answerCluster(line []byte) any {
 	if err := json.Unmarshal(line, &asked); err != nil {
 		return answer{Error: "not a request: " + err.Error()}
 	}
-	decisions, err := guarded(asked.decide)
+	made, err := guarded(asked.decide)
 	if err != nil {
 		return answer{ID: asked.ID, Error: err.Error()}
 	}
-	return answer{ID: asked.ID, Decisions: decisions}
+	return answer{ID: asked.ID, Decisions: made.decisions, Groups: made.groups}
 }
 
 // readRequest puts the files of a command line together as one request.
@@ -82,32 +83,32 @@ func readInput(name string, stdin io.Reader) ([]json.RawMessage, error) {
 	return readDocuments(file)
 }
 
-func (r request) decide() ([]decision, error) {
+func (r request) decide() (outcome, error) {
 	restore, err := setFeatureGates(r.FeatureGates)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	defer restore()
 	text, err := configText(r.Config)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	config, err := loadConfig(text)
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	switch r.Search {
 	case "", searchAll:
 		searchAllNodes(config)
 	case searchConfig:
 	default:
-		return nil, fmt.Errorf("search: %q is neither %q nor %q", r.Search, searchAll, searchConfig)
+		return outcome{}, fmt.Errorf("search: %q is neither %q nor %q", r.Search, searchAll, searchConfig)
 	}
 	var raws []json.RawMessage
 	for _, raw := range r.Objects {
 		flat, err := flatten(raw)
 		if err != nil {
-			return nil, err
+			return outcome{}, err
 		}
 		raws = append(raws, flat...)
 	}

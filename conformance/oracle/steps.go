@@ -22,6 +22,8 @@ type step struct {
 	Object  json.RawMessage `json:"object"`
 	Pod     string          `json:"pod"`
 	Pods    []string        `json:"pods"`
+	Group   string          `json:"group"`
+	Result  string          `json:"result"`
 	Node    string          `json:"node"`
 	Seconds float64         `json:"seconds"`
 	Flush   *bool           `json:"flush"`
@@ -67,6 +69,8 @@ func (r *replay) carryOut(s step, told *report) error {
 		return r.pop(told)
 	case "fail":
 		return r.fail(s)
+	case "finish":
+		return r.finish(s)
 	case "succeed":
 		return r.succeed(s)
 	case "schedule":
@@ -87,7 +91,7 @@ func (r *replay) carryOut(s step, told *report) error {
 	return nil
 }
 
-// pop takes the next pod out of the queue, if there is one to be had: the queue itself would wait.
+// pop takes the next pod or group out of the queue, if there is one to be had: the queue itself would wait.
 func (r *replay) pop(told *report) error {
 	if !r.hasNext() {
 		return nil
@@ -96,13 +100,50 @@ func (r *replay) pop(told *report) error {
 	if err != nil {
 		return err
 	}
-	pod, ok := entity.(*framework.QueuedPodInfo)
-	if !ok {
-		return fmt.Errorf("the queue handed out %T", entity)
+	for _, member := range membersOf(entity) {
+		told.Popped = keyOf(member.Pod)
+		r.inFlight[told.Popped] = member
+		told.Members = append(told.Members, told.Popped)
 	}
-	told.Popped = keyOf(pod.Pod)
-	r.inFlight[told.Popped] = pod
+	if group, ok := entity.(*framework.QueuedPodGroupInfo); ok {
+		told.Popped = group.Namespace + "/" + group.Name
+		r.groups[told.Popped] = group
+	} else {
+		told.Members = nil
+	}
 	return nil
+}
+
+// finish ends a popped group's attempt: these members come back, the others are assumed on a node.
+func (r *replay) finish(s step) error {
+	group, ok := r.groups[s.Group]
+	if !ok {
+		return fmt.Errorf("group %q has not been popped", s.Group)
+	}
+	delete(r.groups, s.Group)
+	back := sets.New(s.Pods...)
+	for _, member := range membersOf(group) {
+		one := s
+		one.Pod = keyOf(member.Pod)
+		act := r.succeed
+		if back.Has(one.Pod) {
+			act = r.fail
+		}
+		if err := act(one); err != nil {
+			return err
+		}
+	}
+	status := fwk.NewStatus(fwk.Success)
+	switch s.Result {
+	case resultScheduled:
+	case resultUnschedulable:
+		status = fwk.NewStatus(fwk.Unschedulable, "the group does not fit")
+	case resultError:
+		status = fwk.AsStatus(errors.New("the attempt failed"))
+	default:
+		return fmt.Errorf("there is no result %q", s.Result)
+	}
+	return r.queue.AddAttemptedPodGroupIfNeeded(r.logger, group, r.queue.SchedulingCycle(), status)
 }
 
 func (r *replay) hasNext() bool {
@@ -111,7 +152,7 @@ func (r *replay) hasNext() bool {
 		flying.Insert(string(pod.UID))
 	}
 	for _, pod := range append(r.queue.PodsInActiveQ(), r.queue.PodsInBackoffQ()...) {
-		if queued, ok := r.queue.GetPod(pod.Name, pod.Namespace, nil); ok && !flying.Has(string(pod.UID)) && r.placeOf(queued) != placeErrorBackoff {
+		if queued, ok := r.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); ok && !flying.Has(string(pod.UID)) && r.placeOf(queued) != placeErrorBackoff {
 			return true
 		}
 	}
@@ -172,7 +213,12 @@ func (r *replay) popped(name string) (*framework.QueuedPodInfo, framework.Framew
 // schedule pops a pod and runs a whole scheduling cycle on it.
 func (r *replay) schedule(told *report) error {
 	if r.hasNext() {
-		told.Decision = r.tryNext(r.ctx)
+		decisions, group := r.tryNext(r.ctx)
+		if told.Group = group; group != nil {
+			told.Decisions = decisions
+		} else if len(decisions) > 0 {
+			told.Decision = &decisions[0]
+		}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-"""Decisions of both sides, field by field."""
+"""Decisions of both sides, field by field: an answer has those on pods, then those on groups."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -6,9 +6,11 @@ from typing import Any, Final, NamedTuple
 Decision = dict[str, Any]
 
 #: Texts of CEL errors come from different libraries: they are compared up to here.
-_CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error")
+_CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error", "derived attribute gpu.example/numa")
 _ABSENT: Final = "(absent)"
 _NARROWED: Final = "node(s) didn't satisfy plugin(s)"
+#: Which of several bound members is complained of is chance, and so is the order of two values that should be one.
+_BY_CHANCE: Final = ("cannot determine domain for already scheduled pods:", "should have the same")
 
 
 class Difference(NamedTuple):
@@ -26,7 +28,7 @@ class Difference(NamedTuple):
 
 def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference]:
     """List every field that differs, pod by pod; another order of pods is a difference of its own."""
-    own_order, their_order = [item["pod"] for item in ours], [item["pod"] for item in theirs]
+    own_order, their_order = [_subject(item) for item in ours], [_subject(item) for item in theirs]
     if own_order != their_order:
         return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
     found: list[Difference] = []
@@ -35,6 +37,10 @@ def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference
             break
         found += _decision(own, their)
     return found
+
+
+def _subject(decision: Decision) -> str:
+    return decision["pod"] if "pod" in decision else f"group {decision['group']}"
 
 
 def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
@@ -50,7 +56,7 @@ def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
 
 
 def _decision(ours: Decision, theirs: Decision) -> Iterator[Difference]:
-    pod = theirs["pod"]
+    pod = _subject(theirs)
     # Of several plugins that hold a pod back, upstream names the one its map gives first.
     by_chance = {"unschedulablePlugins"} if ours.get("result") == theirs.get("result") == "gated" else set()
     for key in sorted({*ours, *theirs} - {"nodes"} - by_chance):
@@ -79,7 +85,7 @@ def _node(pod: str, node: str, ours: Decision | None, theirs: Decision | None) -
 
 def _comparable(content: Any) -> Any:
     if isinstance(content, str):
-        for mark in _CEL_ERRORS:
+        for mark in (*_CEL_ERRORS, *_BY_CHANCE):
             content = content.partition(mark)[0] + (mark if mark in content else "")
     elif isinstance(content, list | tuple):
         return [_comparable(item) for item in content]

@@ -16,6 +16,7 @@ class Coverage:
     def __init__(self) -> None:
         self.clusters = 0
         self.pods = 0
+        self.groups = 0
         self.verdicts = 0
         self._seen: Counter[tuple[str, str, str]] = Counter()
 
@@ -23,6 +24,9 @@ class Coverage:
         """Count the decisions on one cluster."""
         self.clusters += 1
         for decision in decisions:
+            if "group" in decision:
+                self._add_group(decision)
+                continue
             self.pods += 1
             self._seen[("result", decision["result"], "")] += 1
             if rejected := decision.get("preFilter"):
@@ -32,6 +36,14 @@ class Coverage:
             if decision.get("result") == "error":
                 self._seen[("error", _anonymous(decision.get("message", "")), "")] += 1
             self._add_nodes(decision.get("nodes", {}))
+
+    def _add_group(self, decision: dict[str, Any]) -> None:
+        self.groups += 1
+        self._seen[("group", decision["result"], _anonymous(re.sub(r"\d+", "#", decision.get("message", ""))))] += 1
+        if found := decision.get("postFilter"):
+            self._seen[("group", "preempts", f"{min(len(found['victims']), 3)} victims")] += 1
+        for scored in decision.get("scored", ()):
+            self._seen[("group", "placements", "tied" if "tied" in scored else "told apart")] += 1
 
     def _add_nodes(self, nodes: dict[str, Any]) -> None:
         self.verdicts += len(nodes)

@@ -9,9 +9,11 @@ import structlog
 from rich.console import Console
 
 from tests.conformance.fuzzer import Fuzzer, Options, Outcome
-from tests.conformance.generator.cluster import EXTRA_FEATURES
+from tests.conformance.generator.cluster import EXTRA_FEATURES, GATED_FEATURES
 from tests.conformance.oracle import Oracle
 from tests.conformance.ours import decide
+
+FEATURES_HELP = f"comma-separated, of {', '.join((*EXTRA_FEATURES, *GATED_FEATURES))}; all: {', '.join(EXTRA_FEATURES)}"
 
 
 def main() -> int:
@@ -62,11 +64,12 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
 
 
 def features_of(text: str) -> frozenset[str]:
-    """Read a comma-separated list of features; ``all`` stands for every one."""
+    """Read a comma-separated list of features; ``all`` stands for every one that needs no feature gate."""
     names = frozenset(filter(None, text.split(",")))
-    if unknown := names - {*EXTRA_FEATURES, "all"}:
-        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(EXTRA_FEATURES)}")
-    return frozenset(EXTRA_FEATURES) if "all" in names else names
+    known = (*EXTRA_FEATURES, *GATED_FEATURES)
+    if unknown := names - {*known, "all"}:
+        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
+    return names - {"all"} | frozenset(EXTRA_FEATURES) if "all" in names else names
 
 
 def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +77,7 @@ def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--n", type=int, default=200, help="how many clusters")
     parser.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")
-    parser.add_argument("--features", default="", help=f"comma-separated, of {', '.join(EXTRA_FEATURES)}; or all")
+    parser.add_argument("--features", default="", help=FEATURES_HELP)
     parser.add_argument("--search", choices=("all", "config"), default="all")
 
 

@@ -48,9 +48,9 @@ class Outcome:
 
     def __str__(self) -> str:
         seen = self.coverage
-        return (
-            f"{seen.clusters} clusters, {seen.pods} pods, {seen.verdicts} node verdicts, {self.differing} differences"
-        )
+        groups = f"{seen.groups} attempts of groups, " if seen.groups else ""
+        counted = f"{seen.clusters} clusters, {seen.pods} pods, {groups}{seen.verdicts} node verdicts"
+        return f"{counted}, {self.differing} differences"
 
 
 class Fuzzer:

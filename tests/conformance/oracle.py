@@ -42,7 +42,7 @@ class Oracle:
         self._process.stdin.flush()
 
     def answer(self) -> list[dict[str, Any]]:
-        """Wait for the decisions on the last question."""
+        """Wait for the decisions on the last question: those on pods, then those on groups."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -50,8 +50,7 @@ class Oracle:
         answered = json.loads(line)
         if answered.get("error"):
             raise OracleError(answered["error"])
-        decisions: list[dict[str, Any]] = answered.get("decisions", [])
-        return decisions
+        return [*answered.get("decisions", []), *answered.get("groups", [])]
 
     def decide(self, case: Case) -> list[dict[str, Any]]:
         """Ask and wait."""

@@ -3,6 +3,8 @@
 import json
 from typing import Any, Final
 
+import msgspec
+
 from moorage.assembly.policy import Policy
 from moorage.config import SchedulerConfiguration, default_config, load_config
 from moorage.features import FeatureGates
@@ -19,13 +21,13 @@ REGISTRY: Final = Registry(IN_TREE)
 
 
 def decide(case: Case) -> list[dict[str, Any]]:
-    """Try every pending pod of a case once; return the decisions as they would be written."""
+    """Try every pending pod of a case once; return the decisions as they would be written, those on groups last."""
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(config_of(case, gates), REGISTRY, gates)
     single = OnePass(cluster, policy, search_all=case.search == "all", cross_check=True)
     written: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
-    return written
+    return [*written, *msgspec.to_builtins(single.groups)]
 
 
 def config_of(case: Case, gates: FeatureGates) -> SchedulerConfiguration:

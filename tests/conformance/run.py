@@ -30,11 +30,12 @@ def main() -> int:
 
 
 def _decisions(fresh: str, console: Console) -> int:
-    """Compare decisions on random clusters: plain ones, ones with volumes and devices, and limited searches."""
+    """Compare decisions on random clusters: plain ones, with volumes and devices, with groups, and limited searches."""
     budget = [
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
+        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 500), (fresh, 60))),
     ]
     differing = 0
     with Oracle() as oracle:

@@ -4,8 +4,15 @@ import asyncio
 
 import pytest
 
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin
 from moorage.testing import Cluster, in_virtual_time
 from tests.integration.test_workloads import workload
+from tests.support.custom_writes import Budget
+from tests.support.ticketing import DEFINITION, Ticket, ticket
 
 
 def test_the_same_in_real_time() -> None:
@@ -42,3 +49,34 @@ async def test_text_and_data_are_applied_like_files() -> None:
         text = "---\n".join((one % "a", one % "b"))
         stored = await cluster.apply(text, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}})
         assert [item["metadata"]["name"] for item in stored] == ["a", "b", "c"]
+
+
+class Idle(FilterPlugin):
+    """Accepts all, and lists what no controller watches."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        self.tickets = handle.lister(Ticket)
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> None:
+        return None
+
+
+class Absent(Idle):
+    """A plugin that nobody enabled."""
+
+
+@in_virtual_time
+async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -> None:
+    async with Cluster(nodes=1, plugins=[Idle], definitions=[DEFINITION]) as cluster:
+        await cluster.apply(ticket("gold", approved=True))
+        await cluster.wait_for(lambda: [thing.key for thing in cluster.objects(Ticket)] == ["default/gold"])
+        found = cluster.find(Ticket, "gold")
+        assert found is not None
+        assert found.spec.approved
+        assert cluster.plugin(Idle).tickets.get("gold", "default") == found
+        with pytest.raises(LookupError, match="Absent is not enabled in default-scheduler; these are: "):
+            cluster.plugin(Absent)
+        with pytest.raises(
+            LookupError, match=r"nobody here watches budgets: write `await cluster.client.list\(Budget\)`"
+        ):
+            cluster.objects(Budget)

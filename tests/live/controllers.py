@@ -38,9 +38,9 @@ ORPHAN: Final = {
 
 
 @contextmanager
-def controller_manager(plane: ControlPlane, *controllers: str) -> Iterator[None]:
+def controller_manager(plane: ControlPlane, *controllers: str, flags: Sequence[str] = ()) -> Iterator[None]:
     """Run the controllers, or those named, for as long as the block lasts; if they end meanwhile, show their log."""
-    process = _started(plane, controllers or CONTROLLERS)
+    process = _started(plane, controllers or CONTROLLERS, flags)
     try:
         yield
         if process.poll() is not None:
@@ -50,17 +50,17 @@ def controller_manager(plane: ControlPlane, *controllers: str) -> Iterator[None]
         process.wait()
 
 
-def _started(plane: ControlPlane, controllers: Sequence[str]) -> subprocess.Popen[bytes]:
+def _started(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the controllers and wait until they work; they give up by themselves on a server that is slow to answer."""
     deadline = time.monotonic() + PATIENCE
-    process = _spawned(plane, controllers)
+    process = _spawned(plane, controllers, flags)
     while COLLECTOR in controllers and not asyncio.run(_removes_orphans(plane)):
         if time.monotonic() > deadline:
             process.kill()
             process.wait()
             raise RuntimeError(f"the controllers did not start:\n{plane.log(PROGRAM)}")
         if process.poll() is not None:
-            process = _spawned(plane, controllers)
+            process = _spawned(plane, controllers, flags)
     return process
 
 
@@ -78,7 +78,7 @@ async def _removes_orphans(plane: ControlPlane, seconds: float = 5.0) -> bool:
     return False
 
 
-def _spawned(plane: ControlPlane, controllers: Sequence[str]) -> subprocess.Popen[bytes]:
+def _spawned(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[str]) -> subprocess.Popen[bytes]:
     return plane.spawn(
         PROGRAM,
         f"--kubeconfig={plane.kubeconfig()}",
@@ -92,4 +92,5 @@ def _spawned(plane: ControlPlane, controllers: Sequence[str]) -> subprocess.Pope
         "--pvclaimbinder-sync-period=3s",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
+        *flags,
     )

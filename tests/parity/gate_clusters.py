@@ -184,6 +184,21 @@ def prioritized() -> list[Object]:
     return [node(), GPU, devices({"name": "d0"}), wanted, claiming()]
 
 
+def numbered(*devices_: Object, **wanted: Any) -> list[Object]:
+    """Make a claim to two devices that are to have the same number."""
+    exactly = {"deviceClassName": "gpu", "count": 2, **wanted}
+    constraint = {"matchAttribute": f"{DRIVER}/numa"}
+    asked = {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}
+    return [node(), GPU, devices(*devices_), device("ResourceClaim", "a", devices=asked), claiming()]
+
+
+def grouped_partitions() -> list[Object]:
+    """Make a claim to a partition that gets on only with its like."""
+    part = {"counterSet": "board", "counters": {"memory": {"value": "1Gi"}}, "compatibilityGroups": ["a"]}
+    counters = devices(name="s0", slices=2, sharedCounters=[{"name": "board", "counters": COUNTER}])
+    return with_devices([counters, devices({"name": "d0", "consumesCounters": [part]}, slices=2)])
+
+
 class Example(NamedTuple):
     """A cluster, and what becomes of pod p with the gate on and off: its node, or the message.
 
@@ -233,6 +248,18 @@ CLUSTERS: Final = {
     "DRAFractionalCapacityRange": Example(
         with_devices([devices(FRACTIONAL)], {"capacity": {"requests": {"memory": "1500m"}}}), "n1", NO_DEVICE
     ),
+    "DRAListTypeAttributes": Example(
+        numbered(*({"name": f"d{i}", "attributes": {"numa": {"ints": [i, 1]}}} for i in (0, 2))), "n1", NO_DEVICE
+    ),
+    "DRADerivedAttributes": Example(
+        numbered({"name": "d0"}, {"name": "d1"}, derivedAttributes=[{"name": f"{DRIVER}/numa", "expression": "1"}]),
+        "n1",
+        failed("cannot handle request with derived attributes, the feature is disabled"),
+    ),
+    "DRADeviceCompatibilityGroups": Example(grouped_partitions(), "n1", NO_DEVICE),
+    "DRAOptionalNodeOperations": Example(
+        with_devices([devices({"name": "d0"}, skipNodeOperations=["*"])]), NO_DEVICE, "n1"
+    ),
     "DRADeviceBindingConditions": Example(with_devices([devices(CONDITIONAL)]), "n1", NO_DEVICE),
     "DRAResourceClaimDeviceStatus": Example(
         with_devices([devices(CONDITIONAL)]), "n1", NO_DEVICE, ("DRADeviceBindingConditions",), release="1.36"
@@ -257,6 +284,14 @@ CLUSTERS: Final = {
         "n1",
         ("InPlacePodLevelResourcesVerticalScaling", "RestartAllContainersOnContainerExits"),
         release="1.36",
+    ),
+    "TaintTolerationComparisonOperators": Example(
+        [
+            {**node(), "spec": {"taints": [{"key": "sla", "value": "950", "effect": "NoSchedule"}]}},
+            pod(tolerations=[{"key": "sla", "operator": "Gt", "value": "900"}]),
+        ],
+        "n1",
+        turned_down("node(s) had untolerated taint(s)"),
     ),
     "StorageCapacityScoring": Example(waiting_claim(), "n2", "n1"),
     "VolumeLimitScaling": Example(

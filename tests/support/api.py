@@ -10,6 +10,7 @@ from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse
 from moorage.box.apiserver.storage.store import Store
 from moorage.clock import VirtualClock
+from moorage.features import FeatureGates
 
 Data = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -24,9 +25,11 @@ APPLY = "application/apply-patch+yaml"
 class Asked:
     """Asks an API in virtual time and reads the answers."""
 
-    def __init__(self, *, history: int = 10_000, store: Store | None = None) -> None:
+    def __init__(self, *, history: int = 10_000, store: Store | None = None, gates: str = "") -> None:
         self.clock = VirtualClock()
-        self.api = Api(self.clock, store or Store(history=history), knows_token=lambda token: token == "good")
+        features = FeatureGates.parse(gates)
+        stored = store or Store(history=history)
+        self.api = Api(self.clock, stored, features=features, knows_token=lambda token: token == "good")
 
     def ask(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = ""

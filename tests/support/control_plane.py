@@ -44,10 +44,14 @@ def program(name: str) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd in a folder of its own; users are tokens, and RBAC is on."""
+    """An API server with its etcd in a folder of its own; users are tokens, and RBAC is on.
 
-    def __init__(self, folder: Path) -> None:
+    ``flags`` are more of the API server's own, such as ``--feature-gates``.
+    """
+
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
+        self.flags = flags
         self.data = folder / "etcd"
         self.programs = binaries()
         self.etcd_port, self.peer_port, self.api_port = free_ports(3)
@@ -98,6 +102,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
+            *self.flags,
         )
         self._await_ready()
 
@@ -174,10 +179,10 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane() -> Iterator[ControlPlane]:
+def control_plane(*flags: str) -> Iterator[ControlPlane]:
     """Run a control plane for as long as the block lasts."""
     folder = Path(tempfile.mkdtemp(prefix="moorage-live-"))
-    plane = ControlPlane(folder)
+    plane = ControlPlane(folder, *flags)
     try:
         plane.start()
         yield plane

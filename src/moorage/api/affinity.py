@@ -1,8 +1,10 @@
 """What a pod says about where it wants to be: node and pod affinity, spread constraints, tolerations."""
 
+import re
 from typing import Final
 
 import msgspec
+import structlog
 
 from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 from moorage.api.struct import KubeStruct
@@ -10,6 +12,11 @@ from moorage.api.struct import KubeStruct
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
+COMPARISONS: Final = ("Lt", "Gt")
+MAX_DIGITS: Final = 20
+_WHOLE: Final = re.compile("0|-?[1-9][0-9]*").fullmatch
+
+log = structlog.get_logger(__name__)
 
 
 class Taint(KubeStruct, frozen=True):
@@ -34,16 +41,40 @@ class Toleration(KubeStruct, frozen=True):
     effect: str = ""
     toleration_seconds: int | None = None
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether this toleration covers the taint; an empty key or effect covers every one."""
+    def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
+        """Return whether this toleration covers the taint; an empty key or effect covers every one.
+
+        ``by_number`` (the gate TaintTolerationComparisonOperators) lets Lt and Gt compare; they cover nothing without.
+        """
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
             return False
         if self.operator in ("", "Equal"):
             return self.value == taint.value
-        # Lt and Gt belong to a gate that is off (TaintTolerationComparisonOperators), so they cover nothing.
+        if by_number and self.operator in COMPARISONS:
+            return self._compares(taint)
         return self.operator == "Exists"
+
+    def _compares(self, taint: Taint) -> bool:
+        limit, found = whole_number(self.value), whole_number(taint.value)
+        if limit is None or found is None:
+            which, text = ("toleration", self.value) if limit is None else ("taint", taint.value)
+            log.error(f"failed to parse {which} value as int64", key=self.key, value=text)
+            return False
+        return found < limit if self.operator == "Lt" else found > limit
+
+
+def whole_number(text: str) -> int | None:
+    """Read a number of 64 bits as it is written: no plus sign, no zeros in front.
+
+    >>> whole_number("-5"), whole_number("007"), whole_number("9223372036854775808")
+    (-5, None, None)
+    """
+    if len(text) > MAX_DIGITS or _WHOLE(text) is None:
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 class PreferredSchedulingTerm(KubeStruct, frozen=True):

@@ -1,6 +1,6 @@
-"""Objects around the pods: namespaces, accounts, services, priorities, disruption budgets and groups of pods."""
+"""Objects around the pods: namespaces, accounts, services, priorities and disruption budgets."""
 
-from moorage.api.meta import Condition, KubeObject
+from moorage.api.meta import KubeObject
 from moorage.api.selectors import LabelSelector
 from moorage.api.struct import Data, KubeStruct
 
@@ -73,56 +73,3 @@ class PodDisruptionBudget(KubeObject, frozen=True, dict=True, gc=True):
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-class GangPolicy(KubeStruct, frozen=True):
-    """A group that runs only when enough of it can."""
-
-    min_count: int = 0
-
-
-class PodGroupPolicy(KubeStruct, frozen=True):
-    """How the pods of a group are scheduled: one by one, or together."""
-
-    basic: Data | None = None
-    gang: GangPolicy | None = None
-
-
-class PodGroupSpec(KubeStruct, frozen=True):
-    """The policy of a group of pods."""
-
-    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
-    priority: int | None = None
-    priority_class_name: str = ""
-
-
-class PodGroupStatus(KubeStruct, frozen=True):
-    """What has become of a group of pods."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
-class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
-    """A group of pods that are scheduled together."""
-
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
-
-
-class WorkloadPodGroupTemplate(KubeStruct, frozen=True):
-    """A group that a workload makes."""
-
-    name: str = ""
-    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
-
-
-class PodGroupsSpec(KubeStruct, frozen=True):
-    """The groups of a workload."""
-
-    pod_group_templates: tuple[WorkloadPodGroupTemplate, ...] = ()
-
-
-class Workload(KubeObject, frozen=True, dict=True, gc=True):
-    """A workload, as the scheduling API describes it."""
-
-    spec: PodGroupsSpec = PodGroupsSpec()

@@ -30,12 +30,16 @@ class DeviceToleration(KubeStruct, frozen=True):
 
 
 class DeviceAttribute(KubeStruct, frozen=True):
-    """One typed fact about a device; exactly one field is set."""
+    """One typed fact about a device, or several of a type; exactly one field is set."""
 
     int_value: int | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    bool_values: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    string_values: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
+    version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
 
 
 class CapacityRange(KubeStruct, frozen=True):
@@ -82,6 +86,28 @@ class DeviceCounterConsumption(KubeStruct, frozen=True):
     compatibility_groups: tuple[str, ...] = ()
 
 
+class NodeAllocatableMapping(KubeStruct, frozen=True):
+    """How much of a node's resource a device is: so much for each device, or for each unit of a capacity."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use a device."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(KubeStruct, frozen=True):
+    """What a device means for one resource of its node."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(KubeStruct, frozen=True):
     """A device of a slice."""
 
@@ -97,6 +123,7 @@ class Device(KubeStruct, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
 class ResourcePool(KubeStruct, frozen=True):
@@ -118,6 +145,7 @@ class ResourceSliceSpec(KubeStruct, frozen=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(KubeObject, frozen=True, dict=True, gc=True):
@@ -144,6 +172,13 @@ class CapacityRequirements(KubeStruct, frozen=True):
     requests: dict[str, Quantity] = {}
 
 
+class DerivedAttribute(KubeStruct, frozen=True):
+    """An attribute that a request works out for itself, by a CEL expression, and that its constraints see."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(KubeStruct, frozen=True):
     """A request for devices of one class."""
 
@@ -154,6 +189,7 @@ class ExactDeviceRequest(KubeStruct, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(KubeStruct, frozen=True):
@@ -166,6 +202,7 @@ class DeviceSubRequest(KubeStruct, frozen=True):
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceRequest(KubeStruct, frozen=True):
@@ -225,6 +262,7 @@ class DeviceRequestAllocationResult(KubeStruct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, Quantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class DeviceAllocationConfiguration(KubeStruct, frozen=True):

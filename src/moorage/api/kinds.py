@@ -11,17 +11,16 @@ from moorage.api.cluster import (
     ConfigMap,
     Namespace,
     PodDisruptionBudget,
-    PodGroup,
     PriorityClass,
     Service,
     ServiceAccount,
-    Workload,
 )
 from moorage.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.api.records import Event, Lease
+from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
+from moorage.api.records import Event, Lease, LeaseCandidate
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -63,7 +62,8 @@ CREATE_ONLY: Final = ("create",)
 class Kind(Struct, frozen=True):
     """A kind of object in one version of its group.
 
-    ``type`` is the struct it decodes into; :class:`KubeObject` itself for kinds of which we read no more than metadata.
+    ``type`` is the struct it decodes into; :class:`KubeObject` itself for kinds of which we read no more than metadata,
+    and for versions besides the one we read. ``gate`` is the feature gate without which nobody serves it.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Kind(Struct, frozen=True):
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
+    gate: str = ""
 
     @property
     def api_version(self) -> str:
@@ -125,6 +126,7 @@ RBAC: Final = "rbac.authorization.k8s.io"
 _ALL: Final = ("all",)
 _STATUS: Final = ("status",)
 _SCALABLE: Final = ("status", "scale")
+_GROUPS: Final = "GenericWorkload"
 _POD_PARTS: Final = ("status", "binding", "eviction", "ephemeralcontainers", "resize")
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -182,14 +184,35 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind("VolumeAttachment", _STORAGE, "v1", "volumeattachments", False, VolumeAttachment, subresources=_STATUS),
     Kind("VolumeAttributesClass", _STORAGE, "v1", "volumeattributesclasses", False, short_names=("vac",)),
     Kind("PriorityClass", _SCHEDULING, "v1", "priorityclasses", False, PriorityClass, ("pc",)),
-    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, PodGroup, subresources=_STATUS),
-    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, Workload),
+    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, PodGroup, subresources=_STATUS, gate=_GROUPS),
+    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, Workload, gate=_GROUPS),
+    Kind(
+        "CompositePodGroup",
+        _SCHEDULING,
+        "v1alpha3",
+        "compositepodgroups",
+        True,
+        CompositePodGroup,
+        subresources=_STATUS,
+        gate="CompositePodGroup",
+    ),
+    Kind("PodGroup", _SCHEDULING, "v1alpha3", "podgroups", subresources=_STATUS, gate=_GROUPS),
+    Kind("Workload", _SCHEDULING, "v1alpha3", "workloads", gate=_GROUPS),
     Kind("DeviceClass", _DEVICES, "v1", "deviceclasses", False, DeviceClass),
     Kind("DeviceTaintRule", _DEVICES, "v1", "devicetaintrules", False, DeviceTaintRule, subresources=_STATUS),
     Kind("ResourceClaim", _DEVICES, "v1", "resourceclaims", True, ResourceClaim, subresources=_STATUS),
     Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, ResourceClaimTemplate),
     Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, ResourceSlice),
     Kind("Lease", "coordination.k8s.io", "v1", "leases", True, Lease),
+    Kind(
+        "LeaseCandidate",
+        "coordination.k8s.io",
+        "v1beta1",
+        "leasecandidates",
+        True,
+        LeaseCandidate,
+        gate="CoordinatedLeaderElection",
+    ),
     Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
     Kind("IngressClass", "networking.k8s.io", "v1", "ingressclasses", False),
     Kind("Ingress", "networking.k8s.io", "v1", "ingresses", short_names=("ing",), subresources=_STATUS),

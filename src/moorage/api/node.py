@@ -21,9 +21,9 @@ MAX_SHARED_IMAGES: Final = 1 << 16
 
 
 class PodPreemptionPolicy(KubeStruct, frozen=True):
-    """Whether resizing a pod on this node may preempt others."""
+    """Who objects, by a label key each, to pods being preempted for the resize of another on this node."""
 
-    disable_resize_preemption: str = ""
+    disable_resize_preemption: tuple[str, ...] = ()
 
 
 class NodeSpec(KubeStruct, frozen=True):

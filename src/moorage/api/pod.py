@@ -4,11 +4,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from moorage.api import requests
 from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
-from moorage.api.quantity import ResourceList
+from moorage.api.quantity import Quantity, ResourceList
 from moorage.api.shape import Shape, take_shape
 from moorage.api.struct import KubeStruct
 from moorage.api.volume import Volume
@@ -96,6 +97,30 @@ class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
     resource_claim_name: str = ""
 
 
+class ClaimMapping(KubeStruct, frozen=True):
+    """How much of a node's resource the devices of a claim are."""
+
+    name: str = ""
+    quantity: Quantity = 0
+
+
+class ClaimOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use the devices of a claim."""
+
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
+    """What the devices of a claim mean for resources of the node; ``containers`` are those that use it."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[ClaimMapping, ...] = ()
+    overhead: tuple[ClaimOverhead, ...] = ()
+
+
 class PodStatus(KubeStruct, frozen=True):
     """What has become of the pod."""
 
@@ -109,6 +134,7 @@ class PodStatus(KubeStruct, frozen=True):
     resources: ResourceRequirements | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
 
 
 class Pod(KubeObject, frozen=True, dict=True, gc=True):
@@ -136,6 +162,18 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     def nominated_node_name(self) -> str:
         """Return the node the pod is nominated to."""
         return self.status.nominated_node_name
+
+    @property
+    def has_deferred_resize(self) -> bool:
+        """Whether the kubelet has put a resize of the pod off for want of room."""
+        condition = self.condition(requests.RESIZE_PENDING)
+        return condition is not None and condition.reason == "Deferred"
+
+    @property
+    def group_key(self) -> str | None:
+        """``namespace/name`` of the group that the pod is a member of, whether or not there is one of that name."""
+        group = self.spec.scheduling_group
+        return None if group is None or not group.pod_group_name else f"{self.namespace}/{group.pod_group_name}"
 
     @property
     def is_finished(self) -> bool:
@@ -177,10 +215,10 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
         return self.shape.nonzero_requests
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether one of the pod's tolerations covers the taint."""
+    def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
+        """Return whether one of the pod's tolerations covers the taint, those that compare numbers included or not."""
         tolerations = self.spec.tolerations
-        return any(toleration.tolerates(taint) for toleration in tolerations) if tolerations else False
+        return any(item.tolerates(taint, by_number=by_number) for item in tolerations) if tolerations else False
 
     def condition(self, kind: str) -> Condition | None:
         """Return the status condition of this type, if there is one."""

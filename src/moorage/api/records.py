@@ -1,4 +1,4 @@
-"""What the scheduler itself writes: bindings, events and leases."""
+"""What the scheduler itself writes: bindings, events, leases, and that it would take a lease."""
 
 from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.storage import ObjectReference
@@ -44,9 +44,28 @@ class LeaseSpec(KubeStruct, frozen=True):
     acquire_time: str | None = None
     renew_time: str | None = None
     lease_transitions: int | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
 
 
 class Lease(KubeObject, frozen=True, dict=True, gc=True):
     """The lease that elects one scheduler among its replicas."""
 
     spec: LeaseSpec = LeaseSpec()
+
+
+class LeaseCandidateSpec(KubeStruct, frozen=True):
+    """Which lease, what version the candidate is of, and when it was last asked for and gave a sign of life."""
+
+    lease_name: str = ""
+    ping_time: str | None = None
+    renew_time: str | None = None
+    binary_version: str = ""
+    emulation_version: str = ""
+    strategy: str = ""
+
+
+class LeaseCandidate(KubeObject, frozen=True, dict=True, gc=True):
+    """Somebody who would take a lease if the API server gave it to them."""
+
+    spec: LeaseCandidateSpec = LeaseCandidateSpec()

@@ -183,6 +183,7 @@ class JobSpec(KubeStruct, frozen=True):
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     pod_failure_policy: FailurePolicy = FailurePolicy()
+    scheduling: Data | None = None
 
 
 class Job(KubeObject, frozen=True, dict=True, gc=True):

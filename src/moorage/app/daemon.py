@@ -101,6 +101,8 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
+            # Most often this has been done; but a signal may come while plugins start, or before.
+            ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
@@ -224,7 +226,7 @@ class Daemon:
 
 def setup_of(options: Options) -> Setup:
     """Say what the keeper has to know."""
-    config, election = options.config, options.config.leader_election
+    config, election, features = options.config, options.config.leader_election, options.features
     lease = LeaseSettings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         name=election.resource_name,
@@ -232,6 +234,7 @@ def setup_of(options: Options) -> Setup:
         lease_duration=election.lease_duration.seconds,
         renew_deadline=election.renew_deadline.seconds,
         retry_period=election.retry_period.seconds,
+        version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
     return Setup(
         serving=options.serving,

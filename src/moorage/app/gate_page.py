@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.app.gates import LACKING, MOOT, PERMANENT
+from moorage.app.gates import MOOT, PERMANENT
 from moorage.features import GATES, RELEASES, Stage
 
 INTRODUCTION: Final = """\
@@ -32,15 +32,28 @@ HONOURED: Final = {
     "DRADeviceBindingConditions": "whether devices that must get ready first can be allocated, and are waited for",
     "DRAResourceClaimDeviceStatus": "needed by DRADeviceBindingConditions",
     "DRASchedulerFilterTimeout": "whether filtering by devices gives up after 10 seconds a node",
+    "DRAWorkloadResourceClaims": "whether claims are made for, and reserved for, groups of pods",
+    "DRANodeAllocatableResources": "whether devices may stand for CPU, memory or storage of their node",
+    "DRAOptionalNodeOperations": "whether devices that need no work on their node go to nodes that declare it",
+    "DRAListTypeAttributes": "whether constraints know attributes that are lists",
+    "DRADeviceCompatibilityGroups": "whether partitions that get on with each other only can be allocated",
+    "DRADerivedAttributes": "whether requests may work out attributes for their constraints",
     "StorageCapacityScoring": "whether VolumeBinding scores nodes by their free capacity",
     "VolumeLimitScaling": "whether a node without the CSI driver is turned down",
     "NodeDeclaredFeatures": "whether the plugin of this name is among the defaults",
     "PodLevelResources": "whether the resources of whole pods count",
     "InPlacePodLevelResourcesVerticalScaling": "whether what the kubelet says of a resize of whole pods counts",
+    "InPlacePodVerticalScalingSchedulerPreemption": "whether room is made for resizes that the kubelet has put off",
     "MatchLabelKeysInPodTopologySpread": "whether matchLabelKeys of spread constraints count",
+    "TaintTolerationComparisonOperators": "whether the toleration operators Lt and Gt compare numbers",
     "SchedulerAsyncPreemption": "whether victims are evicted after the cycle, and preemptors held meanwhile",
     "SchedulerPopFromBackoffQ": "whether an idle scheduler tries pods before their penalty ends",
     "NominatedNodeNameForExpectation": "whether the chosen node is announced before a binding that takes long",
+    "GenericWorkload": "whether pods of a group are scheduled together",
+    "TopologyAwareWorkloadScheduling": "whether the pods of a group are kept within a topology domain",
+    "CompositePodGroup": "whether groups may be made of groups",
+    "PodGroupPreemptionPolicy": "whether a group, and not its pods, says if it preempts",
+    "CoordinatedLeaderElection": "whether the API server says which replica leads",
     "ComponentFlagz": "whether there is /flagz",
     "ComponentStatusz": "whether there is /statusz",
 }
@@ -69,8 +82,6 @@ def _at(name: str, release: str) -> str:
 def _here(name: str) -> str:
     if name in HONOURED:
         return HONOURED[name]
-    if name in LACKING:
-        return f"refused when switched on: {LACKING[name]}"
     if name in MOOT:
         return f"no effect: {MOOT[name]}"
     return f"always on: {PERMANENT[name]}" if name in PERMANENT else "always on"

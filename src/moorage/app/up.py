@@ -76,7 +76,8 @@ class Up:
 
     def _server(self) -> ApiServer:
         try:
-            return ApiServer(plain=True, port=self.options.port, data_dir=self.options.data_dir)
+            options = self.options
+            return ApiServer(plain=True, port=options.port, data_dir=options.data_dir, features=options.box.features)
         except OSError as error:
             raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
 
@@ -97,6 +98,8 @@ class Up:
                     raise failure
                 pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
                 await self._pause(max(pause, 0.0))
+            if (failure := box.failure()) is not None:
+                raise failure
         self.screen.farewell(self._tally.summary(box.view, loop.time()))
 
     async def _pause(self, seconds: float) -> None:

@@ -18,6 +18,7 @@ from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, RunningScheduler
 from moorage.clock import Clock
 from moorage.errors import AlreadyExists
+from moorage.features import FeatureGates
 
 AT_ONCE: Final = 32
 
@@ -27,6 +28,7 @@ class BoxOptions:
     """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
 
     ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
+    ``features`` are the gates of everything but the scheduler, which has its own in its policy.
     """
 
     nodes: int = 10
@@ -34,6 +36,7 @@ class BoxOptions:
     pace: KubeletPace = field(default_factory=KubeletPace)
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
+    features: FeatureGates = field(default_factory=FeatureGates)
 
 
 class Box:
@@ -51,7 +54,8 @@ class Box:
         self._ending = AsyncExitStack()
         self.client = connect()
         self.applier = Applier(self.client)
-        controllers = (*cluster_controllers(clock), *kubelet_controllers(clock, options.pace), *observers)
+        cluster = cluster_controllers(clock, options.features)
+        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
         self._driver_client = connect()
         self.driver = Driver(self._driver_client, controllers)
         self.scheduling = RunningScheduler(connect, clock, options.policy) if options.policy is not None else None

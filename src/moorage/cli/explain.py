@@ -15,7 +15,9 @@ from moorage.cli.shared import (
     ObjectFiles,
     PluginPaths,
     SnapshotOption,
+    VerbosityOption,
     load_source,
+    log_as_asked,
     policy_of,
 )
 from moorage.cli.starting import start_lightly
@@ -46,6 +48,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
+    verbosity: VerbosityOption = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Say why a pod is pending, or why it is where it is, and which smallest changes would make it fit.
@@ -55,6 +58,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     mistake in what was given.
     """
     start_lightly()
+    log_as_asked(verbosity)
     policy = policy_of(config, plugin, feature_gates)
     cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
     with cluster.session(policy) as session:

@@ -16,7 +16,9 @@ from moorage.cli.shared import (
     ObjectFiles,
     PluginPaths,
     SnapshotOption,
+    VerbosityOption,
     load_source,
+    log_as_asked,
     policy_of,
 )
 from moorage.cli.starting import start_lightly
@@ -119,6 +121,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Place the pods of a described cluster and say where each went, or why it did not.
 
@@ -132,7 +135,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
+    log_as_asked(verbosity)
     from moorage.simulator.loading import cluster_of
+    from moorage.simulator.made_pods import with_made_pods
 
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
     lasts, runs = _seconds(until, "--until"), _seconds(run_for, "--run-for")
@@ -144,11 +149,12 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _note_ignored(cluster)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
+            cluster = with_made_pods(cluster, policy.features)
+            run, refusals = None, cluster.refusals
             decisions = _one_pass(cluster, policy, search, output, progress)
-            run = None
         else:
             run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
-            decisions = run.decisions
+            decisions, refusals = run.decisions, run.refusals
         if compare is not None:
             other = policy_of(compare, plugin, feature_gates)
             if one_pass:
@@ -159,6 +165,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
             return
     if not quiet:
         _note_custom(cluster)
+        for what, problem in refusals.items():
+            typer.echo(f"note: {what} could not do all: {problem}", err=True)
     _print(decisions, run, output, whole_timeline=timeline)
 
 
@@ -227,12 +235,10 @@ def _one_pass(
     output: DecisionFormat,
     progress: "ShowProgress | None",
 ) -> "list[Decision]":
-    from moorage.simulator.made_pods import with_made_pods
     from moorage.simulator.one_pass import OnePass
 
-    whole = with_made_pods(cluster, policy.features)
-    in_detail = _is_in_detail(whole, output)
-    return OnePass(whole, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(progress)
+    in_detail = _is_in_detail(cluster, output)
+    return OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(progress)
 
 
 def _run(
@@ -266,6 +272,8 @@ def _note_ignored(cluster: "ClusterInput") -> None:
     if cluster.ignored:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
+    for title, problem in cluster.selecting.items():
+        typer.echo(f"note: {title} makes no pods, since an API server would refuse it: {problem}", err=True)
 
 
 def _note_custom(cluster: "ClusterInput") -> None:

@@ -38,6 +38,13 @@ class LeaseSettings:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    version: str = ""
+    """The version to stand for election with, if the API server is to elect; without one, whoever is first leads."""
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether the API server says who leads."""
+        return bool(self.version)
 
 
 class Election:
@@ -116,6 +123,7 @@ class Election:
                 acquire_time=wall_time,
                 renew_time=wall_time,
                 lease_transitions=self._seen.lease_transitions,
+                strategy=self._seen.strategy,
             )
         )
 
@@ -127,6 +135,25 @@ class Election:
         if self._lease is not None:
             return replace(self._lease, spec=spec)
         return Lease(metadata=ObjectMeta(name=self.settings.name, namespace=self.settings.namespace), spec=spec)
+
+
+class CoordinatedElection(Election):
+    """An election that the API server decides: a lease is neither made nor taken, only renewed.
+
+    Who is to make way for somebody else, the preferred holder, does so by renewing it no more.
+    """
+
+    def bid(self) -> Lease | None:
+        """Return the lease to write to keep it, or ``None`` if it is not ours, not any more, or not for long."""
+        seen = self._seen
+        if seen is None or not self.is_leader or seen.preferred_holder:
+            return None
+        now = self._clock.now()
+        if now >= self._seen_at + (seen.lease_duration_seconds or 0):
+            return None
+        self._asked_at = now
+        renewed = format_micro_time(self._clock.wall())
+        return self._with(replace(seen, renew_time=renewed, lease_duration_seconds=int(self.settings.lease_duration)))
 
 
 @dataclass(slots=True)
@@ -148,7 +175,8 @@ class LeaderElector:
     _announced: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self.election = Election(self.settings, self.clock)
+        kind = CoordinatedElection if self.settings.is_coordinated else Election
+        self.election = kind(self.settings, self.clock)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the lease, do the work, give the lease back.
@@ -207,14 +235,18 @@ class LeaderElector:
         return False
 
     async def _bid(self) -> bool:
-        if not self.election.is_leader or not await self._renew_unseen():
+        # Whoever is to make way learns of it from the lease, so a coordinated one is read every time.
+        reads = self.settings.is_coordinated or not self.election.is_leader
+        is_written = not reads and await self._renew_unseen()
+        if not is_written:
             self.election.observe(await self._read())
             bid = self.election.bid()
             if bid is not None:
                 self.election.written(await self._write(bid))
+                is_written = True
         self._announce()
         self.on_held(self.election.held_until)
-        return self.election.is_leader
+        return is_written and self.election.is_leader
 
     async def _renew_unseen(self) -> bool:
         """Renew a lease that is ours without reading it first; if it changed, that has to be looked at."""

@@ -11,16 +11,18 @@ from typing import Final, Protocol
 import structlog
 
 from moorage.api import devices, storage
-from moorage.api.cluster import Namespace, PodGroup
+from moorage.api.cluster import Namespace
 from moorage.api.gated import pod_adapter
 from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import FINISHED, Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
 from moorage.queue.changes import node_changes, pod_changes
+from moorage.queue.groups import GroupQueue
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
@@ -28,6 +30,7 @@ from moorage.state.objects import Objects
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
@@ -47,6 +50,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     devices.DeviceClass: Resource.DEVICE_CLASS,
     Namespace: Resource.NAMESPACE,
     PodGroup: Resource.POD_GROUP,
+    CompositePodGroup: Resource.COMPOSITE_POD_GROUP,
 }
 """Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
 
@@ -83,7 +87,10 @@ class EventHandlers:
         self._queue = queue
         self._profiles = frozenset(profiles)
         self._waiting = waiting
+        self._groups = cache.groups
         self._adapt = pod_adapter(features) if features is not None else None
+        gate = "InPlacePodVerticalScalingSchedulerPreemption"
+        self._heeds_resizes = features is not None and features.enabled(gate)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
@@ -132,19 +139,30 @@ class EventHandlers:
         """Queue a pod that needs a node from us, or count one that has a node."""
         self._pods.put(pod)
         if pod.node_name:
+            if self._is_to_grow(pod):
+                self._queue.add(pod)
             self._count(pod)
         elif pod.scheduler_name in self._profiles:
-            self._queue.add(pod)
+            if self._groups is None:
+                self._queue.add(pod)
+            else:
+                self._groups.add_waiting(pod)
+                self._queue.add(pod)
+                self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
         self._pods.put(new)
         if old.spec.node_name:
+            if self._heeds_resizes:
+                self._resize_updated(old, new)
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
                 self._queue.move_all(event, old, new)
         elif new.spec.node_name:
             self._count(new)
+            if self._groups is not None:
+                self._groups.drop_waiting(old)
             if old.scheduler_name in self._profiles:
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
                 self._queue.delete(old)
@@ -154,6 +172,8 @@ class EventHandlers:
     def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
         """Forget a pod. ``is_final`` is False if its last version was missed: it may have got a node unseen."""
         self._pods.drop(pod)
+        if self._is_to_grow(pod):
+            self._queue.delete(pod)
         if pod.node_name or not is_final:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
@@ -186,17 +206,48 @@ class EventHandlers:
     def object_added(self, thing: KubeObject) -> None:
         """Take in an object of any other kind."""
         self._objects[type(thing)].put(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.put(thing)
+            self._queued_groups.group_added(thing)
         self._notify(Action.ADD, type(thing), None, thing)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
         """Follow a change of an object of any other kind."""
         self._objects[type(new)].put(new)
+        if self._groups is not None and isinstance(new, PodGroup | CompositePodGroup):
+            if old.metadata.resource_version == new.metadata.resource_version:
+                return
+            self._groups.put(new)
+            self._queued_groups.group_updated(new)
         self._notify(Action.UPDATE, type(new), old, new)
 
     def object_deleted(self, thing: KubeObject) -> None:
         """Forget an object of any other kind."""
         self._objects[type(thing)].drop(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.drop(thing)
+            self._queued_groups.group_deleted(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
+
+    @property
+    def _queued_groups(self) -> GroupQueue:
+        assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
+        return self._queue.groups
+
+    def _resize_updated(self, old: Pod, new: Pod) -> None:
+        """Queue a running pod while its resize is put off for want of room."""
+        was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
+        if is_to_grow and was_to_grow:
+            self._queue.update(old, new)
+        elif is_to_grow:
+            self._queue.add(new)
+        elif was_to_grow:
+            self._queue.delete(old)
+
+    def _is_to_grow(self, pod: Pod) -> bool:
+        if not self._heeds_resizes:
+            return False
+        return bool(pod.node_name) and pod.has_deferred_resize and pod.scheduler_name in self._profiles
 
     def _count(self, pod: Pod) -> None:
         assumed = self._cache.pod(pod.metadata.uid)
@@ -213,6 +264,8 @@ class EventHandlers:
         # A repeated event must not queue a pod twice.
         if old.metadata.resource_version == new.metadata.resource_version:
             return
+        if self._groups is not None:
+            self._groups.add_waiting(new)
         if self._cache.is_assumed(new):
             if new.is_terminating and not old.is_terminating:
                 self._assumed_pod_deleted(new)
@@ -225,6 +278,8 @@ class EventHandlers:
         if not pod.nominated_node_name:
             self._queue.end_nomination(pod)  # one that its status never knew of
         self._queue.delete(pod)
+        if self._groups is not None:
+            self._groups.drop_waiting(pod)
         if self._cache.is_assumed(pod):
             self._assumed_pod_deleted(pod)
         elif pod.nominated_node_name:

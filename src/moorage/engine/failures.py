@@ -27,6 +27,7 @@ class FailureHandler:
         self._services = services
         self._queue = queue
         self._pods: ObjectCache[Pod] = services.objects[Pod]
+        self._heeds_resizes = services.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Requeue the pod if it still waits, and record an event that says why."""
@@ -39,6 +40,10 @@ class FailureHandler:
         if current is not None and current.uid != queued.pod.uid:
             self._queue.done(queued.uid)
             return
+        if current is not None and current.node_name and self._heeds_resizes and current.has_deferred_resize:
+            # It has a node and goes on running: there is nothing to tell about it, and nothing to nominate.
+            self._queue.add_unschedulable(queued, current)
+            return
         if current is None or current.node_name:
             log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
             self._queue.done(queued.uid)
@@ -47,7 +52,7 @@ class FailureHandler:
         self._report(tried, current or tried, outcome)
 
     def _report(self, tried: Pod, pod: Pod, outcome: Parked | Failed) -> None:
-        nominated = outcome.nominated_node if isinstance(outcome, Parked) else ""
+        nominated = outcome.nominated_node
         if nominated is None:
             # Not ``add``: a nomination that is still being written to the status would be lost.
             self._queue.nominator.update(tried, pod)

@@ -1,7 +1,8 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -9,13 +10,14 @@ from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if
+from moorage.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if, reserve, unreserve
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
 from moorage.errors import PluginError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
 from moorage.framework.logs import PluginLog
 from moorage.framework.metering import Meter, PluginMetrics
@@ -26,15 +28,21 @@ from moorage.framework.status import Status
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.handle import ClusterHandle
 from moorage.state.objects import ObjectCache
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
 FilterNode = Callable[[CycleState, Pod, NodeInfo], Status | None]
+SearchGroup = Callable[[GroupTree], Awaitable[tuple[Status | None, Sequence[Proposal]]]]
 
 
 CANCEL_SECONDS: Final = 2.0
 """What background work gets to end in, once it is cancelled."""
+
+
+async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+    return Status.error("no group is being tried"), ()
 
 
 class EngineHandle(PreemptionHandle, ClusterHandle):
@@ -52,6 +60,8 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         self._filter_node: FilterNode | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self.search_group: SearchGroup = _no_groups
+        """Looks for places for a group; set where groups are tried."""
 
     def attach(self, profile: Profile, filter_node: FilterNode) -> None:
         """Give the handle its profile, which is built from plugins that already hold the handle."""
@@ -112,6 +122,12 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
     def claims(self) -> ClaimIndex:
         """Which pods on nodes use which claims, and which disks named in line."""
         return self._services.cache.claims
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come."""
+        groups = self._services.cache.groups
+        return PodGroups() if groups is None else groups
 
     @property
     def features(self) -> FeatureGates:
@@ -179,6 +195,27 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
         return self._services.cancel_pre_bind(uid, reason)
 
+    @contextmanager
+    def without(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """Have the cluster be without some pods inside a ``with`` block, within one cycle."""
+        lifted = self._services.cache.lift(pods)
+        try:
+            yield
+        finally:
+            self._services.cache.put_down(lifted)
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed."""
+        return await self.search_group(group)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        return reserve(self._complete_profile, cycle, pod, node_name)
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Have the reserve plugins of the profile give that back."""
+        unreserve(self._complete_profile, cycle, pod, node_name)
+
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Have pods tried again at once, whatever their backoff."""
         self._services.activate(pods)
@@ -191,13 +228,17 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             work.close()
         else:
             task = self._services.background.spawn(self._guard(work, name), name=f"{self._plugin}: {name}")
-            if task is not None:
+            if task is None:
+                work.close()
+            else:
                 self._tasks.add(task)
                 task.add_done_callback(partial(self._ended, work))
 
     async def _guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
+        except GeneratorExit:  # it is torn down
+            raise
         except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
             pass_on_interrupt(error)
             self.log.exception("background work failed", work=name, error=described(error))
@@ -227,7 +268,20 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         if self._tasks:
             _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
             for task in stubborn:
-                self.log.warning("background work goes on though it was cancelled", work=task.get_name())
+                await self._tear_down(task)
+
+    async def _tear_down(self, task: asyncio.Task[None]) -> None:
+        """End work that takes no notice of being cancelled: as long as it runs, no loop that waits for it ends."""
+        hint = "let asyncio.CancelledError pass, or raise it again"
+        self.log.warning("background work goes on though it was cancelled", work=task.get_name(), hint=hint)
+        steps = task.get_coro()
+        with suppress(RuntimeError):  # it ignores this, too
+            if isinstance(steps, Coroutine):
+                steps.close()
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 class ProfileHandles:
@@ -247,3 +301,8 @@ class ProfileHandles:
         """Give the handles their profile, which is built from plugins that already hold them."""
         for handle in self.made.values():
             handle.attach(profile, filter_node)
+
+    def search_groups_by(self, search: SearchGroup) -> None:
+        """Have plugins look for places for whole groups."""
+        for handle in self.made.values():
+            handle.search_group = search

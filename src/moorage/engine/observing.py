@@ -6,6 +6,7 @@ from typing import Protocol
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.framework.status import Code
 from moorage.queue.entries import QueuedPodInfo
@@ -35,6 +36,12 @@ class AttemptObserver:
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Learn which nodes a pod fits on, before one is chosen."""
+
+    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+        """Learn which search for a node of a group's member counts, just before the member's end: there may be many."""
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Learn how trying a group ended; its members have ended already."""
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """Learn what the post-filters did for a pod that fits nowhere."""

@@ -68,14 +68,22 @@ class Parked(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """Something went wrong, or there is nothing to choose from; the pod is tried again after a backoff."""
+    """Something went wrong, or there is nothing to choose from; the pod is tried again after a backoff.
+
+    ``nominated_node`` as in PostFilterResult.
+    """
 
     message: str
     is_rejection: bool = False
+    nominated_node: str | None = ""
 
 
 class Dropped(Struct, frozen=True):
     """There was nothing to try: the pod is being deleted, or has its node already."""
 
 
-Outcome: TypeAlias = Placed | Parked | Failed | Dropped
+class Tried(Struct, frozen=True):
+    """A group was tried as a whole; what became of each of its pods is another outcome."""
+
+
+Outcome: TypeAlias = Placed | Parked | Failed | Dropped | Tried

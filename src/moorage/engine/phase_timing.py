@@ -23,6 +23,12 @@ from moorage.engine.extension_points import (
     UNRESERVE,
     Point,
 )
+from moorage.engine.group_points import (
+    PLACEMENT_FEASIBLE,
+    PLACEMENT_GENERATE,
+    PLACEMENT_SCORE,
+    POD_GROUP_POST_FILTER,
+)
 from moorage.engine.observing import Stopwatch
 from moorage.errors import MoorageError
 from moorage.framework.status import Code, Status
@@ -45,6 +51,10 @@ def time_phases(cycle: ProfileCycle, binding: BindingPhases, stopwatch: Stopwatc
     timed(cycle, "reserve", RESERVE, _timed, attrgetter("code"))
     timed(cycle, "unreserve", UNRESERVE, _timed)
     timed(cycle, "permit", PERMIT, _timed, _code_of_permit)
+    timed(cycle, "placement_feasible", PLACEMENT_FEASIBLE, _timed, _code_of_status)
+    timed(cycle, "generate_placements", PLACEMENT_GENERATE, _timed, _code_of_status)
+    timed(cycle, "score_placements", PLACEMENT_SCORE, _timed)
+    timed(cycle, "post_filter_group", POD_GROUP_POST_FILTER, _timed_waiting, attrgetter("code"))
     timed(binding, "pre_flight", PRE_BIND_PRE_FLIGHT, _timed)
     timed(binding, "pre_bind", PRE_BIND, _timed_waiting, attrgetter("code"))
     timed(binding, "bind", BIND, _timed_waiting, attrgetter("code"))
@@ -129,6 +139,11 @@ def _timed_wait(phase: Phase, stopwatch: Stopwatch) -> Phase:
 
 def _code_of_pre_filter(result: PreFiltered) -> Code:
     return Code.SUCCESS if result.rejection is None else result.rejection.code
+
+
+def _code_of_status(result: object) -> Code:
+    """Read the code of what may be a status, or anything else that is good."""
+    return result.code if isinstance(result, Status) else Code.SUCCESS
 
 
 def _code_of_permit(result: Status | dict[str, float]) -> Code:

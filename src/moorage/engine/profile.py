@@ -7,10 +7,16 @@ from moorage.config.catalogue import KNOWN_PLUGINS
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
+from moorage.framework.contracts import EXTENSION_POINTS
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import (
-    EXTENSION_POINTS,
     BindPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -62,6 +68,13 @@ class Profile:
         self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
         self.bind: tuple[BindPlugin, ...] = at("bind")
         self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.placement_generate: tuple[PlacementGeneratePlugin, ...] = at("placementGenerate")
+        self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
+        self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
+        self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
+        # Not configurable: whichever plugin of the profile can tell whether a group is complete.
+        knowing = (plugin for plugin in known.values() if isinstance(plugin, PlacementFeasiblePlugin))
+        self.placement_feasible: PlacementFeasiblePlugin | None = next(knowing, None)
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
         # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.

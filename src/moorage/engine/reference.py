@@ -31,9 +31,10 @@ class Scores(Struct):
     by_plugin: list[PluginScores] = field(default_factory=list)
 
 
-def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable) -> CycleState:
+def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable, group: CycleState | None = None) -> CycleState:
     """Run all pre-filters, whatever they say, and return the state that they leave."""
     cycle = CycleState()
+    cycle.group = group
     for plugin in profile.pre_filter:
         answer = pre_filter(plugin, cycle, pod, nodes)
         if isinstance(answer, Status) and answer.code == Code.SKIP:

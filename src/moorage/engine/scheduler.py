@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import Clock
-from moorage.config.types import SchedulerConfiguration
+from moorage.config.types import ProfileConfig, SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
@@ -15,14 +16,17 @@ from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers, events_of_listed
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
+from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.phase_timing import time_phases
+from moorage.engine.resizes import for_resizes
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.events import EVERY_EVENT, EventRegistration
+from moorage.framework.cycle import ASSUMED, CycleState
+from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.recording import EventNote
@@ -30,12 +34,14 @@ from moorage.framework.registry import Registry
 from moorage.framework.status import Status
 from moorage.queue.backoff import Backoff
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.groups import QueuedGroup
 from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
+from moorage.state.pod_groups import PodGroups
 
 MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
@@ -63,26 +69,28 @@ class Scheduler:
         meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.observer = observer
-        self.cache = Cache()
-        self.objects = Objects()
+        self.cache, self.objects = Cache(), Objects()
+        self.nominator = Nominations(self._queued_pod, self.objects[Pod])
+        self.cache.groups = self._follow_groups(features)
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
             clock=clock,
             features=features,
             cluster=cluster,
-            nominator=Nominations(lambda _key: None),
+            nominator=self.nominator,
             background=background,
             activate=self._activate,
             extenders=in_order(extenders),
             meter=meter,
         )
-        self.cycles = self._build_cycles(config, registry, cross_check)
-        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in self.cycles.values())
+        self.cycles = self._build_cycles(config.profiles, config, registry, cross_check)
+        self._resizes = self._build_resizes(config, registry, cross_check, features)
+        self.life = self._life_of_plugins()
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
-        self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
+        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
@@ -94,16 +102,41 @@ class Scheduler:
             features=features,
         )
 
+    def _life_of_plugins(self) -> PluginLife:
+        built = (*self.cycles.values(), *self._resizes.values())
+        return PluginLife((cycle.profile, cycle.handles) for cycle in built)
+
+    def _follow_groups(self, features: FeatureGates) -> PodGroups | None:
+        """Have groups of pods listed and watched, and those of groups, if there are such."""
+        if not features.enabled("GenericWorkload"):
+            return None
+        with_composites = features.enabled("CompositePodGroup")
+        for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
+            self.objects[kind]
+        return PodGroups(with_composites=with_composites)
+
     def _build_cycles(
-        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
+        self,
+        profiles: Iterable[ProfileConfig],
+        config: SchedulerConfiguration,
+        registry: Registry,
+        cross_check: bool | float,
     ) -> dict[str, ProfileCycle]:
         rotation = Rotation()
         return {
             profile.scheduler_name or "": ProfileCycle(
                 profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
             )
-            for profile in config.profiles
+            for profile in profiles
         }
+
+    def _build_resizes(
+        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float, features: FeatureGates
+    ) -> dict[str, ProfileCycle]:
+        """Make ready to try pods whose resize was put off, if room is to be made for them."""
+        if not features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
+            return {}
+        return self._build_cycles(map(for_resizes, config.profiles), config, registry, cross_check)
 
     def _build_binding(self, name: str, cycle: ProfileCycle) -> BindingPhases:
         phases = BindingPhases(cycle.profile, self.services.extenders)
@@ -111,6 +144,9 @@ class Scheduler:
         if stopwatch is not None:
             time_phases(cycle, phases, stopwatch)
         return phases
+
+    def _queued_pod(self, key: str) -> Pod | None:
+        return self.queue.queued_pod(key)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())
@@ -128,12 +164,16 @@ class Scheduler:
             clock=self.services.clock,
             sort=next(iter(self.cycles.values())).profile.queue_sort[0],
             profiles={
-                name: ProfileQueueing(cycle.profile.pre_enqueue, _registrations(cycle) | of_extenders)
+                name: ProfileQueueing(
+                    cycle.profile.pre_enqueue,
+                    with_groups(_registrations(cycle) | of_extenders, self.cache.groups is not None),
+                )
                 for name, cycle in self.cycles.items()
             },
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
-            pods=self.objects[Pod],
+            nominator=self.nominator,
+            groups=self.cache.groups,
             max_unschedulable=max_unschedulable,
             observer=observer,
         )
@@ -143,7 +183,13 @@ class Scheduler:
         if self.binder.in_flight >= MAX_BINDINGS:
             return None
         queued = self.queue.pop()
-        return None if queued is None else await self.try_pod(queued)
+        if queued is None:
+            return None
+        if isinstance(queued, QueuedGroup):
+            assert self.groups is not None
+            await self.groups.try_group(queued)
+            return Tried()
+        return await self.try_pod(queued)
 
     async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
         """Try one pod that was popped, and take it back if that fails."""
@@ -165,8 +211,9 @@ class Scheduler:
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
         """
-        pod, profile = queued.pod, queued.pod.scheduler_name
-        cycle = self.cycles[profile]
+        pod = queued.pod
+        is_resize = self._resizes and pod.has_deferred_resize
+        cycle = (self._resizes if is_resize else self.cycles)[pod.scheduler_name]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
@@ -181,14 +228,18 @@ class Scheduler:
         else:
             assert not isinstance(found, ExtendedNodes)
             choice, state = cycle.choose(found), found.cycle
-        node_name = choice.node.name
+        refused = self.commit(queued, cycle, state, choice.node.name)
+        return Placed(choice.node.name, choice.tied) if refused is None else refused
 
+    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+        """Give a pod the node that was chosen for it, and start its binding; or take it back and say who refused."""
+        pod = queued.pod
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
         self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
         undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
-        binding = PendingBinding(queued, assumed, state, self._bindings[profile], undo, node_name)
+        binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:
             refusal = self._reserve_and_permit(cycle, binding)
         except BaseException:
@@ -197,9 +248,11 @@ class Scheduler:
         if refusal is not None:
             undo.unwind()
             return Parked(Diagnosis.on_node(node_name, refusal), "")
+        if (recounted := state.get(ASSUMED)) is not None:
+            self.cache.recount(recounted)
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
-        return Placed(node_name, choice.tied)
+        return None
 
     async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
         with self.services.freeze:
@@ -234,13 +287,17 @@ class Scheduler:
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""
+        self.let_go(queued)
+        return Dropped()
+
+    def let_go(self, queued: QueuedPodInfo) -> None:
+        """Note that there is nothing to try for a pod, and say so if that is because it is being deleted."""
         pod = queued.pod
         message = f"skip schedule deleting pod: {pod.key}"
         if pod.is_terminating:
             note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
             self.services.cluster.record(note)
         self.queue.done(pod.uid)
-        return Dropped()
 
 
 def _registrations(cycle: ProfileCycle) -> dict[str, tuple[EventRegistration, ...]]:

@@ -112,8 +112,13 @@ class RowStatuses(NodeStatuses):
     ) -> None:
         super().__init__({}, absent)
         self._nodes = nodes
-        self._numbers = numbers if examined is None else np.where(examined, numbers, FEASIBLE)
+        # FEASIBLE is 0: a product is found in half the time that a choice takes.
+        self._numbers = numbers if examined is None else numbers * examined
         self._table = table
+
+    def kept(self) -> NodeStatuses:
+        """Return the same statuses, which later attempts do not change."""
+        return RowStatuses(self._nodes, self._numbers.copy(), self._table, None, self.absent)
 
     @cached_property
     def _by_name(self) -> Mapping[str, Status]:

@@ -23,6 +23,11 @@ class PermitWait:
         """The plugins that have not let the pod go yet."""
         return tuple(self._timers)
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the wait is over."""
+        return self._decided.done()
+
     def allow(self, plugin: str) -> None:
         """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
         if (timer := self._timers.pop(plugin, None)) is not None:

@@ -1,7 +1,7 @@
 """What plugins remember during one attempt to place one pod."""
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.pod import Pod
 from moorage.errors import NotStored
@@ -24,6 +24,10 @@ class StateKey(Generic[T]):
         return f"StateKey({self.name!r})"
 
 
+ASSUMED: Final = StateKey[Pod]("the pod as it is to be counted on its node")
+"""Stored by a reserve plugin that found out that the pod takes more there than it asks for."""
+
+
 class CycleState:
     """State of one attempt, from pre-filter to post-bind.
 
@@ -37,9 +41,11 @@ class CycleState:
     4
     """
 
-    __slots__ = ("_values", "pods_to_activate", "skipped_filters", "skipped_scores")
+    __slots__ = ("_values", "group", "pods_to_activate", "skipped_filters", "skipped_scores")
 
     def __init__(self) -> None:
+        self.group: CycleState | None = None
+        """While a pod is tried as a member of a group: what plugins remember during the attempt of the whole group."""
         self._values: dict[StateKey[Any], Any] = {}
         self.skipped_filters: set[str] = set()
         self.skipped_scores: set[str] = set()
@@ -75,6 +81,15 @@ class CycleState:
         copy.skipped_filters = set(self.skipped_filters)
         copy.skipped_scores = set(self.skipped_scores)
         copy.pods_to_activate = self.pods_to_activate
+        copy.group = self.group
+        return copy
+
+    def detached(self) -> "CycleState":
+        """Return a copy that no longer follows the cluster: a state that does has a method ``detach`` to end that."""
+        copy = self.clone()
+        for value in copy._values.values():
+            if hasattr(value, "detach"):
+                value.detach()
         return copy
 
     @classmethod
@@ -108,4 +123,5 @@ class CycleState:
         copy.skipped_filters = {*self.skipped_filters}
         copy.skipped_scores = {*self.skipped_scores}
         copy.pods_to_activate = {}
+        copy.group = None
         return copy

@@ -1,6 +1,6 @@
 """What happens in a cluster, as far as a pod that could not be placed may hope for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntFlag, StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -72,6 +72,7 @@ class Resource(StrEnum):
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
+    COMPOSITE_POD_GROUP = "scheduling.k8s.io/CompositePodGroup"
     WILDCARD = "*"
 
 
@@ -132,6 +133,8 @@ class EventRegistration(Struct, frozen=True):
     event: ClusterEvent
     hint: HintFunction | None = None
     beyond_upstream: bool = False
+    same_group: bool = False
+    """Whether the hint can only ever help members of the group that the event is about; others are not asked."""
 
 
 _ANY: Final = (
@@ -153,3 +156,17 @@ EVERY_EVENT: Final = tuple(EventRegistration(ClusterEvent(resource, Action.ALL))
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
+
+_ANY_GROUP: Final = EventRegistration(ClusterEvent(Resource.POD_GROUP, Action.ALL))
+
+
+def with_groups(
+    registrations: Mapping[str, Sequence[EventRegistration]], has_groups: bool
+) -> Mapping[str, Sequence[EventRegistration]]:
+    """Return what plugins registered for; where there are groups, those that name no events hope for groups, too."""
+    if not has_groups:
+        return registrations
+    return {
+        plugin: (*registered, _ANY_GROUP) if registered == EVERY_EVENT else registered
+        for plugin, registered in registrations.items()
+    }

@@ -1,6 +1,7 @@
 """The few services a plugin may ask for; the engine hands them out when it builds the plugin."""
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from moorage.api.meta import KubeObject
@@ -8,6 +9,7 @@ from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.logs import PluginLog
 from moorage.framework.metering import Meter, PluginMetrics
 from moorage.framework.nodeinfo import NodeInfo
@@ -277,4 +279,23 @@ class PreemptionHandle(Handle, Protocol):
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
         """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
+        ...
+
+    def without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:
+        """Have the cluster be without some pods inside a ``with`` block, within one cycle."""
+        ...
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed.
+
+        A status says why there are none.
+        """
+        ...
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        ...
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Have the reserve plugins of the profile give that back."""
         ...

@@ -26,6 +26,10 @@ class NodeStatuses:
         """The nodes that have a status of their own."""
         return self._explicit
 
+    def kept(self) -> "NodeStatuses":
+        """Return the same statuses, which later attempts do not change."""
+        return self
+
     def __len__(self) -> int:
         return len(self.explicit)
 

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from enum import IntEnum
 from operator import index
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
@@ -335,23 +335,6 @@ class PostBindPlugin(Plugin):
     @abstractmethod
     async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Clean up, or take note; nothing depends on it."""
-
-
-EXTENSION_POINTS: Final[dict[str, type[Plugin]]] = {
-    "preEnqueue": PreEnqueuePlugin,
-    "queueSort": QueueSortPlugin,
-    "preFilter": PreFilterPlugin,
-    "filter": FilterPlugin,
-    "postFilter": PostFilterPlugin,
-    "preScore": PreScorePlugin,
-    "score": ScorePlugin,
-    "reserve": ReservePlugin,
-    "permit": PermitPlugin,
-    "preBind": PreBindPlugin,
-    "bind": BindPlugin,
-    "postBind": PostBindPlugin,
-}
-"""The extension points by their name in the configuration."""
 
 
 def require_one_of(cls: type, base: type, *methods: str) -> None:

@@ -10,7 +10,12 @@ class QueuedPod(Protocol):
 
     @property
     def pod(self) -> Pod:
-        """The pod."""
+        """The pod; of a group, one of its pods."""
+        ...
+
+    @property
+    def priority(self) -> int:
+        """Its priority; of a group, that of the group."""
         ...
 
     @property

@@ -27,10 +27,12 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
     """Keep a pod whose resize is deferred to its own node, and hold it back once it fits there."""
 
     depends_on = DependsOn.NODE
-    _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
-        self._concerns = is_deferred if handle.features.enabled(GATE) else _never
+        self._is_on = handle.features.enabled(GATE)
+
+    def _concerns(self, pod: Pod) -> bool:
+        return self._is_on and pod.has_deferred_resize
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.node_name if self._concerns(pod) else None, self._concerns(pod)
@@ -63,17 +65,7 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
         return QueueingHint.QUEUE if was_closed and not forbids_preemption(new) else QueueingHint.SKIP
 
 
-def is_deferred(pod: Pod) -> bool:
-    """Return whether the kubelet has put a resize of the pod off."""
-    condition = pod.condition("PodResizePending")
-    return condition is not None and condition.reason == "Deferred"
-
-
 def forbids_preemption(node: Node) -> bool:
     """Return whether resizes on this node may not preempt others."""
     policy = node.spec.pod_preemption_policy
     return policy is not None and bool(policy.disable_resize_preemption)
-
-
-def _never(pod: Pod) -> bool:
-    return False

@@ -8,10 +8,12 @@ from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Status, Verdict
+from moorage.plugins.taint_toleration import COMPARING
 
 CORDONED: Final = Status.unresolvable("node(s) were unschedulable")
 # What the pod must tolerate. The taint the node really carries is not looked at: spec.unschedulable alone decides.
@@ -24,17 +26,21 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     depends_on = DependsOn.NODE
     _signs_template = True
 
+    def __init__(self, *, handle: Handle | None = None) -> None:
+        self._by_number = handle is not None and handle.features.enabled(COMPARING)
+
     def sign(self, pod: Pod) -> Hashable:
-        return pod.tolerates(CORDON)
+        return pod.tolerates(CORDON, by_number=self._by_number)
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return CORDONED if node.node.spec.unschedulable and not pod.tolerates(CORDON) else None
+        is_cordoned = node.node.spec.unschedulable
+        return CORDONED if is_cordoned and not pod.tolerates(CORDON, by_number=self._by_number) else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        if pod.tolerates(CORDON):
+        if pod.tolerates(CORDON, by_number=self._by_number):
             return Verdict.accept(len(nodes))
         # A copy, because verdicts are kept for later cycles and the column goes on changing.
         return Verdict.reject(where=nodes.unschedulable.copy(), because=CORDONED)
@@ -43,17 +49,16 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
         return (
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), after_node_change),
             EventRegistration(
-                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION), after_pod_toleration_change
+                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION), self._after_pod_toleration_change
             ),
         )
+
+    def _after_pod_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
+        """Try again when the pod tolerates the cordon now."""
+        return QueueingHint.QUEUE if new.tolerates(CORDON, by_number=self._by_number) else QueueingHint.SKIP
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     """Try again when a node came that is not cordoned, or when one was uncordoned."""
     was_closed = old is None or old.spec.unschedulable
     return QueueingHint.QUEUE if was_closed and not new.spec.unschedulable else QueueingHint.SKIP
-
-
-def after_pod_toleration_change(pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
-    """Try again when the pod tolerates the cordon now."""
-    return QueueingHint.QUEUE if new.tolerates(CORDON) else QueueingHint.SKIP

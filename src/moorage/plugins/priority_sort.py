@@ -8,4 +8,4 @@ class PrioritySort(QueueSortPlugin):
     """Order the queue by priority, then by the time a pod was queued; equal times have no further order."""
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
-        return -queued.pod.priority, queued.timestamp
+        return -queued.priority, queued.timestamp

@@ -25,11 +25,13 @@ class Backoff(Struct, frozen=True):
     initial: float = 1.0
     maximum: float = 10.0
 
-    def duration(self, failures: int) -> float:
-        """Return the penalty for so many failures in a row."""
+    def duration(self, failures: int, size: int = 1) -> float:
+        """Return the penalty for so many failures in a row; a group of some size has a higher maximum."""
         if failures == 0:
             return 0.0
         initial, maximum = round(self.initial * _NANO), round(self.maximum * _NANO)
+        if size > 1:
+            maximum = int(maximum * math.sqrt(size))
         shift = failures - 1
         # Compared by shifting the maximum down, as upstream does: doubling would overflow there.
         return (maximum if initial > maximum >> shift else initial << shift) / _NANO
@@ -67,7 +69,7 @@ class BackoffQueue:
         if failures == 0 or self._backoff.maximum == 0:
             return _NEVER
         if info.backoff_expiration is None:
-            info.backoff_expiration = self._window(info.timestamp + self._backoff.duration(failures))
+            info.backoff_expiration = self._window(info.timestamp + self._backoff.duration(failures, info.size))
         return info.backoff_expiration
 
     def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:

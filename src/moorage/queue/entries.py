@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from moorage.api.pod import Pod
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
@@ -36,14 +36,21 @@ class QueuedPodInfo:
         "key",
         "pending_plugins",
         "pod",
+        "priority",
         "timestamp",
         "unschedulable_count",
         "unschedulable_plugins",
         "was_flushed",
     )
 
+    is_group: ClassVar[bool] = False
+    """Whether this is a whole group: :class:`moorage.queue.groups.QueuedGroup`."""
+    size: int = 1
+    """How many pods are in it."""
+
     def __init__(self, pod: Pod, timestamp: float) -> None:
         self.pod = pod
+        self.priority = pod.priority
         self.key = pod.key
         self.timestamp = timestamp
         self.attempts = 0
@@ -87,6 +94,11 @@ class QueuedPodInfo:
             return self.timestamp
         return max(self.timestamp, self.flush_timestamp)
 
+    @property
+    def members(self) -> "Sequence[QueuedPodInfo]":
+        """The pods of a group; of a pod, itself."""
+        return (self,)
+
     def rejected_by(self, unschedulable: Set[str], pending: Set[str] = NOBODY) -> None:
         """Replace what is known of who rejected the pod, as of the attempt that just failed."""
         self.unschedulable_plugins = unschedulable
@@ -104,18 +116,32 @@ class QueuedPodInfo:
         return copy
 
 
-_HISTORY = tuple(name for name in QueuedPodInfo.__slots__ if name not in ("pod", "key", "timestamp"))
+_HISTORY = tuple(name for name in QueuedPodInfo.__slots__ if name not in ("pod", "priority", "key", "timestamp"))
 
 
 class Gates:
-    """The pre-enqueue plugins, by profile: may a pod enter?"""
+    """The pre-enqueue plugins, by profile: may a pod enter?
 
-    def __init__(self, plugins: Mapping[str, Sequence[PreEnqueuePlugin]], observer: QueueObserver | None) -> None:
+    What ``group_plugins`` hold back can be helped by events of its own group only.
+    """
+
+    def __init__(
+        self,
+        plugins: Mapping[str, Sequence[PreEnqueuePlugin]],
+        observer: QueueObserver | None,
+        group_plugins: Set[str] = NOBODY,
+    ) -> None:
         self._plugins = {name: tuple(asked) for name, asked in plugins.items()}
         self._observer = observer
+        self._group_plugins = group_plugins
 
     def admit(self, info: QueuedPodInfo) -> bool:
-        """Ask the plugins in order, the one that held the pod back last time first; the first to object is noted."""
+        """Ask the plugins in order, the one that held the pod back last time first; the first to object is noted.
+
+        A group may enter if all of its members may; those that were held back last time are asked first.
+        """
+        if info.is_group:
+            return self._admit_all(info)
         plugins = self._plugins.get(info.pod.scheduler_name, ())
         if info.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != info.gating_plugin))
@@ -138,6 +164,19 @@ class Gates:
                 return False
         info.gating_plugin = ""
         return True
+
+    def _admit_all(self, group: QueuedPodInfo) -> bool:
+        for member in sorted(group.members, key=lambda member: not member.is_gated):
+            if not self.admit(member):
+                self.close_for(group, member)
+                return False
+        group.gating_plugin = ""
+        return True
+
+    def close_for(self, group: QueuedPodInfo, member: QueuedPodInfo) -> None:
+        """Hold a group back because of one of its members."""
+        group.pod, group.gating_plugin = member.pod, member.gating_plugin
+        group.needs_own_event = member.gating_plugin in self._group_plugins  # type: ignore[attr-defined]
 
     def _close(self, info: QueuedPodInfo, plugin: str) -> None:
         if self._observer is not None and plugin not in info.rejectors:

@@ -34,6 +34,15 @@ class ProfileQueueing(Struct, frozen=True):
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
 
+    @property
+    def group_plugins(self) -> frozenset[str]:
+        """The plugins that hope for nothing but events of a pod's own group."""
+        return frozenset(
+            plugin
+            for plugin, registered in self.registrations.items()
+            if registered and all(registration.same_group for registration in registered)
+        )
+
     @classmethod
     def of(
         cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
@@ -63,6 +72,8 @@ class Interest(Struct, frozen=True):
     hints: Mapping[str, tuple[tuple[str, HintFunction | None], ...]]
     places: tuple[tuple[str, str], ...]
     plugins: frozenset[str]
+    group_places: tuple[tuple[str, str], ...] = ()
+    """Those of the places whose plugins wake members of the event's own group only."""
 
     def __bool__(self) -> bool:
         return self.is_wildcard or bool(self.places)
@@ -95,10 +106,22 @@ class Hints:
         }
         places = dict.fromkeys((name, plugin) for name, asked in hints.items() for plugin, _ in asked)
         plugins = frozenset(plugin for _, plugin in places)
-        return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins)
+        of_group = {
+            (name, plugin): None
+            for name, profile in self._profiles.items()
+            for plugin, registrations in profile.registrations.items()
+            for registration in registrations
+            if registration.event.covers(event) and registration.same_group
+        }
+        return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins, tuple(of_group))
 
     def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
-        """Decide what an event means for a pod, by the hints of the plugins that rejected it."""
+        """Decide what an event means for a pod, by the hints of the plugins that rejected it.
+
+        For a group the best answer of all its members counts; one that nobody rejected is ready for another try.
+        """
+        if info.is_group:
+            return self._best_strategy(info, event, old, new)
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins | pending
         if not rejectors:
@@ -120,6 +143,19 @@ class Hints:
             if not pending:
                 break
         return strategy
+
+    def _best_strategy(self, group: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
+        best = RequeueStrategy.SKIP
+        members = group.members
+        if any(not (member.unschedulable_plugins or member.pending_plugins) for member in members):
+            best, members = RequeueStrategy.AFTER_BACKOFF, [m for m in members if m.pending_plugins]
+        for member in members:
+            strategy = self.strategy_for(member, event, old, new)
+            if strategy is RequeueStrategy.IMMEDIATELY:
+                return strategy
+            if strategy is RequeueStrategy.AFTER_BACKOFF:
+                best = strategy
+        return best
 
     def strategy_after(self, info: QueuedPodInfo, happenings: Iterable[Happening] | None) -> RequeueStrategy:
         """Decide what to do with a pod that failed, by what happened during its attempt; the strongest answer counts.

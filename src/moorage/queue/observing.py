@@ -1,6 +1,7 @@
 """Who may watch the queue at work: metrics, logs, and the story of one pod."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from moorage.api.pod import Pod
@@ -10,6 +11,8 @@ BACKOFF: Final = "backoff"
 UNSCHEDULABLE: Final = "unschedulable"
 GATED: Final = "gated"
 IN_FLIGHT: Final = "in-flight"
+INCOMPLETE: Final = "incomplete"
+PENDING: Final = "pending"
 POD_POPPED: Final = "PodPopped"
 
 
@@ -21,6 +24,11 @@ class QueueObserver:
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """A pod came into the active, backoff or unschedulable pods because of an event."""
+
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """A group came into one of these places with its pods, or one of its pods joined it there."""
+        for pod in pods:
+            self.moved(pod, queue, event)
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
         """The number of waiting pods that a plugin rejected has changed."""

@@ -89,7 +89,7 @@ class ParkedPods:
                 assert info.scheduler_name == profile, f"{key} is filed under another profile"
                 filed[key].add(plugin)
         for info in self:
-            assert info.rejectors, f"{info.key} is parked though nobody rejected it"
+            assert info.rejectors or info.is_group, f"{info.key} is parked though nobody rejected it"
             assert filed[info.key] == info.rejectors, f"{info.key} is filed under {filed[info.key]}"
             assert (info.key in self._gated) == info.is_gated, f"{info.key} is miscounted as gated or not"
         assert set(self._filed_under) == set(filed), "a pod is filed that is not parked"

@@ -17,16 +17,19 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import structlog
 
 from moorage.api.pod import Pod
 from moorage.clock import Clock
 from moorage.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Action, ClusterEvent, Resource
 from moorage.framework.handle import Lister
 from moorage.framework.plugin import QueueSortPlugin
-from moorage.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
+from moorage.queue.backoff import WINDOW, Backoff, Ticker
 from moorage.queue.changes import pod_changes
-from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
+from moorage.queue.entries import Gates, QueuedPodInfo
+from moorage.queue.groups import GroupQueue, QueuedGroup, is_member
 from moorage.queue.hints import Hints, Interest, ProfileQueueing, RequeueStrategy
 from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
@@ -35,11 +38,15 @@ from moorage.queue.observing import (
     BACKOFF,
     GATED,
     IN_FLIGHT,
+    INCOMPLETE,
+    PENDING,
     POD_POPPED,
     UNSCHEDULABLE,
     QueueObserver,
 )
-from moorage.queue.parked import ParkedPods
+from moorage.queue.places import Places
+from moorage.queue.sizes import QueueSizes, entity_counts, pod_counts
+from moorage.state.pod_groups import PodGroups
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
@@ -50,21 +57,13 @@ ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POPPED_EARLY: Final = "PopFromBackoffQ"
 
+log = structlog.get_logger(__name__)
+
 PreCheck = Callable[[Pod], bool]
 
 
-class QueueSizes(NamedTuple):
-    """How many pods are where."""
-
-    active: int
-    backoff: int
-    unschedulable: int
-    gated: int
-    in_flight: int
-
-
-class SchedulingQueue:
-    """The pods that wait for a node. One caller at a time: the loop, between cycles.
+class SchedulingQueue(Places):
+    """The pods that wait for a node, alone or as groups. One caller at a time: the loop, between cycles.
 
     Nothing happens by itself: whoever runs the queue calls :meth:`flush` when :meth:`next_wakeup` has come.
     """
@@ -79,38 +78,51 @@ class SchedulingQueue:
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         pop_from_backoff: bool = True,
         pods: Lister[Pod] | None = None,
+        nominator: Nominations | None = None,
+        groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
+        gates = Gates(
+            {name: profile.pre_enqueue for name, profile in profiles.items()},
+            observer,
+            frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values())),
+        )
+        super().__init__(sort=sort, gates=gates, backoff=backoff, pop_from_backoff=pop_from_backoff, observer=observer)
         self._clock = clock
         self._max_unschedulable = max_unschedulable
-        self._pop_from_backoff = pop_from_backoff
-        self._observer = observer
         self._hints = Hints(profiles, observer)
-        self._gates = Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer)
-        guard = SortGuard(sort, observer)
-        self._sort_key = guard.key
-        self._active = KeyedHeap(guard.guarded)
-        self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
-        self._parked = ParkedPods()
         self._in_flight = InFlight()
-        self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
-        self.nominator = Nominations(self._queued_pod, pods)
+        self.groups = None if groups is None else GroupQueue(groups, self, clock)
+        """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
+        self.nominator = Nominations(self.queued_pod, pods) if nominator is None else nominator
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
 
     def __len__(self) -> int:
         """Count the pods that wait, those in flight not included."""
-        return len(self._active) + len(self._backoff) + len(self._parked)
+        waiting = len(self._active) + len(self._backoff) + len(self._parked)
+        return waiting if self.groups is None else waiting + self.groups.surplus
 
     def __iter__(self) -> Iterator[QueuedPodInfo]:
+        """Go through the pods that wait, members of groups included."""
+        for info in self.entries():
+            yield from info.members if info.is_group else (info,)
+        if self.groups is not None:
+            yield from self.groups.aside()
+
+    def entries(self) -> Iterator[QueuedPodInfo]:
+        """Go through what waits: pods, and groups as a whole."""
         return chain(self._active, self._backoff, self._parked)
 
     def sizes(self) -> QueueSizes:
         """Count the pods by place."""
-        gated = self._parked.gated_count
-        parked = len(self._parked) - gated
-        return QueueSizes(len(self._active), len(self._backoff), parked, gated, len(self._in_flight))
+        aside = (0, 0) if self.groups is None else (len(self.groups.incomplete), len(self.groups.pending))
+        return QueueSizes(*pod_counts(self._active, self._backoff, self._parked), len(self._in_flight), *aside)
+
+    def entity_counts(self) -> dict[tuple[str, str], int]:
+        """Count what waits by place and by type, ``pod`` or ``podgroup``."""
+        return entity_counts({ACTIVE: self._active, BACKOFF: self._backoff, UNSCHEDULABLE: self._parked})
 
     def in_flight(self) -> tuple[str, ...]:
         """Return the uids of the pods that are being tried, in the order in which they were popped."""
@@ -121,8 +133,15 @@ class SchedulingQueue:
         return self._find(pod.key)
 
     def where(self, pod: Pod) -> str | None:
-        """Name the place a pod is in: active, backoff, unschedulable, gated or in-flight."""
+        """Name the place a pod is in: active, backoff, unschedulable, gated or in-flight; of members, of their group.
+
+        A member may also be ``incomplete``, while its group is not known, or ``pending``, while its group is tried.
+        """
         key = pod.key
+        if self.groups is not None and (held := self.groups.where(key)) is not None:
+            if held in (INCOMPLETE, PENDING):
+                return held
+            key = held
         if key in self._active:
             return ACTIVE
         if key in self._backoff:
@@ -139,7 +158,10 @@ class SchedulingQueue:
         if pod.status.nominated_node_name or pod.metadata.uid in self.nominator:
             self.nominator.add(pod)
         self._drop(info.key)
-        self._activate(info, POD_ADDED, now)
+        if self.groups is not None and is_member(pod):
+            self.groups.add(info, POD_ADDED)
+        else:
+            self.make_active(info, POD_ADDED, now)
 
     def pop(self) -> QueuedPodInfo | None:
         """Take the pod that is to be tried next, or ``None``; it is in flight until :meth:`done`.
@@ -153,6 +175,10 @@ class SchedulingQueue:
                 if info is None:
                     return None
             info.attempts += 1
+            if info.is_group:
+                if self._pop_members(info):
+                    return info
+                continue
             uid = info.pod.metadata.uid
             # Somebody added a pod again while it was being tried: that attempt goes on, this entry is dropped.
             if uid in self._in_flight.pods:
@@ -162,8 +188,27 @@ class SchedulingQueue:
                 self._observer.in_flight(POD_POPPED, +1)
                 self._observer.popped(info.pod, info.attempts)
             if info.unschedulable_plugins or info.pending_plugins:
-                self._count_rejectors(info, -1)
+                self.count_rejectors(info, -1)
             return info
+
+    def _pop_members(self, group: QueuedPodInfo) -> bool:
+        """Note that a group is being tried with all of its members; return False if none is left to try."""
+        assert self.groups is not None
+        assert isinstance(group, QueuedGroup)
+        self.groups.popped(group)
+        for info in group.members:
+            info.attempts += 1
+            if info.unschedulable_plugins or info.pending_plugins:
+                self.count_rejectors(info, -1)
+            if info.uid in self._in_flight.pods:
+                log.error("pod of a group is being tried already", pod=info.key, group=group.key)
+                group.remove(info.key)
+                continue
+            self._in_flight.start(info.uid)
+            if self._observer is not None:
+                self._observer.in_flight(POD_POPPED, +1)
+                self._observer.popped(info.pod, info.attempts)
+        return group.size > 0
 
     def done(self, uid: str) -> None:
         """Note that an attempt is over, or so far that events during it do not matter any more."""
@@ -185,6 +230,7 @@ class SchedulingQueue:
         if self._find(key) is not None:
             self.done(pod.uid)
             return False
+        is_grouped = self.groups is not None and is_member(pod)
         now = self._clock.now()
         info.pod, info.key = pod, key
         if info.unschedulable_plugins or info.pending_plugins:
@@ -196,9 +242,15 @@ class SchedulingQueue:
         info.backoff_expiration = None
         info.was_flushed = False
         info.flush_timestamp = None
-        self._count_rejectors(info, +1)
+        self.count_rejectors(info, +1)
+        if is_grouped:
+            assert self.groups is not None
+            # What happened during the attempt is not asked about: the group as a whole decides what becomes of it.
+            self.done(pod.uid)
+            self.groups.add(info, POD_ADDED)
+            return True
         strategy = self._hints.strategy_after(info, self._in_flight.events_since(pod.uid))
-        self._requeue(info, strategy, ATTEMPT_FAILED, now)
+        self.requeue(info, strategy, ATTEMPT_FAILED, now)
         self.done(pod.uid)
         return True
 
@@ -210,6 +262,12 @@ class SchedulingQueue:
                 self._record(event, event.label, old, new)
             return
         key = old.key
+        if self.groups is not None and is_member(new):
+            if not self.groups.update(old, new, events, self._hints):
+                self.add(new)
+                return
+            self.nominator.update(old, new)
+            return
         if (info := self._active.get(key)) is not None:
             info = info.with_pod(new)
             self._active.put(info, self._sort_key(info))
@@ -257,22 +315,32 @@ class SchedulingQueue:
         interest = self._hints.interest_in(event)
         if not interest:
             return
-        found = list(self._parked) if interest.is_wildcard else self._parked.rejected_by(interest.places)
+        if interest.is_wildcard:
+            found = list(self._parked)
+        else:
+            found = self._parked.rejected_by(interest.places)
+            if interest.group_places and self.groups is not None:
+                found += self.groups.gated_by(interest.group_places, new if new is not None else old)
         if pre_check is not None:
             found = [info for info in found if pre_check(info.pod)]
         if found or self._in_flight:
             self._move(found, event, interest, old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped."""
+        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped.
+
+        Naming any member of a group is naming all of it that waits.
+        """
         now = self._clock.now()
         for pod in pods:
             key = pod.key
+            if self.groups is not None and is_member(pod):
+                key = self.groups.entry_of(pod) or key
             if (info := self._parked.get(key)) is not None:
-                self._activate(info, FORCE_ACTIVATE.label, now)
+                self.make_active(info, FORCE_ACTIVATE.label, now)
             elif (info := self._backoff.remove(key)) is not None:
-                self._activate(info, FORCE_ACTIVATE.label, now, from_backoff=True)
-            elif pod.uid in self._in_flight:
+                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
+            elif pod.uid in self._in_flight and not (self.groups is not None and is_member(pod)):
                 self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
 
     def flush(self, now: float) -> None:
@@ -285,7 +353,7 @@ class SchedulingQueue:
             return
         if (tick := self._backoff_ticker.take(now)) is not None:
             for info in self._backoff.release(tick):
-                self._activate(info, BACKOFF_COMPLETE, now, from_backoff=True)
+                self.make_active(info, BACKOFF_COMPLETE, now, from_backoff=True)
         if (tick := self._parked_ticker.take(now)) is not None:
             self._flush_parked(tick)
 
@@ -301,6 +369,8 @@ class SchedulingQueue:
     def check_invariants(self) -> None:
         """Verify that every pod is in exactly one place and all books agree; raise AssertionError if not."""
         seen: set[str] = set()
+        if self.groups is not None:
+            self.groups.check_invariants()
         for info in self:
             assert info.key not in seen, f"{info.key} waits in two places"
             seen.add(info.key)
@@ -312,9 +382,11 @@ class SchedulingQueue:
             part.check_invariants()
 
     def _find(self, key: str) -> QueuedPodInfo | None:
-        return self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
+        info = self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
+        return info if info is not None or self.groups is None else self.groups.find(key)
 
-    def _queued_pod(self, key: str) -> Pod | None:
+    def queued_pod(self, key: str) -> Pod | None:
+        """Return the waiting pod of a name, with its namespace."""
         info = self._find(key)
         return None if info is None else info.pod
 
@@ -323,17 +395,19 @@ class SchedulingQueue:
             if key in entries:
                 break
         else:
+            if self.groups is not None:
+                self.groups.remove(key)
             return  # as nearly always: a pod that was bound has been popped before
         info = self._active.remove(key) or self._backoff.remove(key) or self._parked.remove(key)
         if info is not None:
-            self._count_rejectors(info, -1)
+            self.count_rejectors(info, -1)
 
     def _pop_early(self) -> QueuedPodInfo | None:
         if not self._pop_from_backoff:
             return None
         info = self._backoff.pop_early()
         if info is not None:
-            self._notify_moved(info, ACTIVE, POPPED_EARLY)
+            self.notify_moved(info, ACTIVE, POPPED_EARLY)
         return info
 
     def _update_parked(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
@@ -344,7 +418,7 @@ class SchedulingQueue:
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
             # Upstream goes on here without SchedulerPopFromBackoffQ and may file the pod in two places; we do not.
-            if strategy is not RequeueStrategy.SKIP and self._requeue(info, strategy, event.label, now):
+            if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
                 return
 
     def _move(self, infos: list[QueuedPodInfo], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
@@ -356,7 +430,7 @@ class SchedulingQueue:
             strategy = self._hints.strategy_for(info, event, old, new)
             if strategy is not RequeueStrategy.SKIP:
                 self._parked.remove(info.key)
-                self._requeue(info, strategy, interest.label, now)
+                self.requeue(info, strategy, interest.label, now)
         if self._in_flight:
             self._record(event, interest.label, old, new)
 
@@ -364,63 +438,13 @@ class SchedulingQueue:
         overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)
         for info in overdue:
             info.was_flushed = True
+            for member in info.members if info.is_group else ():
+                member.was_flushed = True
             info.flush_timestamp = now
         if overdue:
             self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
-
-    def _requeue(self, info: QueuedPodInfo, strategy: RequeueStrategy, label: str, now: float) -> bool:
-        """Put a pod where a strategy says; return whether it can be popped from there."""
-        if strategy is RequeueStrategy.SKIP:
-            self._park(info, label)
-            return False
-        if strategy is RequeueStrategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
-            return self._back_off(info, label)
-        return self._activate(info, label, now)
-
-    def _activate(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
-        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
-        was_admitted = from_backoff and self._pop_from_backoff
-        if not was_admitted and not self._gates.admit(info):
-            self._hold_back(info, label)
-            return False
-        if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = now
-        if info.key in self._parked.entries:
-            self._parked.remove(info.key)
-        self._active.put(info, self._sort_key(info))
-        self._notify_moved(info, ACTIVE, label)
-        return True
-
-    def _back_off(self, info: QueuedPodInfo, label: str) -> bool:
-        if self._pop_from_backoff and not self._gates.admit(info):
-            self._hold_back(info, label)
-            return False
-        self._parked.remove(info.key)
-        self._backoff.put(info)
-        self._notify_moved(info, BACKOFF, label)
-        return True
-
-    def _hold_back(self, info: QueuedPodInfo, label: str) -> None:
-        # It gets no attempt that would clear the mark of the flush.
-        info.was_flushed = False
-        self._park(info, label)
-
-    def _park(self, info: QueuedPodInfo, label: str) -> None:
-        is_new = info.key not in self._parked
-        self._parked.put(info)
-        if is_new:
-            self._notify_moved(info, UNSCHEDULABLE, label)
 
     def _record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         self._in_flight.record(event, label, old, new)
         if self._observer is not None:
             self._observer.in_flight(label, +1)
-
-    def _notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
-        if self._observer is not None:
-            self._observer.moved(info.pod, queue, label)
-
-    def _count_rejectors(self, info: QueuedPodInfo, delta: int) -> None:
-        if self._observer is not None:
-            for plugin in info.rejectors:
-                self._observer.rejected(plugin, info.scheduler_name, delta)

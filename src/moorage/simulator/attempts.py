@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo
@@ -24,6 +25,9 @@ class AttemptLog(AttemptObserver):
     def __init__(self, *, with_nodes: bool) -> None:
         self._with_nodes = with_nodes
         self._entries: dict[str, NodeEntry] = {}
+        self._of_group = False
+        """Whether the next attempt to end is that of a group's member."""
+        self._searches: list[tuple[Found | ExtendedNodes, dict[str, NodeEntry]]] = []
         self._nomination: Nomination | None = None
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
@@ -33,6 +37,16 @@ class AttemptLog(AttemptObserver):
         """Describe the nodes before anything changes."""
         if self._with_nodes:
             self._entries = node_entries(cycle, found)
+            self._searches.append((found, self._entries))
+
+    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+        """Go back to what was found out in the search that counts."""
+        self._of_group = True
+        self._entries = next((entries for search, entries in self._searches if search is found), {})
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Forget what was found out about nodes for its members."""
+        self._searches.clear()
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
         """Note what the post-filters would do."""
@@ -44,19 +58,22 @@ class AttemptLog(AttemptObserver):
         """Note how the attempt ended."""
         entries, nomination = self._entries, self._nomination
         self._entries, self._nomination = {}, None
-        pod = queued.pod
-        base = Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.ERROR, attempts=queued.attempts)
+        if not self._of_group:
+            self._searches.clear()
+        self._of_group = False
         match outcome:
-            case Placed():
-                fields: dict[str, Any] = {"node": outcome.node_name, "tied": outcome.tied, "nodes": entries}
-                self.decisions[pod.uid] = replace(base, result=Result.SCHEDULED, **fields)
+            case Placed(node_name, tied):
+                fields: dict[str, Any] = {"result": Result.SCHEDULED, "node": node_name, "tied": tied, "nodes": entries}
             case Parked():
-                refused = _refused(outcome)
-                self.decisions[pod.uid] = replace(base, **refused, nodes=entries, post_filter=nomination)
+                fields = {**_refused(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
-                self.decisions[pod.uid] = replace(base, **_refused(outcome))
+                fields = _refused(outcome)
             case Dropped():
-                pass
+                return
+        pod = queued.pod
+        self.decisions[pod.metadata.uid] = Decision(
+            pod=queued.key, profile=pod.scheduler_name, attempts=queued.attempts, **fields
+        )
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""

@@ -22,6 +22,7 @@ class Result(StrEnum):
     UNSCHEDULABLE = "unschedulable"
     ERROR = "error"
     GATED = "gated"
+    INCOMPLETE = "incomplete"
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -24,7 +24,10 @@ def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str,
         scored = {} if isinstance(found, NoNode) else _scores(cycle, found)
     statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
     entries: dict[str, NodeEntry] = {}
+    scope = cycle.filtering.scope
     for row in cycle.cache.order:
+        if scope is not None and not scope.mask[row]:
+            continue
         name = nodes[int(row)].name
         if name in scored:
             entries[name] = scored[name]

@@ -23,7 +23,9 @@ from moorage.api.kinds import BY_NAME, Kind
 from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.box.apiserver.admission.defaults import default_namespace, default_pod, with_defaults
+from moorage.box.apiserver.admission.group_admission import GroupAdmission
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.clock import VirtualClock
@@ -32,7 +34,7 @@ from moorage.features import FeatureGates
 from moorage.simulator.custom import CustomInput, added_kinds, custom_object, kind_name
 from moorage.simulator.documents import Document, documents_of, read_files
 from moorage.simulator.workloads import (
-    MAY_LACK_TEMPLATE,
+    SELECTING,
     WORKLOADS,
     PodSource,
     WorkloadAdmission,
@@ -40,6 +42,7 @@ from moorage.simulator.workloads import (
     keep_as_given,
     makes_pods,
     pods_wanted,
+    selecting_only,
 )
 
 #: When the first object of an input was created; each object is a second younger than the one before it.
@@ -69,7 +72,8 @@ class ClusterInput:
     """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
 
     ``custom`` has the custom resources as plain data and ``definitions`` what defines them, ``shaping`` what decides
-    how the pods of workloads look; ``ignored`` counts the kinds that were left out.
+    how the pods of workloads look; ``ignored`` counts the kinds that were left out, ``selecting`` says of workloads of
+    which the scheduler only reads the selector why they make no pods.
     """
 
     objects: tuple[KubeObject, ...]
@@ -77,6 +81,9 @@ class ClusterInput:
     definitions: tuple[Mapping[str, Any], ...] = ()
     shaping: tuple[Mapping[str, Any], ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    selecting: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """What controllers were not allowed to make of the workloads, in one pass."""
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """Return the objects of one kind, in order of appearance."""
@@ -166,6 +173,8 @@ class Creation:
         self._custom = CustomInput()
         self._shaping: list[Mapping[str, Any]] = []
         self._ignored: Counter[str] = Counter()
+        self._selecting: dict[str, str] = {}
+        self._groups = GroupAdmission(features)
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
         """Create everything that some documents describe; InputError for the first bad one."""
@@ -186,7 +195,7 @@ class Creation:
         shaping = tuple(self._shaping) if cluster.workloads else ()
         if not shaping:
             self._ignored.update(str(content["kind"]) for content in self._shaping)
-        return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored))
+        return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored), selecting=self._selecting)
 
     def create_one(
         self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
@@ -202,11 +211,11 @@ class Creation:
             decoded = replace(decoded, metadata=metadata)
         self._count += 1
         thing = self._completed(self._identified(decoded, kind), document)
-        if not isinstance(thing, Pod):
+        if not isinstance(thing, Pod | PodGroup | CompositePodGroup):
             return thing
-        pod = self._admit(PodAdmission(classes, self._features), thing, document)
+        admitted = self._admit(PodAdmission(classes, self._features), thing, document)
         adapt = pod_adapter(self._features)
-        return adapt(pod) if adapt is not None and isinstance(pod, Pod) else pod
+        return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
 
     def _create(self, document: Document) -> KubeObject | None:
         kind = _kind_of(document)
@@ -219,18 +228,32 @@ class Creation:
 
     def _completed(self, thing: KubeObject, document: Document) -> KubeObject:
         _refuse_problems(thing, document.title)
-        may_lack = isinstance(thing, MAY_LACK_TEMPLATE) and not makes_pods(thing)
-        if self._runs_workloads and isinstance(thing, WORKLOADS) and not may_lack:
+        if not self._runs_workloads:
+            return with_defaults(thing)
+        if isinstance(thing, SELECTING):
+            return self._admit_selecting(thing, document)
+        if isinstance(thing, WORKLOADS):
             return self._workloads.admit(thing, document.content, document.title)
         return with_defaults(thing)
+
+    def _admit_selecting(self, thing: PodSource, document: Document) -> KubeObject:
+        """Take a workload in for the scheduler's sake at least: it reads the selector, whatever the rest is like."""
+        if makes_pods(thing):
+            try:
+                return self._workloads.admit(thing, document.content, document.title)
+            except InputError as error:
+                self._selecting[document.title] = error.problem
+        return selecting_only(with_defaults(thing))
 
     def _admit(self, admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
         if self._runs_workloads and isinstance(thing, WORKLOADS) and makes_pods(thing):
             _check_template(admission, thing, document)
-        if not isinstance(thing, Pod):
-            return thing
         try:
-            return admission.admit(thing)
+            if isinstance(thing, PodGroup):
+                return self._groups.admit(thing, admission)
+            if isinstance(thing, CompositePodGroup):
+                return self._groups.admit(thing, admission)
+            return admission.admit(thing) if isinstance(thing, Pod) else thing
         except InputError as error:
             raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 

@@ -21,14 +21,17 @@ from moorage.clock import VirtualClock
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Diagnosis, Failed, Outcome, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.engine.waiting import PermitWait
 from moorage.framework.handle import ClusterApi
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import GATED, INCOMPLETE
 from moorage.simulator.attempts import AttemptLog, ShowProgress
 from moorage.simulator.decisions import Decision, Result
+from moorage.simulator.group_decisions import GroupDecision, group_decision
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import AwaitedExtender, run_virtual
 from moorage.state.objects import Objects
@@ -134,14 +137,26 @@ class AssumedForGood(Binder):
 
 
 class FirstAttempts(AttemptLog):
-    """Keeps the first attempt of every pod: a plugin may have had one tried again."""
+    """Keeps the first attempt of every pod: a plugin may have had one tried again.
+
+    The rest of a group that was placed in part is tried again at once, and of its members the last attempt is kept.
+    """
+
+    def __init__(self, *, with_nodes: bool) -> None:
+        super().__init__(with_nodes=with_nodes)
+        self.groups: list[GroupDecision] = []
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Note how an attempt ended, if it was the pod's first."""
-        first = self.decisions.get(queued.uid)
+        first = None if self._of_group else self.decisions.get(queued.uid)
         super().ended(queued, outcome)
         if queued.uid in self.decisions:
             self.decisions[queued.uid] = first or replace(self.decisions[queued.uid], attempts=0)
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Note every attempt of a group."""
+        super().group_ended(attempt)
+        self.groups.append(group_decision(attempt))
 
 
 class GivenNominations(FailureHandler):
@@ -196,8 +211,13 @@ class OnePass:
         await binder.settle()
         await scheduler.life.close()
         parts.close()
-        gated = (pod for pod in self._cluster.pending if pod.uid not in decided)
-        return [*decided.values(), *(made for pod in gated for made in _gated(scheduler, pod))]
+        waiting = (pod for pod in self._cluster.pending if pod.uid not in decided)
+        return [*decided.values(), *(made for pod in waiting for made in _not_tried(scheduler, pod))]
+
+    @property
+    def groups(self) -> list[GroupDecision]:
+        """What was decided on groups, a turn each."""
+        return self._log.groups
 
 
 def assemble_dry_run(
@@ -238,9 +258,11 @@ def searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
     return replace(config, percentage_of_nodes_to_score=None, profiles=profiles)
 
 
-def _gated(scheduler: Scheduler, pod: Pod) -> list[Decision]:
-    queued = scheduler.queue.find(pod)
-    if queued is None or not queued.is_gated:
+def _not_tried(scheduler: Scheduler, pod: Pod) -> list[Decision]:
+    """Describe a pod that nothing let into the queue: a plugin holds it or its group back, or its group is missing."""
+    queued, place = scheduler.queue.find(pod), scheduler.queue.where(pod)
+    if queued is None or place not in (GATED, INCOMPLETE):
         return []
-    plugins = (queued.gating_plugin,)
-    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.GATED, unschedulable_plugins=plugins)]
+    plugins = (queued.gating_plugin,) if queued.is_gated else ()
+    result = Result.GATED if place == GATED else Result.INCOMPLETE
+    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]

@@ -7,10 +7,12 @@ Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive be
 node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
 """
 
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -20,9 +22,10 @@ from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.image_index import ImageIndex
+from moorage.state.objects import ChangeLog
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 MAX_IMAGE_COLUMNS: Final = 512
@@ -45,6 +48,8 @@ class Cache:
         self.nodes = NodeTable(self.columns)
         self.pods = PodIndex()
         self.claims = ClaimIndex()
+        self.groups: PodGroups | None = None
+        """Groups of pods and how far their members have come; ``None`` unless there are groups."""
 
     def __len__(self) -> int:
         return len(self.columns.infos)
@@ -94,6 +99,12 @@ class Cache:
             raise CacheError(f"pod {uid}({pod.key}) is in the cache, so can't be assumed")
         self._place(pod)
         self._assumed.add(uid)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assume(pod)
+
+    def recount(self, pod: Pod) -> None:
+        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        self._replace(self._pods[pod.uid], pod)
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
@@ -104,18 +115,20 @@ class Cache:
             raise CacheError(f"pod {pod.uid}({pod.key}) was not assumed, so it cannot be forgotten")
         if known.node_name != pod.node_name:
             raise CacheError(f"pod {pod.key} was assumed on {known.node_name} but is forgotten on {pod.node_name}")
-        self._displace(known)
+        self._take_off(known)
 
     def add_pod(self, pod: Pod) -> None:
         """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
         uid = pod.metadata.uid
         if uid not in self._pods:
             self._place(pod)
-            return
-        if uid not in self._assumed:
+        elif uid not in self._assumed:
             raise CacheError(f"pod {uid}({pod.key}) was already in added state")
-        self._assumed.discard(uid)
-        self._replace(self._pods[uid], pod)
+        else:
+            self._assumed.discard(uid)
+            self._replace(self._pods[uid], pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assign(pod)
 
     def update_pod(self, pod: Pod) -> None:
         """Take in a change of a pod on a node."""
@@ -125,13 +138,39 @@ class Cache:
         if known.node_name != pod.node_name:
             raise CacheError(f"pod {pod.key} moved from {known.node_name} to {pod.node_name}, which no pod can")
         self._replace(known, pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assign(pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """Take out a pod that is gone, confirmed or not."""
         known = self._pods.get(pod.uid)
         if known is None:
             raise CacheError(f"pod {pod.uid}({pod.key}) is not found in the cache, so cannot be removed from it")
-        self._displace(known)
+        self._take_off(known)
+
+    def _take_off(self, pod: Pod) -> None:
+        self._displace(pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.displace(pod)
+
+    def lift(self, pods: Iterable[Pod]) -> "Lifted":
+        """Take pods off their nodes for a while, as if they were gone; :meth:`put_down` brings them back."""
+        lifted = Lifted()
+        for pod in pods:
+            known = self._pods[pod.metadata.uid]
+            lifted.pods.append((known, known.metadata.uid in self._assumed))
+            self._displace(known)
+        # Upstream's quirk: in the copy of a snapshot no node has any image.
+        self.columns.image_index.hide(True)
+        return lifted
+
+    def put_down(self, lifted: "Lifted") -> None:
+        """Bring pods back that were lifted."""
+        self.columns.image_index.hide(False)
+        for pod, was_assumed in lifted.pods:
+            self._place(pod)
+            if was_assumed:
+                self._assumed.add(pod.metadata.uid)
 
     def add_node(self, node: Node) -> None:
         """Take in a node; pods that came before it are on it at once."""
@@ -220,6 +259,12 @@ class Cache:
         self.columns.write_pods(info, pod)
         self.pods.remove(pod, info.row)
         self.claims.remove(pod)
+
+
+class Lifted(Struct):
+    """Pods that were taken off their nodes for a while, and whether each was assumed there."""
+
+    pods: list[tuple[Pod, bool]] = field(default_factory=list)
 
 
 class NodeColumns(NodeStorage):

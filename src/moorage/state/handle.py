@@ -4,6 +4,7 @@ from typing import Protocol
 
 from moorage.framework.handle import Handle
 from moorage.state.claim_index import ClaimIndex
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 
@@ -18,4 +19,9 @@ class ClusterHandle(Handle, Protocol):
     @property
     def claims(self) -> ClaimIndex:
         """Which pods on nodes use which claims, and which disks named in line."""
+        ...
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come; only where there are groups."""
         ...

@@ -10,11 +10,17 @@ class ImageIndex:
     def __init__(self) -> None:
         self._images: dict[str, ImageFacts] = {}
         self._held_by: dict[str, tuple[ContainerImage, ...]] = {}
+        self._is_hidden = False
         self.version = 0
 
     def find(self, name: str) -> ImageFacts | None:
         """Return what is known of an image, or ``None`` if no node has it."""
-        return self._images.get(name)
+        return None if self._is_hidden else self._images.get(name)
+
+    def hide(self, is_hidden: bool) -> None:
+        """Know of no image for a while, or of all of them again."""
+        self._is_hidden = is_hidden
+        self.version += bool(self._images)
 
     def put(self, node: Node) -> None:
         """Take in a node, new or changed; most changes of a node leave its images as they are."""

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from moorage.api.documents import read_documents
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.selectors import LabelSelector, label_matcher
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.apiserver.api import Api
@@ -36,11 +37,13 @@ from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SystemClock, VirtualClock
+from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
 from moorage.simulator.loop import VirtualLoop, run_virtual
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=KubeObject)
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 Given = str | Path | Mapping[str, Any]
 """A file, the text of manifests, or one object as plain data."""
 
@@ -63,9 +66,10 @@ class Cluster:
 
     ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise. Custom
     resources that plugins watch are best given as ``definitions``: they are there before the scheduler is.
+    ``feature_gates`` are those of the whole cluster, as ``--feature-gates`` takes them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all are named, and each has a default that most tests keep
         self,
         *,
         nodes: int = 10,
@@ -75,11 +79,13 @@ class Cluster:
         definitions: Iterable[Given] = (),
         scheduler: bool = True,
         pace: KubeletPace | None = None,
+        feature_gates: str = "",
     ) -> None:
-        enabled = tuple(plugins)
-        policy = load_policy(collect_plugins(enabled), config, enabled=enabled) if scheduler else None
+        enabled, features = tuple(plugins), FeatureGates.parse(feature_gates)
+        registry = collect_plugins(enabled)
+        policy = load_policy(registry, config, features=features, enabled=enabled) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined)
+        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, features)
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}
@@ -95,12 +101,12 @@ class Cluster:
         return self
 
     def _in_process(self, clock: Clock) -> Box:
-        transport = InProcess(Api(clock))
+        transport = InProcess(Api(clock, features=self._options.features))
         connection = Connection("http://in.process", "a cluster in this process")
         return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
 
     async def _over_http(self) -> Box:
-        server = await self._ending.enter_async_context(ApiServer(plain=True))
+        server = await self._ending.enter_async_context(ApiServer(plain=True, features=self._options.features))
         self.kubeconfig = server.kubeconfig()
         credentials = FixedCredentials(f"Bearer {server.token}")
         connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)
@@ -177,13 +183,30 @@ class Cluster:
         return sorted(self.box.view[Node], key=lambda node: node.name)
 
     def objects(self, kind: type[K]) -> list[K]:
-        """Return all objects of a kind that the controllers watch, by key."""
-        return sorted(self.box.view[kind], key=lambda thing: thing.key)
+        """Return all objects of a kind that the controllers or the scheduler's plugins watch, by key."""
+        return sorted(self._watched(kind), key=lambda thing: thing.key)
 
     def find(self, kind: type[K], name: str, namespace: str = "default") -> K | None:
-        """Return one object of a kind that the controllers watch, if it is there."""
-        namespaced = f"{namespace}/{name}"
-        return self.box.view[kind].get(namespaced) or self.box.view[kind].get(name)
+        """Return one object of a kind that the controllers or the scheduler's plugins watch, if it is there."""
+        keys = (f"{namespace}/{name}", name)
+        return next((thing for thing in self._watched(kind) if thing.key in keys), None)
+
+    def _watched(self, kind: type[K]) -> Iterable[K]:
+        plural = kind_of(kind).plural
+        if kind in self.box.driver.kinds:
+            return self.box.view[kind]
+        if self.box.scheduling is not None and kind in self.box.scheduling.scheduler.objects.kinds():
+            return self.box.scheduling.scheduler.objects[kind].list()
+        raise LookupError(f"nobody here watches {plural}: write `await cluster.client.list({kind.__name__})`")
+
+    def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
+        """Return a plugin at work in the scheduler of this cluster."""
+        assert self.box.scheduling is not None, "this cluster has no scheduler"
+        plugins = self.box.scheduling.scheduler.cycles[profile].profile.plugins
+        for found in plugins.values():
+            if isinstance(found, kind):
+                return found
+        raise LookupError(f"{kind.name} is not enabled in {profile}; these are: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
         """Return what the scheduler says of a pod that waits; empty if it has said nothing."""

@@ -1,16 +1,20 @@
 """A plugin on the bench: a small cluster and the services a plugin may ask for, without a scheduler around them."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
 from moorage.framework.logs import PluginLog
 from moorage.framework.metering import SILENT_METER, PluginMeter, PluginMetrics
@@ -30,6 +34,7 @@ from moorage.queue.nominations import Nominations
 from moorage.state.cache import Cache
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.objects import ObjectCache, Objects
+from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
@@ -61,6 +66,9 @@ class Rig:
         self.objects = Objects()
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
+        self._groups = PodGroups(with_composites=self.features.enabled("CompositePodGroup"))
+        if self.features.enabled("GenericWorkload"):
+            self.cache.groups = self._groups
         self._shared: dict[StateKey[Any], Any] = {}
         self.nominator: Nominator = nominations_of()
         self._cluster: ClusterApi | None = None
@@ -83,6 +91,10 @@ class Rig:
                 self.cache.add_node(thing)
             elif isinstance(thing, Pod) and thing.node_name:
                 self.cache.add_pod(thing)
+            elif isinstance(thing, Pod):
+                self._groups.add_waiting(thing)
+            elif isinstance(thing, PodGroup | CompositePodGroup):
+                self._groups.put(thing)
             self.objects[type(thing)].put(thing)
 
     @property
@@ -99,6 +111,11 @@ class Rig:
     def claims(self) -> ClaimIndex:
         """Which pods on nodes use which claims."""
         return self.cache.claims
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come."""
+        return self._groups
 
     @property
     def order(self) -> RowArray:
@@ -123,6 +140,7 @@ class Rig:
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind."""
+        kind_of(kind)  # TypeError, as from the scheduler, if it stands for none
         return self.objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
@@ -171,6 +189,26 @@ class Rig:
                 if status is not None:
                     return status.by(plugin.name)
         return None
+
+    @contextmanager
+    def without(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """Have the cluster be without some pods inside a ``with`` block."""
+        lifted = self.cache.lift(pods)
+        try:
+            yield
+        finally:
+            self.cache.put_down(lifted)
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Find no place: that takes a scheduler."""
+        return Status.error("a rig places no groups"), ()
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Set nothing aside: the rig has no reserve plugins."""
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Give nothing back."""
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that the test put among those that wait on permit."""

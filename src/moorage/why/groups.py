@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from moorage.api.cluster import PodGroup
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import PodGroup
 from moorage.whatif.edits import ObjectId
 from moorage.whatif.session import Session
 

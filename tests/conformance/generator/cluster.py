@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tests.conformance.generator import devices, storage
+from tests.conformance.generator import alphas, devices, groups, storage
 from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
@@ -16,6 +16,8 @@ from tests.conformance.generator.words import Object
 
 #: Features that are switched on by name, on top of what every cluster may have.
 EXTRA_FEATURES: Final = ("volumes", "devices")
+#: Those that need feature gates which are off unless one asks for them.
+GATED_FEATURES: Final = ("groups", "alphas")
 
 #: Topics that make trouble together; half of the clusters are about one such set and nothing else.
 FOCI: Final = (
@@ -36,6 +38,13 @@ FOCI: Final = (
     ("config", "taints", "nodeSelector", "nodeAffinity", "features"),
 )
 FEATURE_FOCI: Final = {
+    "alphas": (
+        ("taints",),
+        ("taints", "spread"),
+        ("taints", "priorities", "tight"),
+        ("deviceClaims", "alternatives"),
+        ("deviceClaims", "heldDevices", "deviceTaints"),
+    ),
     "volumes": (
         ("claims", "capacities"),
         ("claims", "ephemeral", "capacities"),
@@ -55,6 +64,17 @@ FEATURE_FOCI: Final = {
         ("deviceClaims", "heldDevices", "nominations", "gates", "priorities", "tight", "config"),
         ("deviceExtended", "extended", "initContainers"),
         ("deviceClaims", "heldDevices", "config", "priorities"),
+    ),
+    "groups": (
+        ("slots",),
+        ("slots", "boundMembers"),
+        ("slots", "topology"),
+        ("slots", "topology", "boundMembers"),
+        ("slots", "budgets", "terminating", "nominations"),
+        ("slots", "topology", "podAffinity", "podAntiAffinity"),
+        ("slots", "spread", "boundMembers", "ports"),
+        ("slots", "gates", "namespaces", "config"),
+        ("tight", "extended", "topology", "config"),
     ),
 }
 #: Gates that are worth a look when set the other way.
@@ -120,14 +140,21 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
         classes=[item["metadata"]["name"] for item in classes],
     )
     running = [make_running_pod(dice, f"r{number}", around) for number in range(_running_count(dice, search))]
-    pending = [make_pod(dice, f"p{number}", around) for number in dice.shuffled(range(_pending_count(dice, search)))]
+    count = _pending_count(dice, search) + (dice.number(2, 8) if "groups" in features else 0)
+    pending = [make_pod(dice, f"p{number}", around) for number in dice.shuffled(range(count))]
     pending += make_expected_pods(dice, nodes)
     objects = [*classes, *make_namespaces(dice), *owners, *make_budgets(dice, running), *nodes, *running, *pending]
     if "volumes" in features:
         objects += storage.equip(dice, nodes, running, pending)
     if "devices" in features:
         objects += devices.equip(dice, nodes, running, pending)
-    gates = dice.pick(GATES) if dice.chance(0.05) else {}
+    gates = dict(dice.pick(GATES)) if dice.chance(0.05) else {}
+    if "groups" in features:
+        gates |= groups.make_gates(dice)
+        objects += groups.equip(dice, gates, nodes, running, pending)
+        config = groups.reconfigured(dice, config, gates)
+    if "alphas" in features:
+        gates |= alphas.equip(dice, objects)
     return Case(seed, dice.shuffled(objects) if dice.chance(0.4) else objects, config, search, gates)
 
 

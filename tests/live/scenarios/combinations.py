@@ -35,6 +35,8 @@ WORKLOADS: Final = (
     "node-lifecycle-controller",
 )
 """Real controllers that scenarios need besides those of volumes and devices."""
+SERVED: Final = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
+"""What kube-apiserver has to be told besides the gates, or it does not serve groups."""
 CONFIGURATION: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -100,10 +102,22 @@ async def _forever(work: Background, client: ApiClient) -> None:
 
 
 @contextmanager
-def real_server() -> Iterator[Stage]:
+def real_server(gates: str = "") -> Iterator[Stage]:
     """Run kube-apiserver with etcd and kube-controller-manager; our kubelets and a provisioner are clients of it."""
-    with control_plane() as plane, controller_manager(plane, *CONTROLLERS, *WORKLOADS), _stage_of(plane) as prepared:
+    flags, controllers = gate_flags(gates), [*CONTROLLERS, *WORKLOADS]
+    if gates:
+        controllers.append("podgroup-protection-controller")
+    with (
+        control_plane(*flags, *([SERVED] if gates else [])) as plane,
+        controller_manager(plane, *controllers, flags=flags),
+        _stage_of(plane) as prepared,
+    ):
         yield prepared
+
+
+def gate_flags(gates: str) -> list[str]:
+    """Say which feature gates a program is to have on."""
+    return [f"--feature-gates={gates}"] if gates else []
 
 
 @contextmanager
@@ -121,13 +135,16 @@ async def _provisioner(client: ApiClient) -> None:
 
 
 @contextmanager
-def embedded_server() -> Iterator[Stage]:
+def embedded_server(gates: str = "") -> Iterator[Stage]:
     """Run what `moorage up` does without its scheduler: the embedded API server, our controllers and kubelets."""
     with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as folder:
         kubeconfig, said = Path(folder, "kubeconfig"), Path(folder, "up.log")
         with said.open("wb") as log:
             process = subprocess.Popen(
-                [*UP, f"--kubeconfig={kubeconfig}"], stdout=log, stderr=subprocess.STDOUT, env=os.environ
+                [*UP, f"--kubeconfig={kubeconfig}", *gate_flags(gates)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ,
             )
         try:
             _await(kubeconfig, process, said)
@@ -158,12 +175,12 @@ COMBINATIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 
 @contextmanager
-def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler") -> Iterator[None]:
+def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler", *, gates: str = "") -> Iterator[None]:
     """Run one of the schedulers for the pods of a name, and of that name with ``-packing`` after it."""
     command = (str(binaries() / KUBE_SCHEDULER),) if program == KUBE_SCHEDULER else COMMAND
     with tempfile.TemporaryDirectory(prefix="moorage-config-") as folder:
         config = Path(folder, "config.yaml")
         config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig, name=name))
-        with scheduler(kubeconfig, f"--config={config}", program=command) as process:
+        with scheduler(kubeconfig, f"--config={config}", *gate_flags(gates), program=command) as process:
             yield
             assert process.is_running, f"{program} ended by itself:\n{process.log[-4000:]}"

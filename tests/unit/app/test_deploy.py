@@ -33,11 +33,12 @@ def container() -> dict[str, Any]:
 
 
 def watched_kinds() -> set[tuple[str, str]]:
-    """Return group and plural of everything the default profile lists and watches."""
+    """Return group and plural of everything the default profile lists and watches, with groups of pods and without."""
+    gates = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
 
     async def work() -> set[tuple[str, str]]:
         connection = Connection("http://127.0.0.1:1", "a test")
-        parts = assemble_daemon(load_options([]), connection, Instruments(CellRegistry(), SystemClock()))
+        parts = assemble_daemon(load_options([gates]), connection, Instruments(CellRegistry(), SystemClock()))
         kinds = [BY_TYPE[kind] for kind in kinds_of(parts.scheduler.objects)]
         return {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
 

@@ -5,11 +5,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.fault_server import FaultServer
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.records import Lease, LeaseSpec
-from moorage.client.leader import Election, LeaderElector, LeaseSettings
+from moorage.client.leader import CoordinatedElection, Election, LeaderElector, LeaseSettings
 from moorage.clock import VirtualClock
 from moorage.errors import LeadershipLost
 from moorage.framework.recording import EventNote
@@ -359,3 +360,42 @@ def test_a_leader_leads_on_through(spoil: Any) -> None:
         await settle(waiting)
 
     run(scenario)
+
+
+class TestCoordinatedElection:
+    """The API server elects: a lease is renewed while it is ours, and never made or taken."""
+
+    def setup_method(self) -> None:
+        self.clock = VirtualClock()
+        self.election = CoordinatedElection(LeaseSettings("me", version="1.37.0"), self.clock)
+
+    def test_a_lease_that_is_missing_or_somebody_elses_is_not_touched(self) -> None:
+        self.election.observe(None)
+        assert self.election.bid() is None
+        self.election.observe(lease("other"))
+        self.clock.advance(100)
+        assert self.election.bid() is None
+        self.election.observe(lease(""))
+        assert self.election.bid() is None
+
+    def test_our_own_is_renewed_as_it_is(self) -> None:
+        found = lease("me", duration=5)
+        self.election.observe(replace(found, spec=replace(found.spec, strategy="OldestEmulationVersion")))
+        bid = self.election.bid()
+        assert bid is not None
+        assert (bid.spec.acquire_time, bid.spec.lease_transitions, bid.spec.strategy) == (
+            "long ago",
+            3,
+            "OldestEmulationVersion",
+        )
+        assert (bid.spec.lease_duration_seconds, bid.spec.renew_time != "1") == (15, True)
+
+    def test_one_that_has_run_out_is_not(self) -> None:
+        self.election.observe(lease("me", duration=5))
+        self.clock.advance(5)
+        assert self.election.bid() is None
+
+    def test_nor_is_one_that_somebody_else_is_to_have(self) -> None:
+        found = lease("me")
+        self.election.observe(replace(found, spec=replace(found.spec, preferred_holder="other")))
+        assert self.election.bid() is None

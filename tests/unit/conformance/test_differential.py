@@ -23,6 +23,12 @@ DIFFERENT = {
         [decision(pod="default/b"), decision()],
         "order",
     ),
+    "another message of a group": (
+        [{"group": "default/g", "result": "error", "message": "a"}],
+        [{"group": "default/g", "result": "error", "message": "b"}],
+        "message",
+    ),
+    "a group tried once more": ([], [{"group": "default/g", "result": "scheduled"}], "order"),
     "a missing decision": ([], [decision()], "order"),
     "another node": ([decision(node="n1")], [decision(node="n2")], "node"),
     "another message": ([decision(message="a")], [decision(message="b")], "message"),
@@ -55,7 +61,15 @@ def test_texts_of_cel_errors_count_up_to_the_error() -> None:
     assert differences([ours], [decision(message="CEL compile error: theirs")])
 
 
-@pytest.mark.parametrize("features", [frozenset(), frozenset({"volumes", "devices"})])
+def test_complaints_of_bound_members_count_up_to_whom_they_name() -> None:
+    mark = "cannot determine domain for already scheduled pods:"
+    ours, theirs = decision(message=f"{mark} more than 1: a, b"), decision(message=f"{mark} more than 1: b, a")
+
+    assert differences([ours], [theirs]) == []
+    assert differences([ours], [decision(message="no feasible placements found")])
+
+
+@pytest.mark.parametrize("features", [frozenset(), frozenset({"volumes", "devices"}), frozenset({"groups"})])
 def test_a_seed_gives_the_same_cluster_every_time(features: frozenset[str]) -> None:
     assert generate("1/7", features=features) == generate("1/7", features=features)
     assert generate("1/7", features=features) != generate("1/8", features=features)

@@ -18,7 +18,7 @@ def resizing(reason: str, node: str = "a") -> Pod:
 
 
 def strict(name: str) -> Node:
-    policy = PodPreemptionPolicy(disable_resize_preemption="Always")
+    policy = PodPreemptionPolicy(disable_resize_preemption=("example.org/careful",))
     return Node(metadata=make_node(name).metadata, spec=NodeSpec(pod_preemption_policy=policy))
 
 

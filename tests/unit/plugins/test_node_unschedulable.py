@@ -10,7 +10,6 @@ from moorage.plugins.node_unschedulable import (
     CORDONED,
     NodeUnschedulable,
     after_node_change,
-    after_pod_toleration_change,
 )
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
@@ -76,8 +75,10 @@ def test_hint_after_a_node_change(old: Node | None, new: Node, want: QueueingHin
 
 def test_hint_after_a_change_of_tolerations() -> None:
     pod = make_pod()
-    assert after_pod_toleration_change(pod, pod, make_pod(tolerates=[KEY])) is QueueingHint.QUEUE
-    assert after_pod_toleration_change(pod, pod, make_pod(tolerates=["other"])) is QueueingHint.SKIP
+    hint = NodeUnschedulable().events_to_register()[1].hint
+    assert hint is not None
+    assert hint(pod, pod, make_pod(tolerates=[KEY])) is QueueingHint.QUEUE
+    assert hint(pod, pod, make_pod(tolerates=["other"])) is QueueingHint.SKIP
 
 
 def test_events() -> None:

@@ -3,9 +3,10 @@ import pytest
 from moorage.api.affinity import Taint, Toleration
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.framework.status import Status
-from moorage.plugins.taint_toleration import UNTOLERATED, TaintToleration, after_node_change
+from moorage.plugins.taint_toleration import COMPARING, UNTOLERATED, TaintToleration
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
 
@@ -94,9 +95,15 @@ HINTS = {
 }
 
 
+def hint(plugin: TaintToleration, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    registered = plugin.events_to_register()[0].hint
+    assert registered is not None
+    return registered(pod, old, new)
+
+
 @pytest.mark.parametrize(("old", "new", "want"), HINTS.values(), ids=HINTS)
 def test_hint_after_a_node_change(old: Node | None, new: Node, want: QueueingHint) -> None:
-    assert after_node_change(make_pod(), old, new) is want
+    assert hint(TaintToleration(), make_pod(), old, new) is want
 
 
 def test_events() -> None:
@@ -104,3 +111,45 @@ def test_events() -> None:
     assert nodes.event == ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
     assert tolerations.event == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
     assert tolerations.hint is None
+
+
+MOST, LEAST = "9223372036854775807", "-9223372036854775808"
+COMPARED = {
+    "a smaller value is less": ("5", Toleration("sla", "Lt", "10"), True),
+    "it is not greater": ("5", Toleration("sla", "Gt", "10"), False),
+    "an equal value is not less": ("5", Toleration("sla", "Lt", "5"), False),
+    "nor greater": ("5", Toleration("sla", "Gt", "5"), False),
+    "numbers are compared, not texts": ("9", Toleration("sla", "Lt", "10"), True),
+    "negative ones, too": ("-9", Toleration("sla", "Gt", "-10"), True),
+    "zeros in front are no number": ("5", Toleration("sla", "Lt", "007"), False),
+    "a plus sign is none": ("5", Toleration("sla", "Gt", "+1"), False),
+    "a negative zero is none": ("-5", Toleration("sla", "Lt", "-0"), False),
+    "blanks are none": ("5", Toleration("sla", "Lt", " 9"), False),
+    "a taint without a number is not covered": ("high", Toleration("sla", "Gt", "1"), False),
+    "nor one without a value": ("", Toleration("sla", "Gt", "1"), False),
+    "the largest number counts": (MOST, Toleration("sla", "Gt", "5"), True),
+    "so does the smallest": (LEAST, Toleration("sla", "Lt", MOST), True),
+    "a number that is too large is none": ("5", Toleration("sla", "Lt", "9223372036854775808"), False),
+    "nor is one that is far too long": ("5", Toleration("sla", "Lt", "9" * 5000), False),
+    "an empty effect is every effect": ("5", Toleration("sla", "Lt", "10", ""), True),
+    "another effect is none": ("5", Toleration("sla", "Lt", "10", "NoExecute"), False),
+    "another key is none": ("5", Toleration("slo", "Lt", "10"), False),
+    "no key is every key": ("5", Toleration("", "Lt", "10"), True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("value", "toleration", "is_covered"), COMPARED.values(), ids=COMPARED)
+def test_comparisons_with_their_gate_on(form: FilterForm, value: str, toleration: Toleration, is_covered: bool) -> None:
+    node = make_node(taints=[Taint("sla", value, "NoSchedule")])
+    rig = Rig(node, features=FeatureGates({COMPARING: True}))
+    plugin, pod = TaintToleration(handle=rig), tolerating(toleration)
+    assert run_filter(plugin, rig, pod, form) == [None if is_covered else UNTOLERATED]
+    assert hint(plugin, pod, None, node) is (QueueingHint.QUEUE if is_covered else QueueingHint.SKIP)
+
+
+@pytest.mark.parametrize("form", SCORE_FORMS)
+def test_comparisons_count_in_scores(form: ScoreForm) -> None:
+    nodes = [make_node(f"n{number}", taints=[Taint("sla", str(number), "PreferNoSchedule")]) for number in (1, 9)]
+    rig = Rig(*nodes, features=FeatureGates({COMPARING: True}))
+    assert run_score(TaintToleration(handle=rig), rig, tolerating(Toleration("sla", "Lt", "5")), form) == [100, 0]

@@ -68,7 +68,7 @@ def test_sizes_count_every_place() -> None:
     bench.add("flying", priority=9)
     bench.pop("flying")
     bench.add("active")
-    assert bench.queue.sizes() == (1, 1, 1, 1, 1)
+    assert bench.queue.sizes() == (1, 1, 1, 1, 1, 0, 0)
     assert len(bench.queue) == 4
     assert sorted(info.pod.name for info in bench.queue) == ["active", "backoff", "gated", "unschedulable"]
 

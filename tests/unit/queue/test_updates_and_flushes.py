@@ -127,7 +127,7 @@ def test_activating_an_unknown_or_active_pod_does_nothing() -> None:
     pod = bench.add("p")
     bench.queue.activate([pod, ref("unknown")])
     bench.check()
-    assert bench.queue.sizes() == (1, 0, 0, 0, 0)
+    assert bench.queue.sizes() == (1, 0, 0, 0, 0, 0, 0)
     assert bench.counts.incoming == {("active", "UnscheduledPodAdd"): 1}
 
 

@@ -9,7 +9,12 @@ from moorage.app.metrics.table import METRICS
 from moorage.app.serving.health import HealthChecks, ping
 
 
-def health_checks(page: SharedPage, watchdog: Watchdog, is_overdue: Callable[[], bool]) -> HealthChecks:
+def health_checks(
+    page: SharedPage,
+    watchdog: Watchdog,
+    is_overdue: Callable[[], bool],
+    is_known: Callable[[], bool] = lambda: True,
+) -> HealthChecks:
     """Make the checks; none of them waits for the scheduler."""
 
     def leader_election() -> str | None:
@@ -20,6 +25,9 @@ def health_checks(page: SharedPage, watchdog: Watchdog, is_overdue: Callable[[],
 
     def informers_synced() -> str | None:
         return None if page[IS_SYNCED] else "handlers are not fully synchronized"
+
+    def candidate() -> str | None:
+        return None if is_known() else "lease candidate is not synchronized"
 
     def shutdown() -> str | None:
         return "process is shutting down" if page[IS_STOPPING] else None
@@ -33,6 +41,7 @@ def health_checks(page: SharedPage, watchdog: Watchdog, is_overdue: Callable[[],
                 "leaderElection": leader_election,
                 "shutdown": shutdown,
                 "sched-handler-sync": informers_synced,
+                "lease-candidate-sync": candidate,
             },
         }
     )

@@ -7,7 +7,7 @@ It runs no plugin, and does nothing that could take long.
 import asyncio
 import signal
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +36,7 @@ from moorage.app.serving.pages import HealthPages
 from moorage.app.serving.routing import Router
 from moorage.app.serving.starting import Server
 from moorage.app.version import USER_AGENT
+from moorage.client.candidate import Candidacy
 from moorage.client.kubeconfig import load_connection
 from moorage.client.leader import LeaderElector
 from moorage.client.rest import ApiClient, Exchange
@@ -84,6 +85,7 @@ class Keeper:
         self._setup: Setup | None = None
         self._server: Server | None = None
         self._elector: LeaderElector | None = None
+        self._candidacy: Candidacy | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         self._gone = asyncio.Event()
@@ -177,7 +179,7 @@ class Keeper:
 
     async def _serve(self, setup: Setup) -> None:
         router = Router()
-        checks = health_checks(self._page, self._watchdog, self._is_overdue)
+        checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
 
         async def page(request: HttpRequest) -> Reply:
@@ -189,15 +191,22 @@ class Keeper:
     def _is_overdue(self) -> bool:
         return self._elector is not None and self._elector.election.is_overdue()
 
+    def _is_known(self) -> bool:
+        """Whether the API server knows that we stand for election, if it is to elect."""
+        setup = self._setup
+        needs = setup is not None and setup.lease is not None and setup.lease.is_coordinated
+        return not needs or (self._candidacy is not None and self._candidacy.is_synced)
+
     async def _elect(self) -> None:
         """Lead, or wait to lead, until the scheduler has ended."""
         setup = self._setup
         assert setup is not None
         assert setup.lease is not None
         connection = load_connection(setup.kubeconfig, setup.master)
-        async with ApiClient(
-            connection, user_agent=f"{USER_AGENT}/leader-election", on_exchange=self._count_exchange
-        ) as client:
+        async with AsyncExitStack() as ended:
+            client = await ended.enter_async_context(
+                ApiClient(connection, user_agent=f"{USER_AGENT}/leader-election", on_exchange=self._count_exchange)
+            )
             self._elector = LeaderElector(
                 client,
                 setup.lease,
@@ -206,6 +215,10 @@ class Keeper:
                 on_held=lambda until: self._page.__setitem__(HELD_UNTIL, until),
                 may_renew=lambda: not self._watchdog.is_stuck,
             )
+            if setup.lease.is_coordinated:
+                self._candidacy = Candidacy(client, setup.lease)
+                standing = asyncio.ensure_future(self._candidacy.run())
+                ended.callback(standing.cancel)
             electing = asyncio.ensure_future(self._elector.run(self._lead))
             ending = asyncio.ensure_future(self._gone.wait())
             await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)

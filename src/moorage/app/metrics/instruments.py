@@ -19,7 +19,7 @@ from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
+from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.errors import MoorageError
 from moorage.framework.metering import HistogramCell, NumberCell
 from moorage.framework.plugin import Plugin
@@ -111,7 +111,7 @@ class AttemptInstruments(AttemptObserver):
         nodes, feasible = self._note_evaluations()
         if isinstance(outcome, Placed):
             self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
-        elif not isinstance(outcome, Dropped):
+        elif isinstance(outcome, Parked | Failed):
             self._count(queued, _result(outcome), self._began)
             log_failed(queued, outcome)
 
@@ -217,6 +217,13 @@ class QueueInstruments(QueueObserver):
         cells[0].value += 1
         cells[1].value += 1
         self.story.moved(pod, queue, event)
+
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """Count a group that came into a queue, and its pods."""
+        self._incoming.number(queue, event).inc(len(pods))
+        self._entities.number(queue, event, "podgroup").inc()
+        for pod in pods:
+            self.story.moved(pod, queue, event)
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
         """Count waiting pods by the plugin that rejected them."""

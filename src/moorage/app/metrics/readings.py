@@ -29,8 +29,13 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     def pending() -> dict[str, int]:
         sizes = scheduler.queue.sizes()
         by_queue = {"active": sizes.active, "backoff": sizes.backoff, "unschedulable": sizes.unschedulable}
-        # Pods of groups wait in two more queues upstream, which are empty unless the gate of groups is on.
-        return {**by_queue, "gated": sizes.gated, "incomplete": 0, "pending": 0}
+        # Pods of groups wait in two more places, which are empty unless the gate of groups is on.
+        return {**by_queue, "gated": sizes.gated, "incomplete": sizes.incomplete, "pending": sizes.pending}
+
+    def entities() -> Values:
+        counts = scheduler.queue.entity_counts()
+        kinds = ("pod",) if scheduler.groups is None else ("pod", "podgroup")
+        return (((name, kind), float(counts.get((name, kind), 0))) for name in pending() for kind in kinds)
 
     def cache_sizes() -> Values:
         cache = scheduler.cache
@@ -39,9 +44,7 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
         yield ("assumed_pods",), float(cache.assumed_count)
 
     registry["scheduler_pending_pods"].read_from(lambda: (((name,), float(n)) for name, n in pending().items()))
-    registry["scheduler_queued_entities"].read_from(
-        lambda: (((name, "pod"), float(n)) for name, n in pending().items())
-    )
+    registry["scheduler_queued_entities"].read_from(entities)
     registry["scheduler_cache_size"].read_from(cache_sizes)
     registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
     registry["moorage_cross_check_differences_total"].read_from(

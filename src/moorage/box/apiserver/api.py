@@ -11,7 +11,6 @@ from moorage.api.cluster import Namespace
 from moorage.api.codec import without_nulls
 from moorage.api.kinds import CREATE_ONLY
 from moorage.api.meta import ObjectMeta
-from moorage.api.records import Binding
 from moorage.api.struct import Data
 from moorage.box.apiserver.access.reviews import Reviews
 from moorage.box.apiserver.admission.admission import Admission
@@ -39,6 +38,7 @@ from moorage.box.apiserver.requests.bodies import (
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
+    needs_version,
     no_such_path,
     not_allowed,
     required,
@@ -52,8 +52,7 @@ from moorage.box.apiserver.storage.store import Entry, Store
 from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
 from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
 from moorage.box.apiserver.writing.subresources import bind, change_scale, evict, scale_of
-from moorage.box.apiserver.writing.typed import bind_pod
-from moorage.box.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer, body_of
+from moorage.box.apiserver.writing.writer import WITHOUT_GENERATION, DeleteOptions, WriteOptions, Writer, body_of
 from moorage.clock import Clock
 from moorage.errors import ApiError
 from moorage.features import FeatureGates
@@ -82,9 +81,10 @@ class Api:
     ) -> None:
         self.store = store if store is not None else Store()
         self.clock = clock
-        self.resources = Resources()
+        features = features or FeatureGates()
+        self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features or FeatureGates()), clock, chance)
+        self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._reviews = Reviews(knows_token)
@@ -127,17 +127,6 @@ class Api:
         finally:
             if not self._writer.admission.quotas.is_settled:
                 self._writer.admission.quotas.settle()
-
-    def bind_stored(self, path: str, body: bytes) -> bool:
-        """Bind a pod that is stored as a struct, as POST to its binding does; False if that is to say what is wrong."""
-        match path.split("/"):
-            case ["", "api", "v1", "namespaces", namespace, "pods", name, "binding"]:
-                entry = self.store.get("pods", f"{namespace}/{name}")
-                if entry is None or not entry.is_typed:
-                    return False
-                binding = msgspec.json.decode(body, type=Binding)
-                return bind_pod(self.store, entry, binding.metadata.uid, binding.target.name, self.clock.now())
-        return False
 
     def _document(self, request: ApiRequest) -> ApiResponse | None:
         """Answer what is no resource: health, version, discovery and schemas."""
@@ -288,6 +277,8 @@ class Api:
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
+        if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
+            raise needs_version(target.resource, target.name)
         warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer

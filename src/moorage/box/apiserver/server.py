@@ -21,6 +21,7 @@ from moorage.box.apiserver.storage.journal import Journal
 from moorage.box.apiserver.storage.store import Store
 from moorage.clock import Clock, SystemClock
 from moorage.errors import ApiError, InputError
+from moorage.features import FeatureGates
 from moorage.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.http.server import HttpServer
 
@@ -49,7 +50,8 @@ class ApiServer:
 
     Whoever has ``token`` may do everything, nobody else anything; only this machine can connect. ``url`` is served over
     TLS, as kubectl wants it; with ``plain``, so is ``plain_url`` without, for clients that count microseconds. With a
-    ``data_dir``, what was acknowledged is there after a restart, however the process ended.
+    ``data_dir``, what was acknowledged is there after a restart, however the process ended. ``features`` decide which
+    kinds are served, and which fields count.
     """
 
     def __init__(
@@ -60,11 +62,12 @@ class ApiServer:
         port: int = 0,
         plain: bool = False,
         data_dir: Path | None = None,
+        features: FeatureGates | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(24)
         self._journal = Journal(data_dir) if data_dir is not None else None
         store = self._journal.store if self._journal is not None else Store()
-        self.api = Api(clock or SystemClock(), store, knows_token=self._knows)
+        self.api = Api(clock or SystemClock(), store, features=features, knows_token=self._knows)
         self._bearer = f"Bearer {self.token}".encode()
         self._port = port
         self._plain_port = 0

@@ -10,6 +10,7 @@ from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, OwnerReference, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup, Workload
 from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import (
@@ -38,28 +39,39 @@ DEPENDENTS: Final = (
     ResourceClaim,
     Lease,
 )
+GROUPS: Final = (Workload, PodGroup, CompositePodGroup)
+"""Kinds that are served, and looked after, only if their gates are on."""
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 PATIENCE: Final = 2.0
 """Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
-_BY_NAME: Final = {BY_TYPE[kind].name: kind for kind in OWNERS}
+_BY_NAME: Final = {(BY_TYPE[kind].group, BY_TYPE[kind].name): kind for kind in (*OWNERS, *GROUPS)}
+
+
+class OwnerState(Enum):
+    """What has become of an owner."""
+
+    THERE = auto()
+    WAITING = auto()
+    GONE = auto()
 
 
 class GarbageCollector:
-    """Follows owner references. Keys are ``Kind/namespace/name``."""
+    """Follows owner references. Keys are ``Kind/namespace/name``. ``more`` are kinds that not every cluster has."""
 
     name = "garbage"
-    kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*OWNERS, *DEPENDENTS)))
     pause = 0.0
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, more: Sequence[type[KubeObject]] = ()) -> None:
         self._clock = clock
+        self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
+        self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
         """Look at an object that has owners, or an end to await; and at what it owned."""
         if thing.metadata.owner_references or thing.metadata.finalizers:
             yield _key(thing)
-        if isinstance(thing, OWNERS) and (thing.is_terminating or _is_gone(thing, view)):
+        if isinstance(thing, self._owners) and (thing.is_terminating or _is_gone(thing, view)):
             yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
         if thing.is_terminating or _is_gone(thing, view):
             yield from (
@@ -75,26 +87,37 @@ class GarbageCollector:
             return ()
         if thing.is_terminating:
             return _settle(thing, list(dependents_of(thing.uid, view)))
-        return _collect(thing, view, self._clock.now())
+        return self._collect(thing, view)
+
+    def _collect(self, thing: KubeObject, view: View) -> Iterator[ControllerAction]:
+        owners = [self._state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
+        if not owners or OwnerState.THERE in owners:
+            return
+        if OwnerState.WAITING in owners:
+            # The owner stays until everything below it is gone, so nothing below it may be left to itself.
+            yield Delete(thing, propagation="Foreground")
+            return
+        created = thing.metadata.creation_timestamp
+        age = self._clock.now() - parse_time(created) if created else PATIENCE
+        yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
+
+    def _state_of(self, owner: OwnerReference, namespace: str, view: View) -> OwnerState:
+        """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
+        kind = _kind_of(owner)
+        if kind not in self._owners:
+            return OwnerState.THERE
+        assert kind is not None
+        found = view[kind].get(_place_of(owner, namespace))
+        if found is None or found.uid != owner.uid:
+            return OwnerState.GONE
+        is_waiting = found.is_terminating and FOREGROUND in found.metadata.finalizers
+        return OwnerState.WAITING if is_waiting else OwnerState.THERE
 
 
 def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
     """Go through everything that names an owner."""
-    for kind in DEPENDENTS:
+    for kind in (*DEPENDENTS, *GROUPS):
         yield from view[kind].owned_by(uid)
-
-
-def _collect(thing: KubeObject, view: View, now: float) -> Iterator[ControllerAction]:
-    owners = [_state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
-    if not owners or OwnerState.THERE in owners:
-        return
-    if OwnerState.WAITING in owners:
-        # The owner stays until everything below it is gone, so nothing below it may be left to itself.
-        yield Delete(thing, propagation="Foreground")
-        return
-    created = thing.metadata.creation_timestamp
-    age = now - parse_time(created) if created else PATIENCE
-    yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
 
 
 def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[ControllerAction]:
@@ -117,29 +140,15 @@ def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
     return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
 
 
-class OwnerState(Enum):
-    """What has become of an owner."""
-
-    THERE = auto()
-    WAITING = auto()
-    GONE = auto()
-
-
-def _state_of(owner: OwnerReference, namespace: str, view: View) -> OwnerState:
-    """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
-    kind = _BY_NAME.get(owner.kind)
-    if kind is None:
-        return OwnerState.THERE
-    found = view[kind].get(_place_of(owner, namespace))
-    if found is None or found.uid != owner.uid:
-        return OwnerState.GONE
-    return OwnerState.WAITING if found.is_terminating and FOREGROUND in found.metadata.finalizers else OwnerState.THERE
-
-
 def _place_of(owner: OwnerReference, namespace: str) -> str:
     """Return the key of an owner: beside what it owns, or outside of all namespaces."""
-    kind = _BY_NAME.get(owner.kind)
+    kind = _kind_of(owner)
     return owner.name if kind is not None and not BY_TYPE[kind].namespaced else f"{namespace}/{owner.name}"
+
+
+def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
+    """Return the struct of an owner; others may have kinds of the same name, in groups of their own."""
+    return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 
 
 def _is_gone(thing: KubeObject, view: View) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.struct import Data
 from moorage.api.workloads import Job
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
@@ -22,6 +23,7 @@ from moorage.box.controllers.ownership import (
     pod_of,
     with_condition,
 )
+from moorage.box.controllers.pod_groups import group_of
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 
@@ -33,19 +35,25 @@ LAST_PAUSE: Final = 600.0
 
 
 class JobController:
-    """Runs jobs."""
+    """Runs jobs; with ``makes_groups`` the pods of each are a group."""
 
     name = "jobs"
-    kinds = (Job, Pod)
     pause = 0.1
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, makes_groups: bool = False) -> None:
         self._clock = clock
+        self._makes_groups = makes_groups
+        self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
         """Look at a job when it changes, or one of its pods, or a pod it might take over."""
         if isinstance(thing, Job):
             return (thing.key,)
+        if isinstance(thing, Workload):
+            # Of a job, or of what manages the job.
+            owner = thing.metadata.controller
+            jobs = view[Job].owned_by(owner.uid) if owner is not None else ()
+            return [*owner_keys(thing, Job), *(job.key for job in jobs)]
         return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
 
     def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
@@ -55,7 +63,14 @@ class JobController:
             return ()
         if claimed := pod_claims(job, view):
             return claimed
-        return JobProgress(job, managed_pods(job, view), self._clock.now()).actions()
+        pods = managed_pods(job, view)
+        group = None
+        if self._makes_groups and finished_at(job) is None:
+            found = group_of(job, view, has_started=bool(pods or job.status.get("startTime")))
+            if found.actions:
+                return found.actions
+            group = found.name
+        return JobProgress(job, pods, self._clock.now(), group).actions()
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,8 @@ class JobProgress:
     job: Job
     pods: list[Pod]
     now: float
+    group: str | None = None
+    """The group that new pods are to be in."""
 
     @cached_property
     def active(self) -> list[Pod]:
@@ -172,11 +189,15 @@ class JobProgress:
             "controller-uid": job.uid,
             "job-name": job.name,
         }
+        template = job.spec.template
+        if self.group is not None:
+            spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
+            template = {**template, "spec": spec}
         if not self.is_indexed:
-            return pod_of(job, job.spec.template, generateName=f"{job.name}-", labels=labels)
+            return pod_of(job, template, generateName=f"{job.name}-", labels=labels)
         labels[INDEX] = str(number)
         name = f"{job.name}-{number}-"
-        data = pod_of(job, job.spec.template, generateName=name, labels=labels, annotations={INDEX: str(number)})
+        data = pod_of(job, template, generateName=name, labels=labels, annotations={INDEX: str(number)})
         data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
         return data
 

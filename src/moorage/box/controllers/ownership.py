@@ -127,6 +127,18 @@ def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:
     }
 
 
+def safe_name(text: str) -> str:
+    """Hash a text and write the number without vowels, as Kubernetes names what it makes from something else.
+
+    >>> safe_name("(types.UID)4d2aa5a5-bcca-4b2d-82c9-22d6810e1633")
+    '7464df7ddb'
+    """
+    number = 0x811C9DC5  # FNV-1a, of 32 bits
+    for byte in text.encode():
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(number))
+
+
 def revision_of(template: Data) -> str:
     """Name a template by its content; equal templates have equal names.
 

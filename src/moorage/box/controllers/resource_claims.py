@@ -6,6 +6,7 @@ from typing import Final
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod, PodResourceClaim
+from moorage.api.pod_groups import PodGroup
 from moorage.api.struct import Data
 from moorage.box.controllers.actions import ControllerAction, Create, Delete, Patch
 from moorage.box.controllers.ownership import owner_reference
@@ -16,11 +17,15 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 class PodClaimController:
-    """Makes the claims of pods from templates."""
+    """Makes the claims of pods from templates; with ``has_groups`` some are those of their groups."""
 
     name = "claims of pods"
-    kinds = (Pod, ResourceClaim, ResourceClaimTemplate)
     pause = 0.0
+
+    def __init__(self, *, has_groups: bool = False) -> None:
+        self._has_groups = has_groups
+        groups = (PodGroup,) if has_groups else ()
+        self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
         """Look at a pod that asks for claims, when it or its claim changes or a template appears."""
@@ -30,6 +35,9 @@ class PodClaimController:
             case ResourceClaim():
                 owner = thing.metadata.controller
                 return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
+            case PodGroup():
+                pods = view[Pod].in_namespace(thing.namespace)
+                return [pod.key for pod in pods if pod.group_key == thing.key and pod.spec.resource_claims]
         pods = view[Pod].in_namespace(thing.namespace)
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
@@ -38,58 +46,99 @@ class PodClaimController:
         pod = view[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
             return ()
-        return claims_for(pod, view)
+        if not self._has_groups or pod.group_key is None:
+            return claims_for(pod, view)
+        group = view[PodGroup].get(pod.group_key)
+        # Which claims are the group's is not known before the group is.
+        return () if group is None else claims_for(pod, view, group)
 
 
-def claims_for(pod: Pod, view: View) -> Iterator[ControllerAction]:
-    """Decide about the claims of one pod: its status names them when all are there."""
-    made = {
-        claim.annotations[MADE_FOR]: claim
-        for claim in view[ResourceClaim].owned_by(pod.uid)
-        if MADE_FOR in claim.annotations and not claim.is_terminating
-    }
-    wanted = [entry for entry in pod.spec.resource_claims if entry.resource_claim_template_name]
+class GroupClaimController:
+    """Makes the claims that the pods of a group share from templates."""
+
+    name = "claims of pod groups"
+    kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
+    pause = 0.0
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a group that asks for claims, when it or its claim changes or a template appears."""
+        if isinstance(thing, PodGroup):
+            return (thing.key,) if thing.spec.resource_claims else ()
+        if isinstance(thing, ResourceClaim):
+            owner = thing.metadata.controller
+            return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
+        return [group.key for group in view[PodGroup].in_namespace(thing.namespace) if group.spec.resource_claims]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make the claims a group lacks and write down which are whose."""
+        group = view[PodGroup].get(key)
+        return () if group is None or group.is_terminating else claims_for(group, view)
+
+
+def claims_for(owner: Pod | PodGroup, view: View, group: PodGroup | None = None) -> Iterator[ControllerAction]:
+    """Decide about the claims of one pod or group: its status names them when all are there.
+
+    An entry that the ``group`` of a pod has, too, is served by the claim of the group.
+    """
+    shared = group.spec.resource_claims if group is not None else ()
+    made = _claims_made_for(owner, view)
+    if group is not None:
+        of_group = _claims_made_for(group, view)
+        made |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
+    wanted = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
     for entry in wanted:
-        template = view[ResourceClaimTemplate].get(f"{pod.namespace}/{entry.resource_claim_template_name}")
-        if entry.name not in made and template is not None:
-            yield Create(ResourceClaim, claim_from(template, pod, entry))
+        template = view[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
+        if entry.name not in made and entry not in shared and template is not None:
+            yield Create(ResourceClaim, claim_from(template, owner, entry))
     statuses = [
         {"name": entry.name, "resourceClaimName": made[entry.name].name} for entry in wanted if entry.name in made
     ]
-    known = [{"name": s.name, "resourceClaimName": s.resource_claim_name} for s in pod.status.resource_claim_statuses]
+    found = owner.status.resource_claim_statuses
+    known = [{"name": status.name, "resourceClaimName": status.resource_claim_name} for status in found]
     if len(statuses) == len(wanted) and statuses and statuses != known:
-        yield Patch(pod, {"status": {"resourceClaimStatuses": statuses}}, "status")
+        yield Patch(owner, {"status": {"resourceClaimStatuses": statuses}}, "status")
 
 
-def claim_from(template: ResourceClaimTemplate, pod: Pod, entry: PodResourceClaim) -> Data:
-    """Make a claim for one entry of a pod."""
+def _claims_made_for(owner: KubeObject, view: View) -> dict[str, ResourceClaim]:
+    return {
+        claim.annotations[MADE_FOR]: claim
+        for claim in view[ResourceClaim].owned_by(owner.uid)
+        if MADE_FOR in claim.annotations and not claim.is_terminating
+    }
+
+
+def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
+    """Make a claim for one entry of a pod or a group."""
     given = template.spec.metadata
     return {
         "metadata": {
-            "generateName": f"{pod.name}-{entry.name}-",
-            "namespace": pod.namespace,
+            "generateName": f"{owner.name}-{entry.name}-",
+            "namespace": owner.namespace,
             "labels": dict(given.get("labels") or {}),
             "annotations": {**(given.get("annotations") or {}), MADE_FOR: entry.name},
-            "ownerReferences": [owner_reference(pod)],
+            "ownerReferences": [owner_reference(owner)],
         },
         "spec": template.spec.spec,
     }
 
 
 class ClaimUseController:
-    """Takes back what pods that are gone or have ended had reserved."""
+    """Takes back what pods that are gone or have ended had reserved, and groups that are gone."""
 
     name = "use of claims"
-    kinds = (ResourceClaim, Pod)
     pause = 0.0
+
+    def __init__(self, *, has_groups: bool = False) -> None:
+        self._has_groups = has_groups
+        self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
 
     def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
         """Look at a claim when it changes, or a pod that may have used it ends."""
         if isinstance(thing, ResourceClaim):
             return (thing.key,)
-        if not isinstance(thing, Pod) or not _may_use_claims(thing):
+        if isinstance(thing, Pod) and (not _may_use_claims(thing) or is_consumer(thing.uid, thing.key, view)):
             return ()
-        if is_consumer(thing.uid, thing.key, view):
+        if isinstance(thing, PodGroup) and _is_there(thing.uid, thing.key, view):
             return ()
         claims = view[ResourceClaim].in_namespace(thing.namespace)
         return [claim.key for claim in claims if any(user.uid == thing.uid for user in claim.status.reserved_for)]
@@ -100,11 +149,14 @@ class ClaimUseController:
         if claim is None:
             return ()
         users = [
-            user
-            for user in claim.status.reserved_for
-            if user.resource != "pods" or is_consumer(user.uid, f"{claim.namespace}/{user.name}", view)
+            user for user in claim.status.reserved_for if self._still_uses(user, f"{claim.namespace}/{user.name}", view)
         ]
         return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, view))
+
+    def _still_uses(self, user: ClaimConsumer, key: str, view: View) -> bool:
+        if user.resource == "podgroups" and self._has_groups:
+            return _is_there(user.uid, key, view)
+        return user.resource != "pods" or is_consumer(user.uid, key, view)
 
 
 def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
@@ -132,6 +184,11 @@ def is_consumer(uid: str, key: str, view: View) -> bool:
     """Return whether a pod is there and still uses what was reserved for it."""
     pod = view[Pod].get(key)
     return pod is not None and pod.uid == uid and not pod.is_finished
+
+
+def _is_there(uid: str, key: str, view: View) -> bool:
+    group = view[PodGroup].get(key)
+    return group is not None and group.uid == uid
 
 
 def _may_use_claims(pod: Pod) -> bool:

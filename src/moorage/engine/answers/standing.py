@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -39,7 +39,7 @@ from moorage.framework.plugin import (
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 from moorage.lru import LRU
 from moorage.state.cache import NodeColumns
-from moorage.state.change_log import ChangeLog
+from moorage.state.objects import ChangeLog
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""
@@ -366,6 +366,11 @@ class StandingAnswer:
                 self._order.put(row, total)
         self._rows_to_total.clear()
         return self.totals
+
+    def parts_in_force(self) -> Iterator[PluginAnswer]:
+        """Go through what stands of the plugins that filter or score such pods; one that does both comes twice."""
+        yield from self._filters
+        yield from (share.part for share in self._shares or ())
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""

@@ -202,9 +202,11 @@ class Binder:
         """Go through the phases; return the status of the one that failed."""
         phases = binding.phases
         pre_binds = phases.pre_flight(binding)
-        if (pre_binds or binding.permit is not None) and self._is_news(binding):
+        # Most members of a group are let go within the cycle that placed them: those need not be announced.
+        waits = binding.permit is not None and not binding.permit.is_decided
+        if (pre_binds or waits) and self._is_news(binding):
             await self._announce(binding)
-        if binding.permit is not None and (status := await phases.wait_on_permit(binding.permit)) is not None:
+        if binding.permit is not None and (status := await self._wait_on_permit(binding.permit, phases)) is not None:
             if status.is_rejection:
                 return status
             raise PluginError(status.plugin, f"waiting on permit for pod: {status.message}")
@@ -221,6 +223,18 @@ class Binder:
             self._observer.bound(binding.queued, binding.node_name)
         await phases.post_bind(binding)
         return None
+
+    async def _wait_on_permit(self, permit: PermitWait, phases: "BindingPhases") -> Status | None:
+        """Wait for a permit; meanwhile nothing is under way that further pods would have to wait for.
+
+        If they had to, members of a group that wait for the last one would keep just that one from being tried.
+        """
+        self.in_flight -= 1
+        self._services.wake()
+        try:
+            return await phases.wait_on_permit(permit)
+        finally:
+            self.in_flight += 1
 
     def _is_news(self, binding: PendingBinding) -> bool:
         return self._announces and binding.queued.pod.nominated_node_name != binding.node_name

@@ -9,6 +9,7 @@ from moorage.engine.profile import Profile
 from moorage.engine.reference import filter_all, pre_filtered_cycle, score_all
 from moorage.engine.statuses import IdArray, StatusTable
 from moorage.errors import MoorageError
+from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import IntArray
 
@@ -32,12 +33,14 @@ class CrossCheck:
         self._chance = Random()
         self.differences = 0
 
-    def verdicts(self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable) -> None:
+    def verdicts(
+        self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable, group: CycleState | None = None
+    ) -> None:
         """Compare the statuses of each row."""
         if not self._is_due():
             return
         plain = StatusTable()
-        cycle = pre_filtered_cycle(self._profile, pod, nodes)
+        cycle = pre_filtered_cycle(self._profile, pod, nodes, group)
         expected = filter_all(self._profile, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
             found, want = table[int(numbers[row])], plain[int(expected[row])]
@@ -45,12 +48,14 @@ class CrossCheck:
                 self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
                 return
 
-    def totals(self, pod: Pod, nodes: NodeTable, rows: RowArray, totals: IntArray) -> None:
+    def totals(
+        self, pod: Pod, nodes: NodeTable, rows: RowArray, totals: IntArray, group: CycleState | None = None
+    ) -> None:
         """Compare the weighted sum of each of the feasible rows."""
         if not self._is_due():
             return
         window = nodes.take(rows)
-        cycle = pre_filtered_cycle(self._profile, pod, nodes)
+        cycle = pre_filtered_cycle(self._profile, pod, nodes, group)
         # Score plugins may go by what their filters found out.
         filter_all(self._profile, cycle, pod, window, StatusTable())
         expected = score_all(self._profile, cycle, pod, window).totals

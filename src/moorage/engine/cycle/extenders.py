@@ -76,7 +76,7 @@ class Extending:
         """Return the feasible nodes in the order in which they were found."""
         if isinstance(found, OneNode):
             return [found.node]
-        order = np.roll(self._cache.order, -found.start)
+        order = np.roll(self._cache.order, -found.start) if found.order is None else found.order
         return [self._cache.nodes[int(row)] for row in order[found.feasible[order]]]
 
     def _extended(self, found: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:

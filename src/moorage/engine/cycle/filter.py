@@ -15,7 +15,7 @@ from moorage.engine.answers.answers import Answers
 from moorage.engine.answers.layout import FreshFilter
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
-from moorage.engine.cycle.found import Found, NoNode, OneNode, SeveralNodes
+from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope, SeveralNodes
 from moorage.engine.cycle.nominated import NominatedFilter
 from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
@@ -81,6 +81,10 @@ class Filtering:
         self.answers = Answers(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
+        self.scope: Scope | None = None
+        """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
+        self.group: CycleState | None = None
+        """What plugins remember of the group whose pods are tried."""
 
     def find(self, pod: Pod) -> Found:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
@@ -91,6 +95,7 @@ class Filtering:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
         nodes, answer = self.cache.nodes, self.answers.find(pod)
         cycle, steps = answer.begin()
+        cycle.group = self.group
         pre = PreFiltered(pod, answer, cycle)
         for plugin, part in steps:
             if part is None:
@@ -124,7 +129,7 @@ class Filtering:
         """Describe a pod that the pre-filters rejected on all nodes."""
         assert pre.rejection is not None
         nodes = NodeStatuses({}, pre.rejection)
-        diagnosis = Diagnosis(len(self.cache.nodes), nodes, pre_filter=pre.rejection)
+        diagnosis = Diagnosis(self._node_count(), nodes, pre_filter=pre.rejection)
         if pre.rejection.plugin:
             diagnosis.add_rejection(pre.rejection)
         else:
@@ -134,7 +139,7 @@ class Filtering:
     def filter(self, pre: PreFiltered, *, try_nominated: bool = True) -> Found:
         """Look at the nominated node, and if it will not do at all nodes."""
         pod, cycle, answer, nodes = pre.pod, pre.cycle, pre.answer, self.cache.nodes
-        diagnosis = Diagnosis(len(nodes))
+        diagnosis = Diagnosis(len(nodes) if self.scope is None else self.scope.count)
         diagnosis.unschedulable_plugins |= pre.narrowing
         known: dict[int, Status] = {}
         if try_nominated and pod.status.nominated_node_name:
@@ -146,7 +151,7 @@ class Filtering:
             answer.filter(pod, nodes)
             numbers, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
-                self.cross_check.verdicts(pod, nodes, numbers, answer.table)
+                self.cross_check.verdicts(pod, nodes, numbers, answer.table, self.group)
             if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
                 numbers = answer.table.written(numbers, refused)
                 feasible, is_own = np.equal(numbers, FEASIBLE), False
@@ -185,9 +190,12 @@ class Filtering:
         nodes = self.cache.nodes
         examined: BoolArray | None = None
         absent = NOT_EXAMINED
+        if self.scope is not None:
+            examined = self._narrow_to(self.scope, found)
         if pre.names is not None:
             found.is_narrowed = True
-            examined = self._rows_named(pre.names)
+            named_rows = self._rows_named(pre.names)
+            examined = named_rows if examined is None else examined & named_rows
             found.feasible, found.feasible_version = found.feasible & examined, None
             # Upstream names the plugin that rejected the nominated node among those that narrowed the search.
             named = sorted({*pre.narrowing, *(status.plugin for status in known.values())})
@@ -202,10 +210,11 @@ class Filtering:
             for row in known:
                 if not examined[row]:
                     numbers = table.written(numbers, known)
+                    examined = examined.copy()
                     examined[row] = True
         found.diagnosis.statuses = statuses = RowStatuses(nodes, numbers, table, examined, absent)
         if examined is not None:
-            self.rotation.advance(found.count + statuses.explicit_count, len(nodes))
+            self.rotation.advance(found.count + statuses.explicit_count, self._node_count())
         if found.count == 0:
             for status in statuses.distinct():
                 found.diagnosis.add_rejection(status)
@@ -225,6 +234,8 @@ class Filtering:
         if derives_filter(self.profile, error.plugin):
             raise error
         order = self.cache.order
+        if self.scope is not None:
+            order = self.scope.order
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
         rejected: dict[int, Status] = {}
@@ -234,7 +245,7 @@ class Filtering:
                 status = self.nominated.filter_node(pre.cycle, pre.pod, self.cache.nodes[row])
             except PluginError as first:
                 # The nominated node has its status from before, whether or not its turn had come.
-                self.rotation.advance(place + len(known.keys() - rejected.keys()), len(self.cache))
+                self.rotation.advance(place + len(known.keys() - rejected.keys()), self._node_count())
                 raise first from error
             if status is not None:
                 rejected[row] = status
@@ -246,7 +257,7 @@ class Filtering:
     def _try_nominated_node(self, cycle: CycleState, pod: Pod) -> NodeInfo | dict[int, Status]:
         """Look first at the node the pod is nominated to; if it fits, no other is looked at."""
         info = self.cache.node(pod.nominated_node_name)
-        if info is None:
+        if info is None or (self.scope is not None and not self.scope.mask[info.row]):
             log.error("nominated node is not there", pod=pod.key, node=pod.nominated_node_name)
             return {}
         try:
@@ -255,6 +266,16 @@ class Filtering:
             log.warning("nominated node could not be filtered", pod=pod.key, node=info.name, error=str(error))
             return {}
         return info if status is None else {info.row: status}
+
+    def _node_count(self) -> int:
+        return len(self.cache.nodes) if self.scope is None else self.scope.count
+
+    def _narrow_to(self, scope: Scope, found: SeveralNodes) -> BoolArray:
+        """Search a part of the cluster only, in the order of the cluster."""
+        found.feasible, found.feasible_version = found.feasible & scope.mask, None
+        found.start = self.rotation.start % scope.count
+        found.order = np.roll(scope.order, -found.start) if found.start else scope.order
+        return scope.mask
 
     def _rows_named(self, names: frozenset[str]) -> BoolArray:
         rows = np.zeros(len(self.cache.nodes), dtype=np.bool_)

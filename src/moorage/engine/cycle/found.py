@@ -36,7 +36,8 @@ class SeveralNodes(Struct):
 
     ``answer`` is what stands for pods like this one; ``None`` if a plugin failed on the way and nodes were filtered one
     by one, so that all of them have to be scored from nothing. ``feasible_version`` is the answer's if the mask is
-    exactly the answer's own, else ``None``. ``is_narrowed``: a pre-filter named the only nodes to look at.
+    exactly the answer's own, else ``None``. ``is_narrowed``: a pre-filter named the only nodes to look at. ``order``:
+    the rows as they are visited, where only a part of the cluster is searched.
     """
 
     pod: Pod
@@ -48,6 +49,15 @@ class SeveralNodes(Struct):
     start: int
     feasible_version: int | None = None
     is_narrowed: bool = False
+    order: RowArray | None = None
+
+
+class Scope(Struct, frozen=True):
+    """The part of the cluster that is searched for a pod of a group: a mask over all rows, and its rows in order."""
+
+    mask: BoolArray
+    count: int
+    order: RowArray
 
 
 class ExtendedNodes(Struct):

@@ -7,7 +7,7 @@ import structlog
 
 from moorage.api.pod import Pod
 from moorage.config.types import ProfileConfig
-from moorage.engine import extension_points
+from moorage.engine import extension_points, group_points
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.extenders import Extending
 from moorage.engine.cycle.filter import Filtering, Rotation
@@ -47,6 +47,10 @@ class ProfileCycle:
         self.reserve = partial(extension_points.reserve, profile)
         self.unreserve = partial(extension_points.unreserve, profile)
         self.permit = partial(extension_points.permit, profile)
+        self.placement_feasible = partial(group_points.placement_feasible, profile)
+        self.generate_placements = partial(group_points.generate_placements, profile)
+        self.score_placements = partial(group_points.score_placements, profile)
+        self.post_filter_group = partial(group_points.post_filter_group, profile)
         handles.attach(profile, self.filtering.nominated.filter_node)
         if cross_check:
             self.filtering.cross_check = self.scoring.cross_check = CrossCheck(

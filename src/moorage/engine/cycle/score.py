@@ -70,7 +70,7 @@ class Scoring:
         totals = self._totals(found, rows)
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
-            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked))
+            self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])
@@ -191,8 +191,8 @@ class Scoring:
         return known
 
     def _visited(self, found: SeveralNodes) -> RowArray:
-        order = self.cache.order
-        if found.start:
+        order = self.cache.order if found.order is None else found.order
+        if found.start and found.order is None:
             order = np.concatenate((order[found.start :], order[: found.start]))
         return order.take(found.feasible.take(order).nonzero()[0])
 

@@ -22,10 +22,13 @@ from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
 from moorage.plugins.default_preemption.memory import Memory, Outcome
+from moorage.plugins.default_preemption.unit_dry_run import UnitDryRun
+from moorage.plugins.default_preemption.units import Units
 from moorage.state.side_columns import SideColumns
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NOBODY: Final = np.iinfo(np.int64).max
+ANYTHING: Final = int(np.iinfo(np.int64).min)
 
 
 class Findings(Struct):
@@ -52,12 +55,18 @@ class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
     The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
-    nominated for last if it will end before it has seen all.
+    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups.
     """
 
     def __init__(
-        self, handle: PreemptionHandle, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None = None
+        self,
+        handle: PreemptionHandle,
+        args: DefaultPreemptionArgs,
+        budgets: Budgets,
+        chance: Random | None = None,
+        units: Units | None = None,
     ) -> None:
+        self.units = units
         self._handle = handle
         self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
@@ -77,10 +86,15 @@ class CandidateSearch:
         wanted = self.wanted(len(rows))
         if len(hopeful) > wanted and self._chance is None:
             hopeful = self._nominated_last(hopeful)
-        dry_run = DryRun(self._handle, cycle, pod, self._budgets.split)
+        dry_run = self._dry_run(cycle, pod)
         self._memory.turn_to(dry_run.kind, self._budgets.version)
         self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), wanted, findings)
         return findings
+
+    def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
+        if self.units is None:
+            return DryRun(self._handle, cycle, pod, self._budgets.split)
+        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units)
 
     def wanted(self, nodes: int) -> int:
         """Return how many candidates are enough among this many nodes."""
@@ -126,6 +140,11 @@ class CandidateSearch:
             return Status.error(str(error))
 
 
+def _lowest(pod: Pod) -> int:
+    """Return the lowest priority that a pod may count with: of a group's member that is up to the group."""
+    return pod.priority if pod.spec.scheduling_group is None else ANYTHING
+
+
 class LowestPriorities(SideColumns):
     """The lowest priority of the pods on each node: where it is not below the pod's own, nobody can be evicted."""
 
@@ -136,7 +155,7 @@ class LowestPriorities(SideColumns):
     def write(self, info: NodeInfo) -> None:
         """Look at the node's pods again."""
         self._lowest.reserve(info.row + 1)
-        self._lowest.array[info.row] = min((pod.priority for pod in info.pods.values()), default=NOBODY)
+        self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
 
     def clear(self, row: int) -> None:
         """Leave a row that no node has as it is: it is written before it is read."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine
 from inspect import CORO_CLOSED, getcoroutinestate
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from moorage.api.pod import Pod
 from moorage.framework.handle import PreemptionHandle
@@ -57,7 +57,21 @@ class Evictions:
         self._under_way.discard(pod.uid)
 
 
-def why_not_eligible(pod: Pod, handle: PreemptionHandle, statuses: NodeStatuses, evictions: Evictions) -> str:
+class Priorities(Protocol):
+    """Whose priority counts for a pod."""
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return the priority that counts for a pod."""
+        ...
+
+
+def why_not_eligible(
+    pod: Pod,
+    handle: PreemptionHandle,
+    statuses: NodeStatuses,
+    evictions: Evictions,
+    priorities: Priorities | None = None,
+) -> str:
     """Return what keeps a pod from having others evicted; an empty text if nothing does."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER
@@ -68,7 +82,8 @@ def why_not_eligible(pod: Pod, handle: PreemptionHandle, statuses: NodeStatuses,
         return ""
     info = handle.nodes.find(nominated)
     if info is not None and any(
-        other.priority < pod.priority and (other in evictions or is_leaving_for_another(other))
+        (other.priority if priorities is None else priorities.priority_of(other)) < pod.priority
+        and (other in evictions or is_leaving_for_another(other))
         for other in info.pods.values()
     ):
         return STILL_TERMINATING

@@ -124,6 +124,7 @@ class Search:
         self._lookahead: Lookahead | None = None
         self._dead_ends: dict[tuple[object, ...], _End] = {}
         self._counters = CounterBook(allocated)
+        self._lists = features.list_attributes
         self._constraints: list[list[Constraint]] = []
         self._everything: dict[Alternative, list[tuple[PooledDevice, Pool]]] = {}
         self._in_use: dict[DeviceId, set[int]] = {}
@@ -156,7 +157,7 @@ class Search:
             least += needed
         constraints = []
         for number, written in enumerate(ask.spec.devices.constraints):
-            constraint = constraint_for(written)
+            constraint = constraint_for(written, lists=self._features.list_attributes)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)
@@ -175,8 +176,10 @@ class Search:
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
+                # One that the node cannot use is one of "all" none the less; it cannot be had when its turn comes.
+                is_near = reached or device.id in pool.blocked
                 # Only what the device could give at all counts here: one that others use up makes "all" fail later.
-                if self._is_selectable(claim, alternative, device, reached) and self._has_room(
+                if self._is_selectable(claim, alternative, device, is_near) and self._has_room(
                     claim, alternative, device, device.device.name, empty=True
                 ):
                     found.append((device, pool))
@@ -274,7 +277,7 @@ class Search:
         self._is_hard = True
         self._bits = {device.id: 1 << place for place, (device, _, _) in enumerate(self._situation.candidates)}
         devices = [device for device, _, _ in self._situation.candidates]
-        lookahead = Lookahead(self._asks, self._constraints, devices)
+        lookahead = Lookahead(self._asks, self._constraints, devices, lists=self._lists)
         if lookahead.prepare(self._might_take, MAX_RESULTS):
             self._lookahead = lookahead
 
@@ -340,6 +343,8 @@ class Search:
 
     def _take(self, claim: int, request: str, alternative: Alternative, device: PooledDevice, pool: Pool) -> bool:
         """Take a device if nothing is against it: use, counters, taints, constraints, capacity."""
+        if device.id in pool.blocked:
+            return False
         consumes = bool(device.device.consumes_counters)
         if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
             return False
@@ -378,10 +383,10 @@ class Search:
 
     def _satisfies_constraints(self, claim: int, request: str, alternative: Alternative, device: PooledDevice) -> bool:
         for number, constraint in enumerate(self._constraints[claim]):
-            if constraint.add(device, request, alternative.qualified):
+            if constraint.add(device, request, alternative):
                 continue
             for earlier in self._constraints[claim][:number]:
-                earlier.remove(request, alternative.qualified)
+                earlier.remove(request, alternative)
             if alternative.takes_all:
                 text = f"cannot add device {device.id} because a claim constraint would not be satisfied"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
@@ -403,4 +408,4 @@ class Search:
 
     def _release_constraints(self, claim: int, request: str, alternative: Alternative) -> None:
         for constraint in self._constraints[claim]:
-            constraint.remove(request, alternative.qualified)
+            constraint.remove(request, alternative)

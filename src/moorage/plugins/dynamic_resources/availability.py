@@ -9,6 +9,7 @@ from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, Status
+from moorage.plugins.dynamic_resources.pools import SKIPPING
 from moorage.plugins.dynamic_resources.state import DeviceState
 
 NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
@@ -17,6 +18,8 @@ NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the n
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
     """Return the places of the claims that cannot be used on a node."""
     away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
+    if state.skipping and SKIPPING not in info.node.status.declared_features:
+        away |= state.skipping
     return away | state.stuck
 
 
@@ -26,7 +29,7 @@ def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTab
     Read from the final statuses and not noted while filtering: a node that would have been rejected for a claim does
     not count when kube-scheduler never asks about the claim there, as where a nominated pod leaves no room.
     """
-    candidates = state.stuck | state.matchers.keys()
+    candidates = state.stuck | state.skipping | state.matchers.keys()
     found: set[int] = set()
     for name, status in statuses.explicit.items() if candidates else ():
         if status.reasons == NOT_AVAILABLE.reasons and (info := nodes.find(name)) is not None:
@@ -36,12 +39,22 @@ def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTab
     return found
 
 
+def unavailable_everywhere(state: DeviceState, nodes: NodeTable) -> set[int]:
+    """Return the places of the claims that cannot be used on any node."""
+    found = unavailable_on_nodes(state, nodes)
+    return {place for place, mask in found.items() if bool(mask.all())}
+
+
 def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:
     """Return for each claim that matters the nodes on which it cannot be used."""
     found = {place: np.ones(len(nodes), dtype=np.bool_) for place in state.stuck}
     for place, matcher in state.matchers.items():
         if place not in found:
             found[place] = ~_matching(matcher, nodes)
+    if state.skipping:
+        lacking = nodes.declared_features.where(lambda declared: SKIPPING not in declared)
+        for place in state.skipping:
+            found[place] = found[place] | lacking if place in found else lacking
     return found
 
 

@@ -30,6 +30,8 @@ from moorage.plugins.dynamic_resources.state import DeviceState
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
 DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+GROUP_DEALLOCATED: Final = Status.unschedulable("deallocation of PodGroup ResourceClaim completed")
+GROUP_UNRESERVED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 NO_HELP: Final = Status.unschedulable()
 MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE: Final = 0.01
@@ -66,8 +68,14 @@ class ClaimBinder:
         """Store allocations and reservations of all claims of a pod, and wait until their devices are ready."""
         try:
             for place, claim in enumerate(state.claims):
-                if not is_reserved_for(claim, pod):
+                if not is_reserved_for(claim, _consumer(state, place, pod).uid):
                     await self._bind_claim(state, place, pod)
+            if state.statuses:
+                # Before the wait: what is counted here is to be known to whoever looks at the pod.
+                with doing(f"update pod {pod.key} NodeAllocatableResourceClaimStatuses"):
+                    patch = {"nodeAllocatableResourceClaimStatuses": to_builtins(state.statuses)}
+                    await self._handle.cluster.patch_status(pod, patch)
+                state.are_written = True
             if self._timeout is not None and any(has_conditions(claim) for claim in state.claims):
                 await self._wait_for_devices(state, pod, node_name, self._timeout)
         except (BindingProblem, DeviceBindingError, ApiError) as error:
@@ -82,12 +90,16 @@ class ClaimBinder:
         for uid in state.launched:
             self._claims.land(uid)
         state.launched.clear()
+        if state.are_written:
+            removal = self._handle.cluster.patch_status(pod, {"nodeAllocatableResourceClaimStatuses": []})
+            self._handle.in_background(removal, name="take back what devices come to")
+            state.are_written = False
         for claim in state.claims:
             if claim is state.extended:
                 if claim.name != CLAIM_IN_MEMORY:
                     self._handle.in_background(self._delete(claim), name="delete extended claim", must_finish=True)
-            elif claim.status.allocation is not None and is_reserved_for(claim, pod):
-                self._handle.in_background(self._unreserve(claim, pod), name="unreserve claim", must_finish=True)
+            elif claim.status.allocation is not None and is_reserved_for(claim, pod.uid):
+                self._handle.in_background(self._unreserve(claim, pod.uid), name="unreserve claim", must_finish=True)
 
     async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
         """Free a claim whose devices are out of reach, so that others can be looked for."""
@@ -108,6 +120,26 @@ class ClaimBinder:
             return Status.error(str(error), cause=error)
         return NO_HELP
 
+    async def free_group_claim(self, claims: Collection[ResourceClaim], away: Collection[str], uid: str) -> Status:
+        """Free a claim of a group whose devices are out of reach, or let go of one that is in reach.
+
+        ``claims`` are those of the group, ``away`` the uids of those that cannot be used on any node.
+        """
+        try:
+            for claim in claims:
+                users = claim.status.reserved_for
+                if claim.uid in away and len(users) <= 1 and all(user.uid == uid for user in users):
+                    empty = replace(claim, status=ResourceClaimStatus())
+                    await self._handle.cluster.update(empty, subresource="status")
+                    return GROUP_DEALLOCATED
+            for claim in claims:
+                if claim.status.allocation is not None and is_reserved_for(claim, uid):
+                    await self._unreserve(claim, uid)
+                    return GROUP_UNRESERVED
+        except (BindingProblem, ApiError) as error:
+            return Status.error(str(error), cause=error)
+        return NO_HELP
+
     async def _bind_claim(self, state: DeviceState, place: int, pod: Pod) -> None:
         claim, allocation = state.claims[place], state.allocations.get(place)
         is_extended = claim is state.extended
@@ -118,7 +150,18 @@ class ClaimBinder:
                 claim = await self._create(state)
                 state.claims[place] = state.extended = claim
         reading = f"get updated claim {claim.key} after conflict"
-        stored = await self._retried(claim, lambda latest: self._store(latest, allocation, pod), reading)
+        consumer, is_shared = _consumer(state, place, pod), place in state.shared
+
+        async def write(latest: ResourceClaim) -> ResourceClaim:
+            if is_shared and latest.status.allocation is not None:
+                # The pod that it was allocated for was faster.
+                return await self._store(latest, None, consumer)
+            return await self._store(latest, allocation, consumer)
+
+        if is_shared:
+            with doing(f"get claim {claim.key}"):
+                claim = await self._handle.cluster.get(claim)
+        stored = await self._retried(claim, write, reading)
         self._claims.assume(stored)
         state.claims[place] = stored
         if is_extended:
@@ -140,7 +183,9 @@ class ClaimBinder:
         self._claims.assume(created)
         return created
 
-    async def _store(self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+    async def _store(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ClaimConsumer
+    ) -> ResourceClaim:
         """Write allocation and reservation into a claim as it is now."""
         if claim.is_terminating:
             raise BindingProblem(f"claim {claim.key} got deleted in the meantime")
@@ -161,8 +206,10 @@ class ClaimBinder:
                 raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
             if held.allocation_timestamp is None:
                 held = replace(held, allocation_timestamp=format_time(self._handle.clock.wall()))
-        consumer = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
-        status = replace(claim.status, allocation=held, reserved_for=(*claim.status.reserved_for, consumer))
+        users = claim.status.reserved_for
+        if not is_reserved_for(claim, consumer.uid):
+            users = (*users, consumer)
+        status = replace(claim.status, allocation=held, reserved_for=users)
         added = "reservation" if allocation is None else "allocation and reservation"
         with doing(f"add {added} to claim {claim.key}"):
             return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
@@ -232,9 +279,9 @@ class ClaimBinder:
                 return False
         return True
 
-    async def _unreserve(self, claim: ResourceClaim, pod: Pod) -> None:
+    async def _unreserve(self, claim: ResourceClaim, uid: str) -> None:
         # A strategic merge removes one entry whatever else has changed in the claim.
-        removal = {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}
+        removal = {"reservedFor": [{"$patch": "delete", "uid": uid}]}
         await self._handle.cluster.patch_status(claim, removal)
 
     async def _delete(self, claim: ResourceClaim) -> None:
@@ -251,6 +298,11 @@ class ClaimBinder:
             return await self._handle.cluster.update(
                 replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
             )
+
+
+def _consumer(state: DeviceState, place: int, pod: Pod) -> ClaimConsumer:
+    """Return whom a claim is reserved for: the pod, or its group."""
+    return state.consumers.get(place) or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
 
 
 def _is_used_by_nobody_but(claim: ResourceClaim, pod: Pod) -> bool:

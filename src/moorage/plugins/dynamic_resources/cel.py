@@ -8,7 +8,7 @@ compiler finds, and for evaluation, where they are tagged maps that compare by v
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -48,6 +48,10 @@ class CelRuntimeError(MoorageError):
     """An expression failed on a device."""
 
 
+Answer = bool | int | str | dict[str, str] | list[Any] | CelRuntimeError
+"""What came of an expression: whether it selects a device, an attribute, or what went wrong."""
+
+
 class Facts:
     """What an expression sees of a device; devices that look the same share it, and with it all answers."""
 
@@ -59,7 +63,7 @@ class Facts:
         self.problem = ""
         self.attributes: dict[str, dict[str, Any]] = {}
         self.capacity: dict[str, dict[str, Any]] = {}
-        self.answers: LRU[str, bool | CelRuntimeError] = LRU(_MAX_ANSWERS)
+        self.answers: LRU[str, Answer] = LRU(_MAX_ANSWERS)
         for name, attribute in device.attributes.items():
             domain, identifier = split_name(name, driver)
             try:
@@ -112,19 +116,27 @@ class Program:
             if name not in FIELDS:
                 raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
         checked = _compile(_checker(), source.without_field_tests(), check=True)
-        if checked.return_type().name() not in ("BOOL", "DYN"):
-            raise CelCompileError(f"must evaluate to bool or the unknown type, not {checked.return_type().name()}")
+        self._check_type(checked.return_type().name())
         self._compiled = _compile(_evaluator(), source.with_listed_maps(), check=False)
         self._domains = frozenset(source.possible_domains())
         self._tree = read_tree(self._compiled.serialize())
         self._attempts: LRU[Size, int] = LRU(64, self._attempts_for)
 
+    def _check_type(self, found: str) -> None:
+        if found not in ("BOOL", "DYN"):
+            raise CelCompileError(f"must evaluate to bool or the unknown type, not {found}")
+
     def matches(self, facts: Facts) -> bool:
         """Return whether a device is selected, or raise :class:`CelRuntimeError`."""
-        answer = facts.answers.find(self.expression)
+        answer = self._answer(facts, self.expression)
+        assert isinstance(answer, bool)
+        return answer
+
+    def _answer(self, facts: Facts, key: str) -> Answer:
+        answer = facts.answers.find(key)
         if answer is None:
             answer = self._ask(facts)
-            facts.answers.put(self.expression, answer)
+            facts.answers.put(key, answer)
         if isinstance(answer, CelRuntimeError):
             raise answer
         return answer
@@ -141,7 +153,7 @@ class Program:
             return 0
         return min(_MAX_ATTEMPTS, int(MAX_COST / max(cost, 1)))
 
-    def _ask(self, facts: Facts) -> bool | CelRuntimeError:
+    def _ask(self, facts: Facts) -> Answer:
         if facts.problem:
             return CelRuntimeError(facts.problem)
         Program.evaluations += 1
@@ -157,32 +169,79 @@ class Program:
                 break
             missing = _MISSING_KEY.search(str(result.value()))
             if missing is None or missing[1] in found | self._domains or len(missing[1]) > _MAX_DOMAIN:
-                return CelRuntimeError(_upstream_words(str(result.value())))
+                return CelRuntimeError(self._words(str(result.value())))
             # A domain computed at run time: give it an empty map and ask again; a missing identifier stays missing.
             found.add(missing[1])
         if result is None:
             return CelRuntimeError(_TOO_EXPENSIVE)
-        value = result.value()
+        return self._read(result.plain_value(), result.type().name().lower())
+
+    def _words(self, problem: str) -> str:
+        return _upstream_words(problem) + (_ADVICE if _MISSING_KEY.search(problem) else "")
+
+    def _read(self, value: Any, kind: str) -> Answer:
         if isinstance(value, bool):
             return value
-        kind = result.type().name().lower()
         return CelRuntimeError(f"CEL result of type {kind} could not be converted to bool")
 
 
-_PROGRAMS: Final[LRU[str, Program | CelCompileError]] = LRU(_MAX_PROGRAMS)
+class DerivedValue(Program):
+    """A compiled expression that makes an attribute of a device."""
+
+    def value(self, facts: Facts) -> Answer:
+        """Return the attribute as expressions see attributes, or raise :class:`CelRuntimeError`."""
+        return self._answer(facts, f"={self.expression}")
+
+    def _check_type(self, found: str) -> None:
+        if found not in _DERIVED and not found.startswith("LIST"):
+            kind = _TYPE_WORDS.get(found, found if "." in found else found.lower())
+            raise CelCompileError(
+                "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, "
+                f"not {kind}"
+            )
+
+    def _words(self, problem: str) -> str:
+        return _upstream_words(problem)
+
+    def _read(self, value: Any, kind: str) -> Answer:
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if not isinstance(item, bool | int | str) and not (isinstance(item, dict) and "@semver" in item):
+                word = {"double": "float64"}.get(kind, kind) if item is value else type(item).__name__
+                return CelRuntimeError(f"unsupported CEL return type: {word}")
+        if len({type(item) for item in items}) > 1:
+            return CelRuntimeError("unsupported CEL return type: a list of different types")
+        result: Answer = value
+        return result
+
+
+_DERIVED: Final = frozenset(("BOOL", "INT", "STRING", "DYN", "kubernetes.Semver"))
+_TYPE_WORDS: Final = {"NULL": "null_type"}
+_PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LRU(_MAX_PROGRAMS)
+P = TypeVar("P", bound=Program)
 
 
 def compiled(expression: str) -> Program:
-    """Compile an expression, or return what was compiled before; raise :class:`CelCompileError`."""
-    program = _PROGRAMS.find(expression)
+    """Compile a selector, or return what was compiled before; raise :class:`CelCompileError`."""
+    return _compiled(Program, expression)
+
+
+def compiled_value(expression: str) -> DerivedValue:
+    """Compile what makes an attribute, or return what was compiled before; raise :class:`CelCompileError`."""
+    return _compiled(DerivedValue, expression)
+
+
+def _compiled(kind: type[P], expression: str) -> P:
+    program = _PROGRAMS.find((kind, expression))
     if program is None:
         try:
-            program = Program(expression)
+            program = kind(expression)
         except CelCompileError as error:
             program = error
-        _PROGRAMS.put(expression, program)
+        _PROGRAMS.put((kind, expression), program)
     if isinstance(program, CelCompileError):
         raise program
+    assert isinstance(program, kind)
     return program
 
 
@@ -200,12 +259,19 @@ def _value(attribute: DeviceAttribute) -> Any:
     for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
         if value is not None:
             return value
+    if attribute.version_values is not None:
+        from moorage.plugins.dynamic_resources.cel_functions import parse_version
+
+        return [parse_version(text).tagged for text in attribute.version_values]
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
     raise ValueError("unsupported attribute value")
 
 
 def _upstream_words(problem: str) -> str:
     missing = _MISSING_KEY.search(problem)
-    return f"no such key: {missing[1]}{_ADVICE}" if missing else problem
+    return f"no such key: {missing[1]}" if missing else problem
 
 
 def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":

@@ -77,6 +77,8 @@ def size_of(value: Any) -> Size:
     if isinstance(value, Mapping):
         keys = max((_rounded(len(key.encode("utf-8", "replace"))) for key in value), default=0)
         return size(_rounded(len(value)), key=keys, item=any_of(size_of(item) for item in value.values()))
+    if isinstance(value, list):
+        return size(_rounded(len(value)), item=any_of(size_of(item) for item in value))
     return SCALAR
 
 

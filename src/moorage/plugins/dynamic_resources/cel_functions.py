@@ -231,7 +231,6 @@ def _collection_functions() -> list[_Function]:
         _Function("sum", (items,), _T.DYN, sum),
         _Function("min", (items,), _T.DYN, _extreme(min, "min")),
         _Function("max", (items,), _T.DYN, _extreme(max, "max")),
-        _Function("includes", (items, _T.DYN), _T.BOOL, lambda a, b: b in a),
         _Function("sets.contains", (items, items), _T.BOOL, lambda a, b: all(x in a for x in b), member=False),
         _Function("sets.intersects", (items, items), _T.BOOL, lambda a, b: any(x in a for x in b), member=False),
         _Function(
@@ -247,6 +246,18 @@ def _collection_functions() -> list[_Function]:
     ]
 
 
+def _includes(found: Any, wanted: Any) -> bool:
+    """Ask an attribute of one value as if it were a list of one; numbers are no truth values."""
+    items = found if isinstance(found, list) else [found]
+    return any(type(item) is type(wanted) and item == wanted for item in items)
+
+
+def _inclusions(*wanted: cel.Type) -> list[_Function]:
+    # At run time only functions for the very types are found, so there is one for each pair.
+    kinds = (_T.List(_T.DYN), _T.STRING, _T.INT, _T.BOOL, VERSION)
+    return [_Function("includes", (kind, item), _T.BOOL, _includes) for kind in kinds for item in wanted]
+
+
 def checking_environment() -> cel.Env:
     """Return the declarations upstream's compiler checks against."""
     functions = [
@@ -255,6 +266,7 @@ def checking_environment() -> cel.Env:
         *_comparisons(QUANTITY),
         *_comparisons(VERSION),
         *_collection_functions(),
+        *_inclusions(_T.DYN),
     ]
     domain_of = _T.Map(_T.STRING, _T.DYN)
     variables = {
@@ -275,6 +287,7 @@ def evaluating_environment() -> cel.Env:
         # One for both kinds: at run time they are maps alike.
         *_comparisons(QUANTITY),
         *_collection_functions(),
+        *_inclusions(_T.STRING, _T.INT, _T.BOOL, VERSION),
     ]
     return cel.NewEnv(
         variables={"device": _T.DYN}, extensions=_extensions(), functions=_declared(functions, loosely=True)

@@ -14,6 +14,7 @@ from moorage.framework.handle import Lister
 from moorage.plugins.dynamic_resources.allocated import AllocatedDevices, pools_of
 from moorage.plugins.dynamic_resources.ids import PoolId
 
+GROUPS: Final = "scheduling.k8s.io"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
@@ -25,7 +26,12 @@ class ClaimBook:
     """Every claim, and which devices are taken; ``on_change`` gets the pools whose devices were taken or given back."""
 
     def __init__(
-        self, claims: Lister[ResourceClaim], *, shares: bool, on_change: Callable[[Iterable[PoolId]], None]
+        self,
+        claims: Lister[ResourceClaim],
+        *,
+        shares: bool,
+        on_change: Callable[[Iterable[PoolId]], None],
+        of_groups: bool = False,
     ) -> None:
         self.allocated = AllocatedDevices(shares=shares)
         self._claims = claims
@@ -35,6 +41,8 @@ class ClaimBook:
         self._uids: dict[str, str] = {}
         self._stored: dict[str, AllocationResult] = {}
         self._in_flight: dict[str, AllocationResult] = {}
+        self._passengers: dict[str, int] = {}
+        self._of_groups = of_groups
         self._counted: dict[str, AllocationResult] = {}
         self._extended: dict[str, str] = {}
 
@@ -67,14 +75,26 @@ class ClaimBook:
         return uid in self._in_flight
 
     def launch(self, uid: str, allocation: AllocationResult) -> None:
-        """Count devices as taken that a claim is about to be given; a pod may name a claim twice, the first counts."""
+        """Count devices as taken that a claim is about to be given; a pod may name a claim twice, the first counts.
+
+        The pods of a group may share a claim that is on its way: it has landed when all of them have.
+        """
         self._in_flight.setdefault(uid, allocation)
+        self._passengers[uid] = self._passengers.get(uid, 0) + 1
         self._count(uid)
+
+    def under_way(self, uid: str) -> AllocationResult | None:
+        """Return what a claim is about to be given, if it is."""
+        return self._in_flight.get(uid)
 
     def land(self, uid: str) -> bool:
         """Stop treating a claim as in flight, be it stored now or given up; return whether it was."""
-        if self._in_flight.pop(uid, None) is None:
+        if uid not in self._in_flight:
             return False
+        self._passengers[uid] -= 1
+        if self._passengers[uid]:
+            return False
+        del self._in_flight[uid], self._passengers[uid]
         self._count(uid)
         return True
 
@@ -126,6 +146,11 @@ class ClaimBook:
 
     def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
         """Go through the claims a pod names; raise :class:`ClaimProblem` for one that cannot be used."""
+        return (claim for _, claim in self.entries_of(pod))
+
+    def entries_of(self, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
+        """Go through the claims a pod names, each with the entry that names it."""
+        group = pod.spec.scheduling_group.pod_group_name if self._of_groups and pod.spec.scheduling_group else None
         for entry in pod.spec.resource_claims:
             name = _claim_name(pod, entry)
             if name is None:
@@ -135,15 +160,15 @@ class ClaimBook:
                 raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
             if claim.is_terminating:
                 raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted')
-            if entry.resource_claim_name is None and not _is_made_for(claim, pod):
-                text = f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-                raise ClaimProblem(text)
-            yield claim
+            if entry.resource_claim_name is None and not _is_made_for(claim, pod, group):
+                who = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
+                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})")
+            yield entry, claim
 
 
-def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether a pod is among those a claim is reserved for."""
-    return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    """Return whether a pod, or a group, is among those a claim is reserved for."""
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
 
 
 def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
@@ -159,9 +184,12 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def _is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+def _is_made_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
     owner = claim.metadata.controller
-    return owner is not None and owner.uid == pod.uid
+    if owner is None or owner.uid == pod.uid:
+        return owner is not None
+    is_group = owner.kind == "PodGroup" and owner.api_version.startswith(GROUPS + "/")
+    return group is not None and is_group and owner.name == group
 
 
 def _version(claim: ResourceClaim) -> int:

@@ -11,14 +11,17 @@ from moorage.plugins.dynamic_resources.claims import ClaimBook, ClaimProblem
 class DeviceHints:
     """Answers to events about claims, from what is known of them."""
 
-    def __init__(self, claims: ClaimBook) -> None:
+    def __init__(self, claims: ClaimBook, *, heeds_declared: bool = False) -> None:
         self._claims = claims
+        self._heeds_declared = heeds_declared
 
     def registrations(self) -> Sequence[EventRegistration]:
         """Return the events that may help."""
         of_node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        declared = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_DECLARED_FEATURE)
         return (
             EventRegistration(ClusterEvent(Resource.NODE, of_node)),
+            *((EventRegistration(declared, beyond_upstream=True),) if self._heeds_declared else ()),
             EventRegistration(
                 ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD | Action.UPDATE | Action.DELETE), self.after_claim
             ),

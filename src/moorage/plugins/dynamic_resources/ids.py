@@ -40,6 +40,26 @@ class DeviceFeatures(Struct, frozen=True):
     consumable_capacity: bool = True
     fractional_ranges: bool = True
     extended_resources: bool = True
+    list_attributes: bool = False
+    compatibility_groups: bool = False
+    derived_attributes: bool = False
+    optional_node_operations: bool = False
+    group_claims: bool = False
+    node_allocatable: bool = False
+
+    @property
+    def heeds_skipped_operations(self) -> bool:
+        """Whether devices whose driver wants no work done on nodes are told apart.
+
+        Upstream's usual allocator does not know the field; the one it has for four new features does, even if the
+        feature for this field is not among those that are on.
+        """
+        return (
+            self.list_attributes
+            or self.compatibility_groups
+            or self.derived_attributes
+            or self.optional_node_operations
+        )
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Self:
@@ -55,4 +75,10 @@ class DeviceFeatures(Struct, frozen=True):
             consumable_capacity=gates.enabled("DRAConsumableCapacity"),
             fractional_ranges=gates.enabled("DRAFractionalCapacityRange"),
             extended_resources=gates.enabled("DRAExtendedResource"),
+            list_attributes=gates.enabled("DRAListTypeAttributes"),
+            compatibility_groups=gates.enabled("DRADeviceCompatibilityGroups"),
+            derived_attributes=gates.enabled("DRADerivedAttributes"),
+            optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
+            group_claims=gates.enabled("DRAWorkloadResourceClaims"),
+            node_allocatable=gates.enabled("DRANodeAllocatableResources"),
         )

@@ -31,31 +31,35 @@ class _Rest:
 class _Group:
     """A ``matchAttribute`` constraint: its devices by value, and what is left to do under it after each request."""
 
-    def __init__(self, constraint: SameValue, devices: Sequence[PooledDevice]) -> None:
+    def __init__(self, constraint: SameValue, devices: Sequence[PooledDevice], *, lists: bool) -> None:
         self.constraint = constraint
         self.by_value: dict[Value, Mask] = {}
         for place, device in enumerate(devices):
-            value = attribute_of(device, constraint.attribute)
-            if value is not None:
+            for value in attribute_of(device, constraint.attribute, lists=lists) or ():
                 self.by_value[value] = self.by_value.get(value, 0) | 1 << place
         self.after: list[_Rest] = []
 
     def possible(self) -> Iterable[Mask]:
         """Return the sets of devices from which all that is left would have to come."""
-        value = self.constraint.value
-        return self.by_value.values() if value is None else (self.by_value.get(value, 0),)
+        common = self.constraint.common
+        return self.by_value.values() if common is None else [self.by_value.get(value, 0) for value in common]
 
 
 class Lookahead:
     """Bounds on what a search still needs; all of them hold for every way it may go on."""
 
     def __init__(
-        self, asks: Sequence[Ask], constraints: Sequence[Sequence[Constraint]], devices: Sequence[PooledDevice]
+        self,
+        asks: Sequence[Ask],
+        constraints: Sequence[Sequence[Constraint]],
+        devices: Sequence[PooledDevice],
+        *,
+        lists: bool = False,
     ) -> None:
         self._asks = asks
         self._shareable = sum(1 << place for place, device in enumerate(devices) if device.is_shareable)
         self._groups = [
-            [_Group(constraint, devices) for constraint in of_claim if isinstance(constraint, SameValue)]
+            [_Group(constraint, devices, lists=lists) for constraint in of_claim if isinstance(constraint, SameValue)]
             for of_claim in constraints
         ]
         self._count = len(devices)
@@ -66,12 +70,13 @@ class Lookahead:
         """Ask every request about every device; return whether branches may be cut off at all.
 
         Not if a test fails with an error, which a branch might have met; nor if a request takes all devices, which is
-        an error when a constraint is in the way; nor if a claim could ask for more devices than it may get.
+        an error when a constraint is in the way; nor if a claim could ask for more devices than it may get; nor if
+        constraints see attributes that requests work out, each its own, and perhaps in vain.
         """
         for claim, ask in enumerate(self._asks):
             alternatives = [alternative for request in ask.requests for alternative in request.alternatives]
             most = sum(max(alternative.count for alternative in request.alternatives) for request in ask.requests)
-            if most > limit or any(alternative.takes_all for alternative in alternatives):
+            if most > limit or any(alternative.takes_all or alternative.derived for alternative in alternatives):
                 return False
             try:
                 for alternative in alternatives:

@@ -1,14 +1,19 @@
 """DynamicResources: gives pods the devices their claims ask for."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
-from moorage.api.devices import ResourceClaim
-from moorage.api.pod import Pod
+from msgspec.structs import replace
+
+from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
+from moorage.api.pod import Pod, PodResourceClaim
+from moorage.api.pod_groups import PodGroup
 from moorage.config.args import DynamicResourcesArgs, complete_args
 from moorage.errors import SelectorError
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
+from moorage.framework.groups import FINDINGS, GroupTree, Unplaced
 from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -26,21 +31,28 @@ from moorage.framework.plugin import (
     default_normalize,
 )
 from moorage.framework.status import IntArray, Status, Verdict
-from moorage.plugins.dynamic_resources.availability import unavailable_after
+from moorage.plugins.dynamic_resources.availability import unavailable_after, unavailable_everywhere
 from moorage.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
-from moorage.plugins.dynamic_resources.claims import ClaimProblem
+from moorage.plugins.dynamic_resources.claims import GROUPS, ClaimProblem
 from moorage.plugins.dynamic_resources.conditions import is_stuck
 from moorage.plugins.dynamic_resources.extended import asks_for_devices, claim_for, may_be_backed
 from moorage.plugins.dynamic_resources.filtering import NodeFilter
 from moorage.plugins.dynamic_resources.hints import DeviceHints
 from moorage.plugins.dynamic_resources.pools import strict_matcher
 from moorage.plugins.dynamic_resources.results import allocation, preference_of_stored
-from moorage.plugins.dynamic_resources.state import FILTERED, KEY, DeviceState
+from moorage.plugins.dynamic_resources.state import FILTERED, KEY, LAUNCHED, DeviceState
 from moorage.plugins.dynamic_resources.world import device_world
 
+CLAIMS_FREED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
 NOT_PREPARED: Final = Status.error(KEY.missing)
 NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
 _NOTHING: Final = DeviceState()
+
+
+def _consumers(group: PodGroup, entries: Sequence[PodResourceClaim]) -> dict[int, ClaimConsumer]:
+    """Find the entries of a pod that its group has, too: their claims are the group's."""
+    consumer = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid)
+    return {place: consumer for place, entry in enumerate(entries) if entry in group.spec.resource_claims}
 
 
 class DynamicResources(
@@ -48,6 +60,7 @@ class DynamicResources(
     PreFilterPlugin,
     FilterPlugin,
     PostFilterPlugin,
+    PodGroupPostFilterPlugin,
     ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
@@ -72,6 +85,11 @@ class DynamicResources(
         self._features = self._world.features
         self._clock = handle.clock
         self._nodes = handle.nodes
+        if self._features.node_allocatable:
+            # Devices may be taken for CPU or memory, so who else is on the node matters, too.
+            self.depends_on = DependsOn.REQUESTS  # type: ignore[misc]
+        self._groups = handle.lister(PodGroup) if self._features.group_claims else None
+        self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._binding_timeout = (
             timeouts.binding_timeout.seconds
             if timeouts.binding_timeout is not None and self._features.binding_conditions
@@ -80,7 +98,7 @@ class DynamicResources(
         limit = timeouts.filter_timeout
         self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
-        self._hints = DeviceHints(self._world.claims)
+        self._hints = DeviceHints(self._world.claims, heeds_declared=self._features.optional_node_operations)
 
     def sign(self, pod: Pod) -> Hashable | None:
         # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
@@ -106,15 +124,20 @@ class DynamicResources(
         if not pod.spec.resource_claims and not self._asks_for_devices(pod):
             return Status.skip()
         try:
-            claims = list(self._world.claims.claims_of(pod))
+            entries = list(self._world.claims.entries_of(pod))
         except ClaimProblem as problem:
             return Status.unresolvable(str(problem))
-        state = DeviceState(claims)
+        state = DeviceState([claim for _, claim in entries], entries=tuple(entry.name for entry, _ in entries))
+        if self._groups is not None and pod.group_key is not None and entries:
+            group = self._groups.find(pod.group_key)
+            if group is None:
+                return Status.unresolvable(f'could not find PodGroup "{pod.group_key}"')
+            state.consumers = _consumers(group, [entry for entry, _ in entries])
         if self._asks_for_devices(pod):
             self._add_extended(state, pod)
         if state.is_empty:
             return Status.skip()
-        status = self._prepare(state)
+        status = self._prepare(state, cycle.group)
         if status is not None:
             return status
         self._world.refresh()
@@ -131,7 +154,7 @@ class DynamicResources(
         cycle[FILTERED] = True
         if state.is_empty:
             return Verdict.accept(len(nodes))
-        if not nodes.is_window_of(self._nodes):
+        if not nodes.is_window_of(self._nodes) or self._features.node_allocatable:
             return super().filter_nodes(cycle, pod, nodes)
         return self._filter.filter_nodes(state, pod, nodes)
 
@@ -143,6 +166,40 @@ class DynamicResources(
             return PostFilterResult(NO_HELP)
         unavailable = unavailable_after(state, statuses, self._nodes)
         return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
+
+    async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
+        constrained = self._by_topology and group.group.spec.scheduling_constraints is not None
+        if group.is_composite or constrained:
+            return GroupPostFilterResult(Status.unschedulable())
+        findings = cycle[FINDINGS]
+        if self.name not in findings.pre_filtered:
+            return GroupPostFilterResult(Status.error("not found"))
+        has_idle = False
+        for unplaced in findings.unplaced.values():
+            if KEY not in unplaced.cycle:
+                continue
+            status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
+            if status is not None and not status.is_rejection:
+                return GroupPostFilterResult(status)
+            has_idle = has_idle or status is NO_HELP
+        if has_idle and self._groups is not None and not group.scheduled:
+            status = await self._free_group_claim(findings.unplaced.values(), group)
+            if status is not NO_HELP:
+                return GroupPostFilterResult(status)
+        # Upstream says so whether or not anybody had claims.
+        return GroupPostFilterResult(CLAIMS_FREED)
+
+    async def _free_group_claim(self, unplaced: Iterable[Unplaced], group: GroupTree) -> Status:
+        """Free, or let go of, a claim that the pods of a group share: another part of the cluster may suit them all."""
+        shared: dict[str, ResourceClaim] = {}
+        away: set[str] = set()
+        for item in unplaced:
+            state = item.cycle.get(KEY)
+            if state is None or state.is_empty:
+                continue
+            shared |= {state.claims[place].uid: state.claims[place] for place in state.consumers}
+            away |= {state.claims[place].uid for place in unavailable_everywhere(state, self._nodes)}
+        return await self._binder.free_group_claim(shared.values(), away, group.group.uid)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]
@@ -159,6 +216,21 @@ class DynamicResources(
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         state = cycle[KEY]
+        status = None if state.is_empty else self._set_aside(cycle, state, pod, node_name)
+        if status is None and self._features.node_allocatable and not state.is_empty:
+            info = self._nodes.find(node_name)
+            state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
+            if state.statuses:
+                told = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
+                cycle[ASSUMED] = replace(pod, status=told)
+        return status
+
+    def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
+        for place in state.shared:
+            under_way = self._world.claims.under_way(state.claims[place].uid)
+            if under_way is None:
+                return NO_ALLOCATION
+            self._launch(cycle, state, place, under_way)
         places = state.to_allocate
         if not places:
             return None
@@ -177,16 +249,28 @@ class DynamicResources(
         for place, ask, chosen, selected in zip(
             places, pattern.answers.asks, solution.chosen, solution.selected, strict=True
         ):
-            found = allocation(ask, chosen, selected, node_name=node_name, conditions=self._features.binding_conditions)
-            state.allocations[place] = found
-            state.launched.append(state.claims[place].uid)
-            self._world.claims.launch(state.claims[place].uid, found)
+            found = allocation(ask, chosen, selected, node_name=node_name, features=self._features)
+            self._launch(cycle, state, place, found)
         return None
+
+    def _launch(self, cycle: CycleState, state: DeviceState, place: int, found: AllocationResult) -> None:
+        """Set devices aside for a claim; pods of the same group may share them from now on."""
+        uid = state.claims[place].uid
+        state.allocations[place] = found
+        state.launched.append(uid)
+        self._world.claims.launch(uid, found)
+        if cycle.group is not None:
+            launched = cycle.group.get(LAUNCHED) or {}
+            cycle.group[LAUNCHED] = {**launched, uid: launched.get(uid, 0) + 1}
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         state = cycle.get(KEY)
-        if state is not None and not state.is_empty:
-            self._binder.undo(state, pod)
+        if state is None or state.is_empty:
+            return
+        if cycle.group is not None and (launched := cycle.group.get(LAUNCHED)) is not None:
+            left = {uid: count - state.launched.count(uid) for uid, count in launched.items()}
+            cycle.group[LAUNCHED] = {uid: count for uid, count in left.items() if count > 0}
+        self._binder.undo(state, pod)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         return Status.skip() if cycle[KEY].is_empty else None
@@ -205,11 +289,19 @@ class DynamicResources(
             name: amount for name, amount in pod.requests.items() if amount and may_be_backed(name)
         }
 
-    def _prepare(self, state: DeviceState) -> Status | None:
-        """Look at each claim: where its devices can be used, or whether devices can be looked for."""
-        stuck = set()
+    def _prepare(self, state: DeviceState, group: CycleState | None) -> Status | None:
+        """Look at each claim: where its devices can be used, or whether devices can be looked for.
+
+        What an earlier pod of the same ``group`` was given in the same attempt is there for this one, too.
+        """
+        launched = (group.get(LAUNCHED) if group is not None else None) or {}
+        stuck, skipping = set(), set()
         for place, claim in enumerate(state.claims):
             held = claim.status.allocation
+            if held is None and claim.uid in launched:
+                held = self._world.claims.under_way(claim.uid)
+                assert held is not None
+                state.shared[place] = held
             if held is None:
                 status = self._refusal(claim, is_extended=claim is state.extended)
                 if status is not None:
@@ -225,7 +317,10 @@ class DynamicResources(
                 claim, now=self._clock.wall(), timeout=self._binding_timeout
             ):
                 stuck.add(place)
-        state.stuck = frozenset(stuck)
+            # Whatever the gate: what was allocated when it was on needs the same of its node.
+            if any(result.skip_node_operations for result in held.devices.results):
+                skipping.add(place)
+        state.stuck, state.skipping = frozenset(stuck), frozenset(skipping)
         return None
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:

@@ -6,6 +6,7 @@ tried in the order of driver and pool name, slice name, and place in the slice, 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 from moorage.api.devices import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from moorage.api.node import Node
@@ -17,6 +18,8 @@ from moorage.plugins.dynamic_resources.ids import DeviceFeatures, DeviceId, Pool
 from moorage.plugins.dynamic_resources.taints import added_taints
 
 CounterKey = tuple[str, str]
+SKIPPING: Final = "DRAOptionalNodeOperations"
+"""What a node declares that can do without a driver's work on it."""
 Counters = dict[CounterKey, int]
 
 
@@ -51,6 +54,12 @@ class PooledDevice:
                 total[key] = total.get(key, 0) + nano_value(counter.value)
         return total
 
+    @cached_property
+    def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """The counter sets it draws from, each with the groups that it gets on with there."""
+        drawn = self.device.consumes_counters
+        return tuple((item.counter_set, frozenset(item.compatibility_groups)) for item in drawn)
+
 
 class Slice:
     """A slice, taken apart once for all nodes."""
@@ -71,10 +80,13 @@ class Slice:
             for device in spec.devices
         )
         self.holds_counters = features.partitionable and bool(spec.shared_counters)
-        self.is_ignored = _is_unsupported(spec) or (
+        self.is_unsupported = not features.compatibility_groups and _has_groups(spec)
+        self.is_ignored = self.is_unsupported or (
             not features.partitionable and (spec.per_device_node_selection is not None or bool(spec.shared_counters))
         )
         self.matchers: dict[NodeSelector, NodeMatcher] = {}
+        self._needs_feature = features.heeds_skipped_operations and bool(spec.skip_node_operations)
+        self._may_skip = features.optional_node_operations
 
     def is_reached_from(self, node: Node) -> bool:
         """Return whether some of its devices can be used on a node."""
@@ -90,6 +102,10 @@ class Slice:
         if not self.spec.per_device_node_selection:
             return None
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
+
+    def is_blocked_on(self, node: Node) -> bool:
+        """Return whether its devices cannot be used on a node since the node does not do without their driver."""
+        return self._needs_feature and not (self._may_skip and SKIPPING in node.status.declared_features)
 
     def _matches(self, node: Node, where: ResourceSliceSpec | Device, what: str) -> bool:
         if where.node_name:
@@ -113,7 +129,7 @@ def strict_matcher(selector: NodeSelector) -> NodeMatcher:
     return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
 
 
-def _is_unsupported(spec: ResourceSliceSpec) -> bool:
+def _has_groups(spec: ResourceSliceSpec) -> bool:
     # Without the gate DRADeviceCompatibilityGroups, slices that use them are left out, so their pool stays incomplete.
     return any(draw.compatibility_groups for device in spec.devices for draw in device.consumes_counters)
 
@@ -128,6 +144,8 @@ class Pool:
         self.devices: tuple[PooledDevice, ...] = ()
         self.reached: tuple[bool, ...] = ()
         self.others: tuple[PooledDevice, ...] = ()
+        self.blocked: frozenset[DeviceId] = frozenset()
+        """Devices in reach that the node cannot use: who wants all devices cannot have them."""
         self.counters: Counters = {}
 
     @property
@@ -181,13 +199,16 @@ class PoolBuilder:
             if any(item.spec.pool.generation > generation for item in whole):
                 # The driver is replacing what this node sees; none of the new slices is for it yet.
                 return None
-            everything = [i for i in whole if i.spec.pool.generation == generation and not _is_unsupported(i.spec)]
+            everything = [i for i in whole if i.spec.pool.generation == generation and not i.is_unsupported]
             if len(everything) != count:
                 return self._shared((name, "incomplete"), lambda: Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
         reach = tuple(item.reach(node) for item in own)
-        key = (name, *map(id, own), None, *map(id, everything), reach)
-        return self._shared(key, lambda: _assembled(name, own, reach, everything, counts=self._counts))
+        blocked = tuple(item.is_blocked_on(node) for item in own)
+        key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
+        return self._shared(
+            key, lambda: _blocked(_assembled(name, own, reach, everything, counts=self._counts), own, blocked)
+        )
 
     def _shared(self, key: tuple[object, ...], build: Callable[[], Pool]) -> Pool:
         pool = self._known.get(key)
@@ -203,6 +224,17 @@ def _keep_newest(slices: list[Slice], item: Slice) -> None:
     if slices and generation > slices[0].spec.pool.generation:
         slices.clear()
     slices.append(item)
+
+
+def _blocked(pool: Pool, own: Sequence[Slice], blocked: Sequence[bool]) -> Pool:
+    """Take what a node cannot use out of its reach."""
+    if any(blocked):
+        closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
+        ids = {device.id for item in closed for device in item.devices}
+        near = {device.id for device, reached in zip(pool.devices, pool.reached, strict=True) if reached}
+        pool.blocked = frozenset(ids & near)
+        pool.reached = tuple(device.id in near - ids for device in pool.devices)
+    return pool
 
 
 def _assembled(

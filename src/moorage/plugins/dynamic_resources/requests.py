@@ -50,6 +50,8 @@ class Alternative(Struct, frozen=True, eq=False):
     wanted: ExactDeviceRequest | DeviceSubRequest
     device_class: DeviceClass | None
     problem: str = ""
+    derived: Mapping[str, str] = {}
+    """The attributes that it works out for itself: expressions by name."""
 
     @property
     def takes_all(self) -> bool:
@@ -151,7 +153,9 @@ def _alternative(
     device_class = class_of(wanted.device_class_name)
     found = Alternative(name, qualified, wanted, device_class)
     problem = _problem(found, features)
-    return Alternative(name, qualified, wanted, device_class, f", request {name}{problem}" if problem else "")
+    text = f", request {name}{problem}" if problem else ""
+    derived = {item.name: item.expression for item in wanted.derived_attributes}
+    return Alternative(name, qualified, wanted, device_class, text, derived)
 
 
 def _problem(asked: Alternative, features: DeviceFeatures) -> str:
@@ -161,6 +165,8 @@ def _problem(asked: Alternative, features: DeviceFeatures) -> str:
             return f", selector #{number}: CEL expression empty (unsupported selector type?)"
     if not features.admin_access and isinstance(wanted, ExactDeviceRequest) and wanted.admin_access is not None:
         return ": admin access is requested, but the feature is disabled"
+    if wanted.derived_attributes and not features.derived_attributes:
+        return ": cannot handle request with derived attributes, the feature is disabled"
     if not wanted.device_class_name:
         return ": missing device class name (unsupported request type?)"
     if asked.device_class is None:

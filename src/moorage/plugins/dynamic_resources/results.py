@@ -14,6 +14,7 @@ from moorage.api.devices import (
 from moorage.api.selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.plugins.dynamic_resources.allocator import Chosen
 from moorage.plugins.dynamic_resources.capacity import written
+from moorage.plugins.dynamic_resources.ids import DeviceFeatures
 from moorage.plugins.dynamic_resources.requests import Alternative, Ask, ClaimFault
 
 FROM_CLASS: Final = "FromClass"
@@ -22,12 +23,12 @@ MAX_ALTERNATIVES: Final = 8
 
 
 def allocation(
-    ask: Ask, chosen: Sequence[Chosen], selected: Sequence[Alternative], *, node_name: str, conditions: bool
+    ask: Ask, chosen: Sequence[Chosen], selected: Sequence[Alternative], *, node_name: str, features: DeviceFeatures
 ) -> AllocationResult:
     """Write an allocation for one claim; every share of a device gets an identity of its own."""
     return AllocationResult(
         devices=DeviceAllocationResult(
-            results=tuple(_result(item, conditions=conditions) for item in chosen),
+            results=tuple(result_of(item, features) for item in chosen),
             config=tuple(_configuration(ask, selected)),
         ),
         node_selector=_node_selector(chosen, node_name),
@@ -61,7 +62,9 @@ def preference_of_stored(claim: ResourceClaim) -> int:
     )
 
 
-def _result(chosen: Chosen, *, conditions: bool) -> DeviceRequestAllocationResult:
+def result_of(chosen: Chosen, features: DeviceFeatures) -> DeviceRequestAllocationResult:
+    """Write down one device of an allocation."""
+    conditions, skips = features.binding_conditions, features.optional_node_operations
     device, asked = chosen.device, chosen.alternative
     return DeviceRequestAllocationResult(
         request=asked.qualified,
@@ -77,6 +80,7 @@ def _result(chosen: Chosen, *, conditions: bool) -> DeviceRequestAllocationResul
             name: written(amount, like=device.device.capacity[name].value)
             for name, amount in (chosen.consumed or {}).items()
         },
+        skip_node_operations=device.spec.skip_node_operations if skips else (),
     )
 
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from moorage.api.devices import AllocationResult, ResourceClaim
-from moorage.api.pod import ContainerExtendedResourceRequest
+from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
+from moorage.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus
 from moorage.api.selectors import NodeMatcher
 from moorage.framework.cycle import StateKey
 from moorage.plugins.dynamic_resources.allocator import Budget
@@ -33,7 +33,18 @@ class DeviceState(Struct):
     extended_resources: dict[str, int] = field(default_factory=dict)
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
+    skipping: frozenset[int] = frozenset()
+    """Claims whose devices can be used only where a node does without their drivers' work."""
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
+    shared: dict[int, AllocationResult] = field(default_factory=dict)
+    """Claims that get their devices for another pod of the same group, with what they get."""
+    consumers: dict[int, ClaimConsumer] = field(default_factory=dict)
+    """The claims that are reserved for the group of the pod, and not for the pod."""
+    entries: tuple[str, ...] = ()
+    """What the pod calls the claims it names."""
+    statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
+    """What the devices come to on the node that was chosen, and whether that has been written to the pod."""
+    are_written: bool = False
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
     reserved: Pattern | None = None
@@ -53,9 +64,13 @@ class DeviceState(Struct):
     @property
     def to_allocate(self) -> list[int]:
         """The places of the claims that have no devices yet."""
-        return [place for place, claim in enumerate(self.claims) if claim.status.allocation is None]
+        shared = self.shared
+        claims = enumerate(self.claims)
+        return [place for place, claim in claims if claim.status.allocation is None and place not in shared]
 
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
+LAUNCHED: Final = StateKey[dict[str, int]]("DynamicResources/launched")
+"""In the state of a group: claims that are given devices in its own attempt, and by how many pods."""
 FILTERED: Final = StateKey[bool]("DynamicResources/filtered")
 """Set when nodes were filtered: without that no devices were looked for, and there are none to set aside."""

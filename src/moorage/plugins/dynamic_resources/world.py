@@ -21,7 +21,10 @@ class DeviceWorld:
         self.extended = ExtendedResourceClasses(self.classes)
         self.situations = Situations(handle, self.features)
         self.claims = ClaimBook(
-            handle.lister(ResourceClaim), shares=self.features.consumable_capacity, on_change=self.situations.touch
+            handle.lister(ResourceClaim),
+            shares=self.features.consumable_capacity,
+            on_change=self.situations.touch,
+            of_groups=self.features.group_claims,
         )
         self.answers = AnswerBook(self.situations, self.claims, self.classes, self.features)
 

@@ -8,6 +8,8 @@ from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import EventRegistration
+from moorage.framework.group_plugins import PlacementScorePlugin
+from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -22,10 +24,12 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
 from moorage.plugins.capacities import Capacities, capacity_of
+from moorage.plugins.deferred_pod_scheduling import GATE
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
 from moorage.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.plugins.node_resources_fit.hints import FitHints
+from moorage.plugins.node_resources_fit.placements import fullness
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
 
 
@@ -43,7 +47,9 @@ DEMANDS: Final = StateKey[tuple[Demand, ...]](
 SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what the pod counts for in scores")
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin):
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
+):
     """Reject nodes that are full, and score by how full the others would be."""
 
     Args = NodeResourcesFitArgs
@@ -60,8 +66,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         self._signs_template = self._stock is None
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
+        self._nodes = handle.nodes if handle.features.enabled(GATE) else None
+        """Where pods that are to grow are looked up; ``None`` if nobody makes room for them."""
+        self._signs_template = self._signs_template and self._nodes is None
 
     def sign(self, pod: Pod) -> Hashable | None:
+        if self._nodes is not None and pod.has_deferred_resize:
+            return None
         if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
             return None
         return frozenset(pod.requests.items()), frozenset(pod.scoring_requests.items())
@@ -70,8 +81,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
         return self._classes.version
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        cycle[DEMANDS] = self._demands.read(pod)
+        demands = self._demands.read(pod)
+        cycle[DEMANDS] = self._growth(pod, demands) if self._nodes is not None else demands
         return None
+
+    def _growth(self, pod: Pod, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+        """Leave out what a pod that is to grow is counted with already; a node that is overdrawn is still too full."""
+        if not pod.has_deferred_resize or self._nodes is None:
+            return demands
+        info = self._nodes.find(pod.node_name)
+        known = info.pods.get(pod.uid) if info is not None else None
+        counted = known.requests_on_node if known is not None else {}
+        return tuple(item._replace(amount=max(0, item.amount - counted.get(item.resource, 0))) for item in demands)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         demands = cycle[DEMANDS]
@@ -148,8 +169,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePl
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
+    def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
+        return fullness(placement, self._weights)
+
     def events_to_register(self) -> Sequence[EventRegistration]:
-        return FitHints(self._classes).registrations()
+        return FitHints(self._classes, grows=self._nodes is not None).registrations()
 
 
 def _taken(node: NodeInfo, resource: str) -> int:

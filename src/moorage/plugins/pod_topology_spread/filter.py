@@ -97,7 +97,8 @@ class Spread:
         """Return a copy for a what-if."""
         copy = Spread.__new__(Spread)
         copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
-        copy.counts = self.counts if isinstance(self.counts, DomainTally) else self.counts.clone()
+        # Not the tally itself, which goes on with the cluster: a what-if may outlast what it was made from.
+        copy.counts = self.counts.snapshot() if isinstance(self.counts, DomainTally) else self.counts.clone()
         copy._domains, copy._lowest = self._domains, self._lowest
         copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
         return copy
@@ -123,6 +124,12 @@ class SpreadState(Struct):
     def clone(self) -> "SpreadState":
         """Return a copy for a what-if."""
         return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
+
+    def detach(self) -> None:
+        """Keep the counts as they are now, whatever becomes of the cluster."""
+        for spread in self.spreads:
+            if isinstance(spread.counts, DomainTally):
+                spread.counts = spread.counts.snapshot()
 
     def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it.

@@ -13,10 +13,14 @@ from moorage.plugins.taint_toleration import repels
 
 
 class Inclusion:
-    """What one pod's node selector, required node affinity and tolerations say about nodes."""
+    """What one pod's node selector, required node affinity and tolerations say about nodes.
 
-    def __init__(self, pod: Pod) -> None:
+    ``by_number`` as in :meth:`~moorage.api.affinity.Toleration.tolerates`.
+    """
+
+    def __init__(self, pod: Pod, *, by_number: bool = False) -> None:
         self._pod = pod
+        self._by_number = by_number
         is_choosy = bool(pod.spec.node_selector) or node_affinity_of(pod).required is not None
         self._demands = demands_of(pod) if is_choosy else None
 
@@ -30,7 +34,7 @@ class Inclusion:
         """Return whether a node counts."""
         if constraint.honors_affinity and self._demands is not None and not self._demands.accepts(node.node):
             return False
-        return not (constraint.honors_taints and repels(node.taints, self._pod))
+        return not (constraint.honors_taints and repels(node.taints, self._pod, by_number=self._by_number))
 
     def included(self, constraint: SpreadConstraint, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that count; ``None`` means all."""
@@ -38,5 +42,6 @@ class Inclusion:
         if constraint.honors_affinity and self._demands is not None:
             wanted = self._demands.accepted_nodes(nodes)
         if constraint.honors_taints:
-            tolerated = nodes.taints.where(lambda taints: not repels(taints, self._pod))
+            pod, by_number = self._pod, self._by_number
+            tolerated = nodes.taints.where(lambda taints: not repels(taints, pod, by_number=by_number))
         return all_of((wanted, tolerated))

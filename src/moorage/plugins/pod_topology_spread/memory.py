@@ -32,8 +32,9 @@ K = TypeVar("K", bound=Kept)
 class SpreadCache(Generic[K]):
     """Finds what is kept for a pod: by its template, or else by what matters of it."""
 
-    def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K]) -> None:
+    def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K], *, by_number: bool = False) -> None:
         self._make = make
+        self._by_number = by_number
         self._by_template: LRU[Template, K] = LRU(MAX_TEMPLATES)
         self._kept: LRU[Hashable, K] = LRU(MIN_KEPT, on_drop=self._drop_templates)
 
@@ -49,7 +50,7 @@ class SpreadCache(Generic[K]):
         return known
 
     def _find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
-        inclusion = Inclusion(pod)
+        inclusion = Inclusion(pod, by_number=self._by_number)
         counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
         is_written = bool(pod.spec.topology_spread_constraints)
         key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))

@@ -25,6 +25,7 @@ from moorage.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 from moorage.plugins.pod_topology_spread.memory import SpreadCache
 from moorage.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
+from moorage.plugins.taint_toleration import COMPARING
 from moorage.state.handle import ClusterHandle
 
 FILTER_STATE: Final = StateKey[SpreadState](
@@ -45,8 +46,9 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         self._handle = handle
         self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
         self._hints = SpreadHints(self._source)
-        self._hard = SpreadCache(SpreadCounts)
-        self._soft = SpreadCache(self._new_preferences)
+        by_number = handle.features.enabled(COMPARING)
+        self._hard = SpreadCache(SpreadCounts, by_number=by_number)
+        self._soft = SpreadCache(self._new_preferences, by_number=by_number)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return self._hints.events()

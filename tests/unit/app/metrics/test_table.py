@@ -36,6 +36,18 @@ scheduler_cache_size gauge ALPHA type
 scheduler_unschedulable_pods gauge BETA plugin,profile
 scheduler_preemption_goroutines_execution_total counter ALPHA result
 scheduler_preemption_goroutines_duration_seconds histogram ALPHA result 0.01 2 20
+scheduler_podgroup_schedule_attempts_total counter ALPHA result,profile
+scheduler_podgroup_scheduling_attempt_duration_seconds histogram ALPHA result,profile 0.001 2 15
+scheduler_podgroup_scheduling_algorithm_duration_seconds histogram ALPHA - 0.001 2 15
+scheduler_workload_preemption_attempts_total counter ALPHA result
+scheduler_workload_preemption_victims histogram ALPHA - 1 2 11
+scheduler_preemption_workload_disruptions histogram ALPHA preemptor 1 2 11
+scheduler_preemption_evaluation_duration_seconds histogram ALPHA preemptor,result 0.001 2 16
+scheduler_preemption_execution_duration_seconds histogram ALPHA preemptor,result 0.001 2 16
+scheduler_preemption_pdb_violations_total counter ALPHA preemptor
+scheduler_generated_placements_total counter ALPHA profile
+scheduler_placement_evaluations_total counter ALPHA result,profile
+scheduler_placement_evaluation_duration_seconds histogram ALPHA result,profile 0.001 2 15
 scheduler_volume_scheduling_stage_error_total counter ALPHA operation
 scheduler_dra_bindingconditions_allocations_total counter ALPHA profile,driver,status
 scheduler_dra_bindingconditions_wait_duration_seconds histogram ALPHA profile,driver,status 0.1 2 14

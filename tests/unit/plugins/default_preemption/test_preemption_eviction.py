@@ -16,7 +16,7 @@ from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.framework.plugin import PostFilterResult
 from moorage.framework.status import Code, Status
-from moorage.plugins.default_preemption.eviction import EXECUTIONS, SECONDS, disruption_patch
+from moorage.plugins.default_preemption.eviction import EXECUTIONS, SECONDS, Preemptor, disruption_patch
 from moorage.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.simulator.loop import run_virtual
@@ -449,7 +449,7 @@ PATCHES = {
 
 @pytest.mark.parametrize(("victim", "want"), PATCHES.values(), ids=PATCHES)
 def test_the_condition_on_a_victim(victim: Pod, want: dict[str, Any] | None) -> None:
-    patch = disruption_patch(victim, BIG, 1_767_225_600.0)
+    patch = disruption_patch(victim, Preemptor.of_pod(BIG), 1_767_225_600.0)
     assert patch == (None if want is None else {"conditions": [want]})
 
 

@@ -413,7 +413,7 @@ def write(slices: Iterable[ResourceSlice], claim: ResourceClaim) -> AllocationRe
     solution = search(slices, claim)
     assert solution is not None
     ask = ask_for(claim.spec, CLASSES.get, FEATURES)
-    return allocation(ask, solution.chosen[0], solution.selected[0], node_name="n1", conditions=True)
+    return allocation(ask, solution.chosen[0], solution.selected[0], node_name="n1", features=DeviceFeatures())
 
 
 def test_what_is_written_down() -> None:

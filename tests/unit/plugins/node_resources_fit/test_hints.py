@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 
 from moorage.api.devices import DeviceClass, DeviceClassSpec
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import Condition, ObjectMeta
 from moorage.api.node import Node
 from moorage.api.pod import Pod, PodStatus
 from moorage.config.args import NodeResourcesFitArgs
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.plugins.extended_resources import ExtendedResourceClasses
-from moorage.plugins.node_resources_fit.hints import FitHints, after_class_change, after_pod_deletion, after_scale_down
+from moorage.plugins.node_resources_fit.hints import FitHints, after_class_change
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
@@ -64,6 +64,24 @@ def test_ignored_resources_are_not_ignored_by_hints() -> None:
     assert hint(asking(**{GPU: 1}), None, node()) is SKIP
 
 
+def hints(*, grows: bool = False) -> FitHints:
+    return FitHints(ExtendedResourceClasses(Rig().lister(DeviceClass)), grows=grows)
+
+
+PENDING = PodStatus(conditions=(Condition(type="PodResizePending", reason="Deferred"),))
+
+
+def test_a_pod_that_is_to_grow_minds_its_own_node_only() -> None:
+    growing, found = make_pod(node="n", requests={"cpu": 2}, status=PENDING), hints(grows=True)
+    for name, want in (("n", QUEUE), ("m", SKIP)):
+        assert found.after_pod_deletion(growing, on(name), None) is want
+        assert found.after_scale_down(growing, on(name, cpu=2), on(name, cpu=1)) is want
+        grown = make_node(name, allocatable={"cpu": 4, "pods": 9})
+        assert found.after_node_change(growing, make_node(name, allocatable={"cpu": 3, "pods": 9}), grown) is want
+    own = found.registrations()[-1].event
+    assert own == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP)
+
+
 DELETIONS = {
     "a pod that was on a node": (make_pod(node="n"), QUEUE),
     "a pod that was promised one": (make_pod(status=PodStatus(nominated_node_name="n")), QUEUE),
@@ -73,7 +91,7 @@ DELETIONS = {
 
 @pytest.mark.parametrize(("deleted", "want"), DELETIONS.values(), ids=DELETIONS)
 def test_after_a_deletion(deleted: Pod, want: QueueingHint) -> None:
-    assert after_pod_deletion(asking(), deleted, None) is want
+    assert hints().after_pod_deletion(asking(), deleted, None) is want
 
 
 def on(name: str, **requests: Any) -> Pod:
@@ -92,7 +110,7 @@ SCALE_DOWNS = {
 
 @pytest.mark.parametrize(("pod", "old", "new", "want"), SCALE_DOWNS.values(), ids=SCALE_DOWNS)
 def test_after_a_scale_down(pod: Pod, old: Pod, new: Pod, want: QueueingHint) -> None:
-    assert after_scale_down(pod, old, new) is want
+    assert hints().after_scale_down(pod, old, new) is want
 
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"

@@ -10,9 +10,12 @@ from moorage.api.codec import convert, to_data
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import StorageClass
+from moorage.box.apiserver.admission.checks.placement import comparisons
+from moorage.box.apiserver.admission.checks.pod_groups import group_status
 from moorage.box.apiserver.admission.checks.rules import metadata_problems, rule_problems
 from moorage.box.apiserver.admission.checks.updates import update_problems
 from moorage.box.apiserver.admission.defaults import default_pod, with_defaults
+from moorage.box.apiserver.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
 from moorage.box.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
 from moorage.box.apiserver.admission.pod_resources import RUNTIMES, default_limits, qos_class, with_runtime_class
@@ -37,8 +40,9 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 PROTECTED: Final = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
     "persistentvolumes": "kubernetes.io/pv-protection",
+    POD_GROUPS: "scheduling.k8s.io/podgroup-protection",
 }
-"""The finalizers that volumes and claims have from the start; controllers take them off."""
+"""The finalizers that volumes, claims and groups have from the start; controllers take them off."""
 MAX_SPECS: Final = 1024
 MAX_SPEC_BYTES: Final = 16 * 1024
 GATED: Final = {
@@ -59,6 +63,8 @@ class Admission:
         self.quotas = Quotas(store)
         self._features = features
         self._pods: PodAdmission | None = None
+        self._groups = GroupAdmission(features)
+        self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
 
@@ -128,6 +134,7 @@ class Admission:
     def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         self.check_types(resource, data)
         _default(resource, data)
+        self._groups.complete(resource, data)
         if resource.storage == "pods":
             self._shape_pod(resource, data)
         elif resource.storage == "persistentvolumeclaims":
@@ -137,6 +144,8 @@ class Admission:
             self._check_default(resource, data)
         elif resource.storage == SERVICES:
             give_address(resource, data, self._store)
+        elif resource.storage in WORDS:
+            self._groups.give_priority(resource, data, self.pod_admission)
         if resource.storage in PROTECTED:
             _protect(data["metadata"], PROTECTED[resource.storage])
         if resource.has_struct:
@@ -144,7 +153,8 @@ class Admission:
         if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
             # Only now is everything that it asks for written down.
             check_pod(resource, data, ranges)
-        _refuse(resource, data, _problems(resource, data))
+        gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
+        _refuse(resource, data, [*_problems(resource, data), *gated])
         _complete(resource, data)
         return data
 
@@ -182,6 +192,7 @@ class Admission:
         if resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
             _default(resource, data)
+        self._groups.complete(resource, data, old)
         if resource.storage == "pods":
             _keep_admitted(old, data["spec"])
         elif resource.storage == SERVICES:
@@ -193,8 +204,11 @@ class Admission:
         _complete(resource, data)
         return data
 
-    def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-        """Refuse a status, and metadata that came with it, whose fields are of other types than theirs."""
+    def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> None:
+        """Refuse a status, and metadata that came with it, whose fields are of other types than theirs.
+
+        Of groups, also one that has content that it may not have.
+        """
         if data["metadata"] != old["metadata"]:
             self.check_types(resource, {"metadata": data["metadata"]})
             _refuse(resource, data, metadata_problems(resource, data["metadata"]))
@@ -205,6 +219,9 @@ class Admission:
             if problem is not None:
                 raise _undecodable(resource, problem)
             complete(status, schema)
+        if resource.storage in WORDS:
+            self._groups.complete(resource, data)
+            _refuse(resource, data, group_status(data))
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Refuse an object whose fields are of other types than theirs."""

@@ -66,10 +66,16 @@ class PodAdmission:
 
     def _class_of(self, pod: Pod) -> PriorityClass | None:
         name = pod.spec.priority_class_name
+        if name and pod.spec.priority is not None:
+            return self._classes.get(name)
+        return self.class_named(name)
+
+    def class_named(self, name: str) -> PriorityClass | None:
+        """Return a priority class, or the default one, if there is any, for no name; InputError for an unknown one."""
         if not name:
             return self._default
-        if name in self._classes or pod.spec.priority is not None:
-            return self._classes.get(name)
+        if name in self._classes:
+            return self._classes[name]
         known = sorted(self._classes)
         raise InputError(
             "spec.priorityClassName",

@@ -193,6 +193,7 @@ DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
 _DAEMONS: Final = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
 _BUDGET: Final = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
 INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "compositepodgroups.scheduling.k8s.io": {},
     "cronjobs.batch": {},
     "daemonsets.apps": dict.fromkeys(_DAEMONS, 0),
     "deployments.apps": {},
@@ -201,6 +202,7 @@ INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
     "persistentvolumeclaims": {"phase": "Pending"},
     "persistentvolumes": {"phase": "Pending"},
     "poddisruptionbudgets.policy": dict.fromkeys(_BUDGET, 0),
+    "podgroups.scheduling.k8s.io": {},
     "pods": {"phase": "Pending"},
     "replicasets.apps": {"replicas": 0},
     "replicationcontrollers": {"replicas": 0},

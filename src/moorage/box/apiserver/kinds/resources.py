@@ -1,10 +1,13 @@
 """What the server serves: every kind of the one table, and the custom ones that are defined later."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from msgspec.structs import asdict
 
 from moorage.api.kinds import KINDS, Kind
+from moorage.features import FeatureGates
 
 
 class ServedResource(Kind, frozen=True):
@@ -27,18 +30,26 @@ class ServedResource(Kind, frozen=True):
         return f"{namespace}/{name}" if self.namespaced else name
 
 
+_VERSIONS: Final = Counter(kind.full_name for kind in KINDS)
+
+
 def served(kind: Kind) -> ServedResource:
     """Return a kind of the table as it is served."""
-    return ServedResource(**asdict(kind), storage="events" if kind.plural == "events" else kind.full_name)
+    storage = "events" if kind.plural == "events" else kind.full_name
+    return ServedResource(**asdict(kind), storage=storage, converts=_VERSIONS[kind.full_name] > 1)
 
 
 class Resources:
-    """The resources there are now, by where they are asked for; custom ones come and go."""
+    """The resources there are now, by where they are asked for; custom ones come and go.
 
-    def __init__(self) -> None:
+    Kinds of a feature that is off are not served at all.
+    """
+
+    def __init__(self, features: FeatureGates | None = None) -> None:
+        features = features or FeatureGates()
         self._known: dict[tuple[str, str, str], ServedResource] = {}
         self._custom: dict[str, tuple[ServedResource, ...]] = {}
-        for kind in KINDS:
+        for kind in (item for item in KINDS if not item.gate or features.enabled(item.gate)):
             self._known[kind.group, kind.version, kind.plural] = served(kind)
         self.changes = 0
 

@@ -43,6 +43,12 @@ def duplicate(field: str, found: Any, why: str = "") -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(found)}{f': {why}' if why else ''}", field)
 
 
+def too_many(field: str, found: int, most: int) -> Cause:
+    """Say that a list is too long."""
+    items = "item" if most == 1 else "items"
+    return Cause("FieldValueTooMany", f"Too many: {found}: must have at most {most} {items}", field)
+
+
 def prohibited(field: str, why: str) -> Cause:
     """Say that a field may not be set, or not be changed."""
     return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
@@ -167,6 +173,14 @@ def invalid(resource: ServedResource, name: str, causes: Iterable[Cause]) -> Api
     sentence = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     message = f'{resource.name}{f".{resource.group}" if resource.group else ""} "{name}" is invalid: {sentence}'
     details = _about(resource, name, causes=[cause._asdict() for cause in found]) | {"kind": resource.name}
+    return ApiError(message, status=422, reason="Invalid", details=details)
+
+
+def needs_version(resource: ServedResource, name: str) -> ApiError:
+    """Say that an object of this kind is not replaced by somebody who does not say which version they know."""
+    cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+    message = f'{resource.full_name} "{name}" is invalid: {cause.field}: {cause.message}'
+    details = _about(resource, name, causes=[cause._asdict()]) | {"kind": resource.plural}
     return ApiError(message, status=422, reason="Invalid", details=details)
 
 

@@ -12,6 +12,7 @@ from moorage.api.kinds import BY_NAME
 from moorage.api.meta import format_time, parse_time
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.admission import Admission
+from moorage.box.apiserver.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
 from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
 from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
@@ -36,7 +37,11 @@ POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
 IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
 APPS: Final = ("deployments", "replicasets", "statefulsets", "daemonsets")
 OWNERS: Final = frozenset(
-    {"pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch", *(f"{name}.apps" for name in APPS)}
+    {
+        *("pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch"),
+        *(POD_GROUPS, COMPOSITES, WORKLOADS),
+        *(f"{name}.apps" for name in APPS),
+    }
 )
 """Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
 USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -46,13 +51,15 @@ STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         (
             *("customresourcedefinitions.apiextensions.k8s.io", "volumeattachments.storage.k8s.io"),
-            *("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"),
+            *(POD_GROUPS, COMPOSITES),
             *("resourceclaims.resource.k8s.io", "devicetaintrules.resource.k8s.io"),
         ),
         USER_METADATA,
     ),
 }
 """Which metadata a write to the status does not reach, nor that of custom kinds; all other can be changed with it."""
+WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
+"""Kinds whose changes upstream does not number; nor does it let them be replaced blindly."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
@@ -144,7 +151,7 @@ class Writer:
             raise already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
-        if "spec" in data:
+        if "spec" in data and resource.storage not in WITHOUT_GENERATION:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
             select_own_pods(data)

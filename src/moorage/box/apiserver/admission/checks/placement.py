@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from moorage.api.affinity import COMPARISONS, whole_number
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.names import POSITIVE, label_value, qualified_name
 from moorage.box.apiserver.admission.checks.selectors import label_selector, node_selector, node_term
@@ -11,8 +12,7 @@ from moorage.box.apiserver.requests.refusals import Cause, duplicate, each, inva
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_COMPARISONS: Final = ("Lt", "Gt")
-"""Operators of a feature that is off by default; they are let in, and compared if it is on."""
+MAX_SHOWN: Final = 100
 
 
 def placement(spec: Data, path: str) -> Iterator[Cause]:
@@ -73,10 +73,32 @@ def _toleration(toleration: Data, path: str) -> Iterator[Cause]:
     elif operator == "Exists":
         if value:
             yield invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
-    elif operator not in _COMPARISONS:
+    elif operator in COMPARISONS:
+        yield from _compared(value, f"{path}.value")
+    else:
         yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
     if effect and effect not in EFFECTS:
         yield not_supported(f"{path}.effect", effect, EFFECTS)
+
+
+def _compared(value: str, path: str) -> Iterator[Cause]:
+    """Check a number that taints are compared with; the words are those of Go's parser."""
+    is_digits = value.removeprefix("-").isascii() and value.removeprefix("-").isdecimal()
+    if not value:
+        yield invalid_value(path, value, "must be non-empty")
+    elif not is_digits or (whole_number(value) is None and str(int(value[:MAX_SHOWN])) != value[:MAX_SHOWN]):
+        yield invalid_value(path, value, "must be a valid decimal integer in canonical form")
+    if not is_digits:
+        yield invalid_value(path, value, f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    elif not -(1 << 63) <= int(value[:MAX_SHOWN]) < 1 << 63:
+        yield invalid_value(path, value, f'strconv.ParseInt: parsing "{value}": value out of range')
+
+
+def comparisons(spec: Data, path: str) -> Iterator[Cause]:
+    """Refuse tolerations that compare numbers: the feature is off."""
+    for number, toleration in enumerate(spec.get("tolerations") or ()):
+        if toleration.get("operator") in COMPARISONS:
+            yield not_supported(f"{path}.tolerations[{number}].operator", toleration["operator"], ("Equal", "Exists"))
 
 
 def _spread(constraints: list[Data], path: str) -> Iterator[Cause]:

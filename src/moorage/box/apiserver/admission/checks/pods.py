@@ -5,7 +5,7 @@ from typing import Final
 
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks.amounts import claims_used, resources
-from moorage.box.apiserver.admission.checks.names import dns_label, labels, port_number, qualified_name
+from moorage.box.apiserver.admission.checks.names import dns_label, labels, port_number, qualified_name, subdomain
 from moorage.box.apiserver.admission.checks.placement import placement
 from moorage.box.apiserver.requests.refusals import (
     Cause,
@@ -38,6 +38,10 @@ def pod_spec(spec: Data, path: str) -> Iterator[Cause]:
     yield from labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from placement(spec, path)
     yield from _gates(spec, path)
+    if (group := spec.get("schedulingGroup")) is not None:
+        here, name = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")
+        unnamed = [invalid_value(here, None, "must specify one of: `podGroupName`")]
+        yield from unnamed if name is None else each(here, name, subdomain(name))
 
 
 def _containers(spec: Data, path: str) -> Iterator[Cause]:

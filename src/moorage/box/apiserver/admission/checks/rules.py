@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.api.kinds import RBAC
 from moorage.api.struct import Data
-from moorage.box.apiserver.admission.checks import names
+from moorage.box.apiserver.admission.checks import names, pod_groups
 from moorage.box.apiserver.admission.checks.pods import pod_spec
 from moorage.box.apiserver.admission.checks.storage import claim, node, priority_class, storage_class, volume
 from moorage.box.apiserver.admission.checks.workloads import (
@@ -22,8 +22,10 @@ from moorage.box.apiserver.admission.checks.workloads import (
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import Cause, each, invalid_value, required
 
+CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
 RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
+    "compositepodgroups.scheduling.k8s.io": pod_groups.composite_pod_group,
     "cronjobs.batch": cron_job,
     "daemonsets.apps": daemon_set,
     "deployments.apps": deployment,
@@ -32,6 +34,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "persistentvolumeclaims": claim,
     "persistentvolumes": volume,
     "poddisruptionbudgets.policy": budget,
+    "podgroups.scheduling.k8s.io": pod_groups.pod_group,
     "pods": lambda data: pod_spec(data.get("spec") or {}, "spec"),
     "priorityclasses.scheduling.k8s.io": priority_class,
     "replicasets.apps": workload,
@@ -39,6 +42,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "services": service,
     "statefulsets.apps": stateful_set,
     "storageclasses.storage.k8s.io": storage_class,
+    "workloads.scheduling.k8s.io": pod_groups.workload,
 }
 
 
@@ -62,7 +66,7 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
 def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
     if not name:
         yield required("metadata.name", "name or generateName is required")
-    elif resource.group == RBAC:
+    elif resource.group == RBAC or resource.storage == CANDIDATES:
         if name in (".", "..") or "/" in name or "%" in name:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', nor contain '/' or '%'")
     else:

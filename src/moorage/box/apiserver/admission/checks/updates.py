@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from moorage.box.apiserver.admission.checks import pod_groups
 from moorage.box.apiserver.admission.checks.names import IMMUTABLE
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, prohibited
 
@@ -10,7 +11,7 @@ Stored = Mapping[str, Any]
 MUTABLE_IN_PODS: Final = frozenset(
     ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates", "ephemeralContainers")
 )
-MUTABLE_IN_GATED_PODS: Final = MUTABLE_IN_PODS | {"nodeSelector", "affinity", "schedulingGroup"}
+MUTABLE_IN_GATED_PODS: Final = MUTABLE_IN_PODS | {"nodeSelector", "affinity"}
 _POD_RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -91,6 +92,7 @@ def _claim(old: Stored, new: Stored) -> Iterator[Cause]:
 def _job(old: Stored, new: Stored) -> Iterator[Cause]:
     mode = (old.get("spec") or {}).get("completionMode")
     yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
+    yield from pod_groups.changed_job(old, new)
     if mode != "Indexed":
         yield from _fixed("completions")(old, new)
     if not (old.get("spec") or {}).get("suspend"):
@@ -116,14 +118,17 @@ def _resource_claim(old: Stored, new: Stored) -> Iterator[Cause]:
 
 
 RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[Cause]]]] = {
+    "compositepodgroups.scheduling.k8s.io": pod_groups.changed_composite,
     "daemonsets.apps": _fixed("selector"),
     "deployments.apps": _fixed("selector"),
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
+    "podgroups.scheduling.k8s.io": pod_groups.changed_pod_group,
     "pods": _pod,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _fixed("selector"),
     "resourceclaims.resource.k8s.io": _resource_claim,
     "statefulsets.apps": _fixed("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"),
     "storageclasses.storage.k8s.io": _storage_class,
+    "workloads.scheduling.k8s.io": pod_groups.changed_workload,
 }

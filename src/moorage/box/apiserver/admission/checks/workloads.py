@@ -16,6 +16,7 @@ from moorage.box.apiserver.admission.checks.names import (
     number_or_percent,
     port_number,
 )
+from moorage.box.apiserver.admission.checks.pod_groups import job_scheduling
 from moorage.box.apiserver.admission.checks.pods import pod_template
 from moorage.box.apiserver.admission.checks.selectors import label_selector
 from moorage.box.apiserver.requests.refusals import Cause, invalid_value, not_supported, prohibited, required
@@ -130,6 +131,7 @@ def job_spec(spec: Data, path: str) -> Iterator[Cause]:
         yield required(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("completionMode", "NonIndexed") not in ("NonIndexed", "Indexed"):
         yield not_supported(f"{path}.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
+    yield from job_scheduling(spec, f"{path}.scheduling")
     template = spec.get("template") or {}
     yield from pod_template(template, f"{path}.template")
     if (template.get("spec") or {}).get("restartPolicy") == "Always":

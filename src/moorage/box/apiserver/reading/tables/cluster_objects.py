@@ -160,6 +160,23 @@ def _taint_rule(data: Data, now: float) -> list[Any]:
     return [data["metadata"]["name"], *words, created(data, now)]
 
 
+def _policy(data: Data) -> str:
+    policy = find(data, "spec.schedulingPolicy", {})
+    return "Gang" if "gang" in policy else "Basic" if "basic" in policy else "<none>"
+
+
+def _pod_group(data: Data, now: float) -> list[Any]:
+    """Show a group as scheduled, unschedulable or pending, unless it is being disrupted."""
+    conditions = {item.get("type"): item for item in find(data, "status.conditions", [])}
+    scheduled = conditions.get("PodGroupInitiallyScheduled", {}).get("status", "Pending")
+    status = {"True": "Scheduled", "False": "Unschedulable"}.get(scheduled, "Pending")
+    disrupted = conditions.get("DisruptionTarget", {})
+    if disrupted.get("status") == "True":
+        status = disrupted.get("reason", "")
+    workload = find(data, "spec.workloadRef.workloadName") or "<none>"
+    return [data["metadata"]["name"], _policy(data), workload, status, created(data, now)]
+
+
 _BINDING: Final = (columns("Name", "Role", "Age", "Users*", "Groups*", "ServiceAccounts*"), _binding)
 _BORN: Final = (columns("Name", "Created At"), plain("metadata.name", "born"))
 CLUSTER_OBJECTS: Final[Mapping[str, tuple[tuple[Column, ...], Cells]]] = {
@@ -196,9 +213,21 @@ CLUSTER_OBJECTS: Final[Mapping[str, tuple[tuple[Column, ...], Cells]]] = {
             *(created(data, now), data.get("preemptionPolicy", "")),
         ],
     ),
+    "podgroups.scheduling.k8s.io": (columns("Name", "Policy", "Workload", "Status", "Age"), _pod_group),
+    "compositepodgroups.scheduling.k8s.io": (
+        columns("Name", "Policy", "Workload", "Age"),
+        lambda data, now: [
+            *(data["metadata"]["name"], _policy(data), find(data, "spec.workloadRef.workloadName") or "<none>"),
+            created(data, now),
+        ],
+    ),
     "leases.coordination.k8s.io": (
         columns("Name", "Holder", "Age"),
         plain("metadata.name", "spec.holderIdentity", "age"),
+    ),
+    "leasecandidates.coordination.k8s.io": (
+        columns("Name", "LeaseName", "BinaryVersion", "EmulationVersion", "Age"),
+        plain("metadata.name", "spec.leaseName", "spec.binaryVersion", "spec.emulationVersion", "age"),
     ),
     "configmaps": (columns("Name", "Data", "Age"), plain("metadata.name", "data", "age")),
     "resourceclaims.resource.k8s.io": (

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// groupDecision is one attempt to place a group.
+type groupDecision struct {
+	Group      string               `json:"group"`
+	Kind       string               `json:"kind"`
+	Profile    string               `json:"profile"`
+	Result     string               `json:"result"`
+	Message    string               `json:"message,omitempty"`
+	Pods       []string             `json:"pods"`
+	Placements map[string]string    `json:"placements,omitempty"`
+	Scored     []scoring            `json:"scored,omitempty"`
+	Conditions map[string]condition `json:"conditions,omitempty"`
+	PostFilter *groupNomination     `json:"postFilter,omitempty"`
+}
+
+// scoring is a choice among several placements that would do.
+type scoring struct {
+	Group  string                      `json:"group"`
+	Tied   []string                    `json:"tied,omitempty"`
+	Scores map[string]map[string]int64 `json:"scores"`
+}
+
+// condition is PodGroupInitiallyScheduled as it is written to a group.
+type condition struct {
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+type groupNomination struct {
+	NominatedNodes map[string]string `json:"nominatedNodes"`
+	Victims        []string          `json:"victims"`
+}
+
+var (
+	podGroupType  = reflect.TypeOf(&schedulingv1beta1.PodGroup{})
+	compositeType = reflect.TypeOf(&schedulingv1alpha3.CompositePodGroup{})
+)
+
+// membersOf lists the pods of an entity in the order they are tried: those of a tree group by group.
+func membersOf(entity framework.QueuedEntityInfo) []*framework.QueuedPodInfo {
+	group, ok := entity.(*framework.QueuedPodGroupInfo)
+	if !ok {
+		return []*framework.QueuedPodInfo{entity.(*framework.QueuedPodInfo)}
+	}
+	var members []*framework.QueuedPodInfo
+	for _, leaf := range leavesOf(group.PodGroupInfo) {
+		members = append(members, group.QueuedPodInfos[fwk.PodGroupKey(leaf.Namespace, leaf.Name)]...)
+	}
+	return members
+}
+
+func leavesOf(group *framework.PodGroupInfo) []*framework.PodGroupInfo {
+	if group.CompositePodGroup == nil {
+		return []*framework.PodGroupInfo{group}
+	}
+	var leaves []*framework.PodGroupInfo
+	for _, child := range group.GetChildGroups() {
+		leaves = append(leaves, leavesOf(child)...)
+	}
+	return leaves
+}
+
+// watchedQueue tells the pass what a group's attempt was finished with.
+type watchedQueue struct {
+	internalqueue.SchedulingQueue
+	pass *pass
+}
+
+func (q *watchedQueue) AddAttemptedPodGroupIfNeeded(logger klog.Logger, group *framework.QueuedPodGroupInfo, cycle int64, status *fwk.Status) error {
+	q.pass.finished = status
+	return q.SchedulingQueue.AddAttemptedPodGroupIfNeeded(logger, group, cycle, status)
+}
+
+// notePatch keeps the condition that a patch of a group's status leads to.
+func (c *cluster) notePatch(patch clienttesting.PatchAction) {
+	if patch.GetResource().Resource != "podgroups" || patch.GetSubresource() != "status" {
+		return
+	}
+	var changed struct {
+		Status struct {
+			Conditions []map[string]any `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(patch.GetPatch(), &changed); err != nil {
+		panic(fmt.Errorf("a patch of %s: %w", patch.GetName(), err))
+	}
+	key := patch.GetNamespace() + "/" + patch.GetName()
+	for _, patched := range changed.Status.Conditions {
+		if patched["type"] == schedulingv1beta1.PodGroupInitiallyScheduled {
+			c.conditions[key] = c.conditionAfter(key, patched)
+		}
+	}
+}
+
+// conditionAfter puts what a patch says over what the group says already: a patch names only what changes.
+func (c *cluster) conditionAfter(key string, patched map[string]any) condition {
+	var after condition
+	if obj, exists, err := c.world.byType[podGroupType].store.GetByKey(key); err == nil && exists {
+		for _, given := range obj.(*schedulingv1beta1.PodGroup).Status.Conditions {
+			if given.Type == schedulingv1beta1.PodGroupInitiallyScheduled {
+				after = condition{Status: string(given.Status), Reason: given.Reason, Message: given.Message}
+			}
+		}
+	}
+	for field, value := range map[string]*string{"status": &after.Status, "reason": &after.Reason, "message": &after.Message} {
+		if text, ok := patched[field].(string); ok {
+			*value = text
+		}
+	}
+	return after
+}
+
+// describeGroup tells what a group's cycle decided, on the group and on each of its members.
+func (p *pass) describeGroup(group *framework.QueuedPodGroupInfo) ([]decision, *groupDecision) {
+	seen, ok := p.scheduler.Profiles[p.members[0].Pod.Spec.SchedulerName].(*recorder)
+	if !ok {
+		return nil, nil
+	}
+	for range seen.group.placed {
+		<-seen.bound
+	}
+	var decisions []decision
+	pods := []string{}
+	for _, member := range p.members {
+		key := keyOf(member.Pod)
+		placed, failure := seen.group.placed[key], p.failures[key]
+		if placed == nil && failure == nil {
+			// It is being deleted.
+			continue
+		}
+		pods = append(pods, key)
+		tried := placed
+		if failure != nil {
+			tried = seen.group.attemptThatLedTo(key, failure)
+		}
+		decisions = append(decisions, p.describe(member.Pod, seen, tried))
+	}
+	if len(pods) == 0 {
+		return nil, nil
+	}
+	kind := "PodGroup"
+	if group.CompositePodGroup != nil || group.PodGroupInfo.Type == fwk.CompositePodGroupKeyType {
+		kind = "CompositePodGroup"
+	}
+	made := &groupDecision{
+		Group: group.Namespace + "/" + group.Name, Kind: kind, Profile: p.members[0].Pod.Spec.SchedulerName, Pods: pods,
+		Placements: seen.group.chosen(p.members), Scored: seen.group.scored,
+		Conditions: p.conditions, PostFilter: seen.group.nomination,
+	}
+	made.Result, made.Message = p.resultOf(seen.group)
+	return decisions, made
+}
+
+// resultOf tells how a group's attempt ended. PostFilter may turn a rejection into an error, which the queue is not told of.
+func (p *pass) resultOf(log *groupLog) (result, message string) {
+	switch status := p.finished; {
+	case log.postFilter.IsError():
+		return resultError, log.postFilter.AsError().Error()
+	case status.IsSuccess():
+		return resultScheduled, status.Message()
+	case !status.IsRejected():
+		return resultError, status.AsError().Error()
+	case log.postFilter != nil && log.postFilter.IsSuccess():
+		return resultWaiting, status.Message()
+	default:
+		return resultUnschedulable, status.Message()
+	}
+}
+
+// groupLog is what a group's cycle was seen to do.
+type groupLog struct {
+	order       map[string]int // of members
+	isRehearsal bool           // preemption runs the cycle once more, on a cluster without the victims: not what is told
+
+	attempts   map[string][]*attempt // of each member, one in each placement
+	byState    map[fwk.CycleState]*attempt
+	placed     map[string]*attempt
+	ahead      map[string][]*fwk.Placement // placements of a group that are still to be tried
+	placements map[fwk.PlacementCycleState]*fwk.Placement
+	scored     []scoring
+	postFilter *fwk.Status // nil when it was not run
+	nomination *groupNomination
+}
+
+func newGroupLog(members []*framework.QueuedPodInfo) *groupLog {
+	order := map[string]int{}
+	for i, member := range members {
+		order[keyOf(member.Pod)] = i
+	}
+	return &groupLog{
+		order: order, attempts: map[string][]*attempt{}, byState: map[fwk.CycleState]*attempt{}, placed: map[string]*attempt{},
+		ahead: map[string][]*fwk.Placement{}, placements: map[fwk.PlacementCycleState]*fwk.Placement{},
+	}
+}
+
+// begin starts the record of a member's attempt in one placement.
+func (g *groupLog) begin(state fwk.CycleState, pod *corev1.Pod) *attempt {
+	begun := newAttempt()
+	begun.pod, begun.within = pod, g.placements[state.GetPlacementCycleState()]
+	if !g.isRehearsal {
+		g.attempts[keyOf(pod)] = append(g.attempts[keyOf(pod)], begun)
+		g.byState[state] = begun
+	}
+	return begun
+}
+
+// attemptThatLedTo finds the attempt that a member's status is about: of several, the one that had the same statuses of
+// nodes. None, if the status is the group's.
+func (g *groupLog) attemptThatLedTo(key string, status *fwk.Status) *attempt {
+	var fit *framework.FitError
+	if !errors.As(status.AsError(), &fit) {
+		return nil
+	}
+	tried := g.attempts[key]
+	for _, candidate := range tried {
+		if candidate.preFilter != nil && fit.Diagnosis.NodeToStatus.AbsentNodesStatus() == candidate.preFilter {
+			return candidate
+		}
+		for name, verdict := range candidate.filtered {
+			if verdict != nil && fit.Diagnosis.NodeToStatus.Get(name) == verdict {
+				return candidate
+			}
+		}
+	}
+	// No node had a status of its own: it is the placement its group went to or, where none would do, the first.
+	for _, candidate := range tried {
+		for _, placed := range g.placed {
+			if placed.within == candidate.within && groupOf(placed.pod) == groupOf(candidate.pod) {
+				return candidate
+			}
+		}
+	}
+	if len(tried) == 0 {
+		return nil
+	}
+	return tried[0]
+}
+
+func groupOf(pod *corev1.Pod) string {
+	return pod.Namespace + "/" + *pod.Spec.SchedulingGroup.PodGroupName
+}
+
+// chosen names the placement each group's members went to, where groups say by what nodes are to be divided.
+func (g *groupLog) chosen(members []*framework.QueuedPodInfo) map[string]string {
+	placements := map[string]string{}
+	for _, member := range members {
+		placed := g.placed[keyOf(member.Pod)]
+		if placed != nil && placed.within != nil && placed.within.Name != "" {
+			placements[groupOf(member.Pod)] = placed.within.Name
+		}
+	}
+	return placements
+}
+
+// RunPlacementGeneratePlugins puts placements in the order of their first nodes, where upstream's map has none.
+func (r *recorder) RunPlacementGeneratePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, nodes []fwk.NodeInfo) ([]*fwk.Placement, *fwk.Status) {
+	placements, status := r.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes)
+	order := map[string]int{}
+	for i, info := range nodes {
+		order[info.Node().Name] = i
+	}
+	sortPlacements(placements, order, func(placement *fwk.Placement) *fwk.Placement { return placement })
+	r.group.ahead[group.GetKey()] = placements
+	return placements, status
+}
+
+func sortPlacements[T any](items []T, order map[string]int, placementOf func(T) *fwk.Placement) {
+	first := func(item T) int {
+		placement := placementOf(item)
+		if placement == nil || len(placement.Nodes) == 0 {
+			return -1
+		}
+		return order[placement.Nodes[0].Node().Name]
+	}
+	sort.SliceStable(items, func(a, b int) bool { return first(items[a]) < first(items[b]) })
+}
+
+// RunPlacementFeasiblePlugins is what a placement begins with, in a state of its own.
+func (r *recorder) RunPlacementFeasiblePlugins(ctx context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, progress framework.PlacementProgress) *fwk.Status {
+	if _, begun := r.group.placements[state]; !begun {
+		r.group.placements[state] = nil
+		if ahead := r.group.ahead[group.GetKey()]; len(ahead) > 0 {
+			r.group.placements[state], r.group.ahead[group.GetKey()] = ahead[0], ahead[1:]
+		}
+	}
+	return r.Framework.RunPlacementFeasiblePlugins(ctx, state, group, progress)
+}
+
+// RunPlacementScorePlugins leaves one placement to choose: of those with the highest score, which upstream draws from, the first.
+func (r *recorder) RunPlacementScorePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, found []*fwk.PodGroupAssignments, states []fwk.PlacementCycleState) ([]fwk.PlacementPluginScores, *fwk.Status) {
+	scores, status := r.Framework.RunPlacementScorePlugins(ctx, state, group, found, states)
+	if !status.IsSuccess() {
+		return scores, status
+	}
+	sortPlacements(scores, r.nodeOrder(), func(scored fwk.PlacementPluginScores) *fwk.Placement { return scored.Placement })
+	made := scoring{Group: group.GetNamespace() + "/" + group.GetName(), Scores: map[string]map[string]int64{}}
+	best := scores[0]
+	for _, scored := range scores {
+		said := map[string]int64{"total": scored.TotalScore}
+		for _, plugin := range scored.Scores {
+			said[plugin.Name] = plugin.Score
+		}
+		made.Scores[scored.Placement.Name] = said
+		if scored.TotalScore > best.TotalScore {
+			best = scored
+		}
+	}
+	for _, scored := range scores {
+		if scored.TotalScore == best.TotalScore {
+			made.Tied = append(made.Tied, scored.Placement.Name)
+		}
+	}
+	if len(made.Tied) < 2 {
+		made.Tied = nil
+	}
+	if !r.group.isRehearsal {
+		r.group.scored = append(r.group.scored, made)
+	}
+	return []fwk.PlacementPluginScores{best}, status
+}
+
+func (r *recorder) RunPodGroupPostFilterPlugins(ctx context.Context, state *framework.CycleState, group fwk.PodGroupInfo, schedule fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	r.victims.names = nil
+	r.group.isRehearsal = true
+	defer func() { r.group.isRehearsal = false }()
+	inOrder := func(ctx context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
+		// The groups of a tree come in map order.
+		found, status := schedule(ctx)
+		sort.SliceStable(found.ProposedAssignments, func(a, b int) bool {
+			return r.group.order[keyOf(found.ProposedAssignments[a].GetPod())] < r.group.order[keyOf(found.ProposedAssignments[b].GetPod())]
+		})
+		return found, status
+	}
+	result, status := r.Framework.RunPodGroupPostFilterPlugins(ctx, state, group, inOrder)
+	r.group.postFilter = status
+	if status == nil {
+		r.group.postFilter = fwk.NewStatus(fwk.Success)
+	}
+	if status.IsSuccess() && result != nil {
+		made := &groupNomination{NominatedNodes: map[string]string{}, Victims: append([]string{}, r.victims.names...)}
+		for name, nominating := range result.NominatingInfos {
+			made.NominatedNodes[name.String()] = nominating.NominatedNodeName
+		}
+		sort.Strings(made.Victims)
+		r.group.nomination = made
+	}
+	return result, status
+}

@@ -1,0 +1,99 @@
+"""Groups of pods as plugins see them: the tree of a group, where it might be placed, and what was proposed there."""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from moorage.api.pod import Pod
+from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.nodetable import NodeTable
+
+Group: TypeAlias = PodGroup | CompositePodGroup
+
+
+class GroupTree(Struct, frozen=True):
+    """A group and the groups below it; a PodGroup has none.
+
+    ``members`` are the pods of a PodGroup that wait for a node in this cycle, ``scheduled`` those that have one.
+    """
+
+    group: Group
+    children: "tuple[GroupTree, ...]" = ()
+    members: tuple[Pod, ...] = ()
+    scheduled: tuple[Pod, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the group."""
+        return self.group.key
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether this is a group of groups."""
+        return isinstance(self.group, CompositePodGroup)
+
+    @property
+    def quorum(self) -> int:
+        """How many pods, or groups, must be placed together; 1 if each may go alone."""
+        group = self.group
+        needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
+        return 1 if needed is None else needed
+
+    @property
+    def leaves(self) -> "Iterator[GroupTree]":
+        """The PodGroups below this group, or the group itself if it is one."""
+        if not self.is_composite:
+            yield self
+        for child in self.children:
+            yield from child.leaves
+
+    @property
+    def all_scheduled(self) -> Iterator[Pod]:
+        """The pods of the whole tree that have a node."""
+        for leaf in self.leaves:
+            yield from leaf.scheduled
+
+    @property
+    def all_members(self) -> Iterator[Pod]:
+        """The pods of the whole tree that wait for a node in this cycle."""
+        for leaf in self.leaves:
+            yield from leaf.members
+
+
+class Proposal(Struct, frozen=True):
+    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it."""
+
+    pod: Pod
+    node_name: str
+    cycle: CycleState
+
+
+class Unplaced(Struct, frozen=True):
+    """A pod of a group that was tried and fits nowhere: the state of its attempt, and what speaks against each node."""
+
+    pod: Pod
+    cycle: CycleState
+    statuses: NodeStatuses
+
+
+class GroupFindings(Struct):
+    """What the engine notes while the pods of a group are tried, for those who are to help afterwards."""
+
+    pre_filtered: set[str] = field(default_factory=set)
+    """The plugins whose pre-filter had its turn for some pod."""
+    unplaced: dict[str, Unplaced] = field(default_factory=dict)
+    """The pods that fit nowhere, by uid."""
+
+
+FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")
+
+
+class Placement(Struct):
+    """A part of the cluster for a whole group, and where its pods would go there once that has been tried."""
+
+    name: str
+    nodes: NodeTable
+    proposals: tuple[Proposal, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""GangScheduling: pods of a group start together, or not at all."""

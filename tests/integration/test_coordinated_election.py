@@ -1,0 +1,97 @@
+"""Replicas that stand for election on an embedded cluster: the API server's controller says who leads."""
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.api.records import Lease, LeaseCandidate
+from moorage.client.candidate import Candidacy
+from moorage.client.leader import LeaderElector, LeaseSettings
+from moorage.client.rest import ApiClient
+from moorage.clock import VirtualClock
+from moorage.errors import LeadershipLost
+from moorage.simulator.loop import VirtualLoop
+from moorage.testing import Cluster, in_virtual_time
+
+GATE = "CoordinatedLeaderElection=true"
+
+
+class Replica:
+    """A replica that notes whether it leads."""
+
+    def __init__(self, client: ApiClient, name: str, version: str) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        clock: VirtualClock = loop.clock
+        settings = LeaseSettings(name, version=version)
+        self.leads = False
+        self.has_lost = False
+        self.elector = LeaderElector(client, settings, clock=clock)
+        self._tasks = [
+            asyncio.create_task(Candidacy(client, settings, clock).run()),
+            asyncio.create_task(self._elect()),
+        ]
+
+    async def _elect(self) -> None:
+        try:
+            await self.elector.run(self._work)
+        except LeadershipLost:
+            self.has_lost = True
+
+    async def _work(self) -> None:
+        self.leads = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.leads = False
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def holder(cluster: Cluster) -> Callable[[], str]:
+    def found() -> str:
+        lease = cluster.find(Lease, "kube-scheduler", "kube-system")
+        return (lease.spec.holder_identity or "") if lease is not None else ""
+
+    return found
+
+
+@in_virtual_time
+async def test_the_oldest_version_leads_and_the_next_takes_over() -> None:
+    async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
+        held_by = holder(cluster)
+        new = Replica(cluster.client, "new_1", "1.37.0")
+        await cluster.wait_for(lambda: new.leads)
+        assert held_by() == "new_1"
+
+        old = Replica(cluster.client, "old_1", "1.36.0")
+        await cluster.wait_for(lambda: old.leads, seconds=120)
+        assert new.has_lost, "who is to make way renews no more, and stops before the other starts"
+        assert held_by() == "old_1"
+
+        await new.stop()
+        again = Replica(cluster.client, "new_2", "1.37.0")
+        await cluster.sleep(30)
+        assert (old.leads, again.leads) == (True, False)
+
+        await old.stop()
+        await cluster.wait_for(lambda: again.leads, seconds=60)
+        assert held_by() == "new_2"
+        await again.stop()
+
+
+@in_virtual_time
+async def test_a_candidate_that_is_deleted_comes_back_and_nobody_elects_without_candidates() -> None:
+    async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
+        await cluster.sleep(30)
+        assert holder(cluster)() == ""
+        one = Replica(cluster.client, "one", "1.37.0")
+        await cluster.wait_for(lambda: one.leads)
+        path = "/apis/coordination.k8s.io/v1beta1/namespaces/kube-system/leasecandidates/one"
+        await cluster.client.request("DELETE", path)
+        await cluster.wait_for(lambda: len(cluster.objects(LeaseCandidate)) == 1)
+        await cluster.sleep(700)
+        assert one.leads
+        await one.stop()

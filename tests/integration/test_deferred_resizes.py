@@ -1,0 +1,142 @@
+"""Running pods whose resize the kubelet has put off: room is made for them on their own node, and nowhere else."""
+
+from typing import Any
+
+from moorage.api.node import Node
+from moorage.testing import Cluster, in_virtual_time
+
+GATE = "InPlacePodVerticalScalingSchedulerPreemption=true"
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 100,
+}
+MEEK = {**HIGH, "metadata": {"name": "meek"}, "preemptionPolicy": "Never"}
+DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room"}
+
+
+def pod(name: str, cpu: str, *, node: str = "node-1", priority: str = "", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    content = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    if priority:
+        content["priorityClassName"] = priority
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": content}
+
+
+async def put_off(cluster: Cluster, *conditions: dict[str, Any]) -> None:
+    """Have the kubelet say that there is no room for what a pod has grown to, or that there is now."""
+    found = cluster.pod("grow")
+    assert found is not None
+    await cluster.client.patch(found, {"status": {"conditions": list(conditions)}}, subresource="status")
+
+
+def names(cluster: Cluster) -> list[str]:
+    return [item.name for item in cluster.pods() if not item.is_terminating]
+
+
+def is_queued(cluster: Cluster) -> bool:
+    assert cluster.box.scheduling is not None
+    return any(item.pod.name == "grow" for item in cluster.box.scheduling.scheduler.queue)
+
+
+async def started(cluster: Cluster, *pods: dict[str, Any]) -> None:
+    await cluster.apply(HIGH, MEEK, *pods)
+    await cluster.wait_for(lambda: len(cluster.running()) == len(pods))
+
+
+def four_cpus(**how: Any) -> Cluster:
+    return Cluster(nodes=2, shape="cpu=4,memory=8Gi,pods=10", feature_gates=GATE, **how)
+
+
+GROW = pod("grow", "2", priority="high")
+
+
+@in_virtual_time
+async def test_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
+    async with four_cpus() as cluster:
+        await started(cluster, GROW, pod("low-1", "1"), pod("low-2", "2"), pod("far", "3", node="node-2"))
+        await put_off(cluster, DEFERRED)
+        await cluster.wait_for(lambda: len(names(cluster)) == 3)
+        await cluster.sleep(120)
+        assert names(cluster) == ["far", "grow", "low-1"]
+        found = cluster.pod("grow")
+        assert found is not None
+        scheduled = found.condition("PodScheduled")
+        assert scheduled is not None
+        assert (found.nominated_node_name, scheduled.status) == ("", "True"), "nothing is said of it"
+        assert is_queued(cluster), "it is tried until the kubelet has done its part"
+        await put_off(cluster)
+        await cluster.wait_for(lambda: not is_queued(cluster))
+
+
+@in_virtual_time
+async def test_as_many_go_as_it_takes() -> None:
+    async with four_cpus() as cluster:
+        big = pod("grow", "4", priority="high")
+        await started(cluster, big, pod("low-1", "1"), pod("low-2", "1"))
+        await put_off(cluster, DEFERRED)
+        await cluster.wait_for(lambda: names(cluster) == ["grow"])
+
+
+@in_virtual_time
+async def test_nobody_goes_if_there_is_room_or_on_other_nodes_or_without_leave() -> None:
+    async with four_cpus() as cluster:
+        await started(cluster, GROW, pod("low-1", "2"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(60)
+        assert names(cluster) == ["grow", "low-1"]
+    async with four_cpus() as cluster:
+        await started(cluster, pod("grow", "5", priority="high"), pod("far", "1", node="node-2"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(60)
+        assert names(cluster) == ["far", "grow"]
+    async with four_cpus() as cluster:
+        await started(cluster, pod("grow", "2", priority="meek"), pod("low-1", "3"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(60)
+        assert names(cluster) == ["grow", "low-1"]
+
+
+@in_virtual_time
+async def test_a_node_may_forbid_it_until_it_does_not() -> None:
+    async with four_cpus() as cluster:
+        node = cluster.find(Node, "node-1")
+        assert node is not None
+        policy = {"disableResizePreemption": ["example.org/careful"]}
+        await cluster.client.patch(node, {"spec": {"podPreemptionPolicy": policy}})
+        await started(cluster, GROW, pod("low-1", "3"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(60)
+        assert names(cluster) == ["grow", "low-1"]
+        await cluster.client.patch(node, {"spec": {"podPreemptionPolicy": None}})
+        await cluster.wait_for(lambda: names(cluster) == ["grow"])
+
+
+@in_virtual_time
+async def test_it_wakes_when_its_own_node_gets_room() -> None:
+    async with four_cpus() as cluster:
+        await started(cluster, pod("grow", "2", priority="meek"), pod("low-1", "3"), pod("far", "1", node="node-2"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(30)
+        (before,) = attempts(cluster)
+        await cluster.delete(pod("far", "1", node="node-2"))
+        await cluster.sleep(30)
+        assert attempts(cluster) == [before], "what happens elsewhere is not its business"
+        await cluster.delete(pod("low-1", "3"))
+        await cluster.wait_for(lambda: attempts(cluster)[0] > before)
+
+
+def attempts(cluster: Cluster) -> list[int]:
+    assert cluster.box.scheduling is not None
+    return [item.attempts for item in cluster.box.scheduling.scheduler.queue if item.pod.name == "grow"]
+
+
+@in_virtual_time
+async def test_without_the_gate_nothing_is_done() -> None:
+    async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10") as cluster:
+        await started(cluster, GROW, pod("low-1", "3"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(60)
+        assert names(cluster) == ["grow", "low-1"]
+        assert not is_queued(cluster)

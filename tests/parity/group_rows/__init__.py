@@ -1,0 +1,15 @@
+"""Groups as histories: rows of given and when; the then is what kube-scheduler itself answers.
+
+The numbers are those of the reference Moorage was written from. `python -m tests.parity.group_oracle --record` asks
+kube-scheduler and keeps what it says in rows.jsonl.gz.
+"""
+
+from typing import Final
+
+from tests.parity.group_rows.parts import Row
+from tests.parity.group_rows.preemption import PREEMPTION_ROWS
+from tests.parity.group_rows.queue import QUEUE_ROWS
+from tests.parity.group_rows.topology import TOPOLOGY_ROWS
+from tests.parity.group_rows.trees import TREE_ROWS
+
+ROWS: Final[dict[str, Row]] = {**QUEUE_ROWS, **TOPOLOGY_ROWS, **PREEMPTION_ROWS, **TREE_ROWS}

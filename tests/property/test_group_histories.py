@@ -1,0 +1,218 @@
+"""Random histories of groups in virtual time: members and nodes come and go, writes fail, the scheduler is killed.
+
+Whatever happens, a group that cannot be placed to its minimum holds nothing, groups that compete do not block each
+other, one with priority gets its room, and one that was bound by halves is completed or says why not.
+"""
+
+import random
+from collections import defaultdict
+from typing import Final, TypeVar
+
+import pytest
+from msgspec.structs import replace
+from tests.support.groups import COMPOSITE, GATE, TOPOLOGY, GroupBench, a_node, alone, gang, member
+
+from moorage.api.meta import KubeObject
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
+from moorage.errors import ServerError
+from moorage.testing import in_virtual_time
+
+HISTORIES: Final = 30
+STEPS: Final = 30
+LOW, HIGH = 10, 100
+
+
+K = TypeVar("K", bound=KubeObject)
+
+
+class History:
+    """One history, by its number."""
+
+    def __init__(self, number: int, *, with_faults: bool) -> None:
+        self.chance = random.Random(number)
+        self.with_faults = with_faults
+        self.bench = GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))
+        self.bench.refuse = self._refuse
+        self.is_failing = False
+        self.crash_after = -1
+        self.number = 0
+        self.sizes: dict[str, int] = {}
+        self.disturbed: set[str] = set()
+        """Groups that lost members or whose minimum changed: these may be bound by halves for a while."""
+
+    # ── what happens ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        for node in range(self.chance.randint(1, 4)):
+            self.bench.add(a_node(f"n{node}", self.chance.randint(1, 6)))
+        verbs = [self.new_group] * 4 + [self.new_member, self.lose_member] * 2
+        verbs += [self.new_pod, self.lose_pod, self.new_node, self.lose_node, self.lower_minimum, self.lose_group]
+        if self.with_faults:
+            verbs += [self.fail, self.crash] * 2
+        for _ in range(STEPS):
+            self.chance.choice(verbs)()
+            if self.chance.random() < 0.6:
+                await self.bench.wait(self.chance.choice([0, 0.5, 3, 20]), cycles=30)
+            self.check_now()
+        self.is_failing, self.crash_after = False, -1
+        await self.bench.wait(700, cycles=60)
+        self.check_end()
+
+    def new_group(self) -> None:
+        self.number += 1
+        name, count = f"g{self.number}", self.chance.randint(1, 5)
+        minimum = self.chance.choice([None, count, count, max(1, count - 1), count + 1])
+        priority = self.chance.choice([LOW, HIGH])
+        self.sizes[name] = self.chance.randint(1, 2)
+        group = gang(name, minimum, priority=priority, whole=self.chance.random() < 0.3)
+        pods = [self._member(name, group) for _ in range(count)]
+        things: list[KubeObject] = [group, *pods]
+        if self.chance.random() < 0.4:
+            self.chance.shuffle(things)
+        self.bench.add(*things)
+
+    def _member(self, name: str, group: PodGroup) -> Pod:
+        self.number += 1
+        return member(f"{name}-{self.number}", name, cpu=str(self.sizes[name]), priority=group.priority)
+
+    def new_member(self) -> None:
+        if group := self._some(PodGroup):
+            self.bench.add(self._member(group.name, group))
+
+    def lose_member(self) -> None:
+        if pods := [pod for pod in self._all(Pod) if pod.spec.scheduling_group]:
+            pod = self.chance.choice(pods)
+            self.disturbed.add(_group_of(pod))
+            self.bench.remove(pod)
+
+    def lose_group(self) -> None:
+        if (group := self._some(PodGroup)) and self.chance.random() < 0.3:
+            self.disturbed.add(group.name)
+            self.bench.remove(group)
+
+    def lower_minimum(self) -> None:
+        group = self._some(PodGroup)
+        if group and group.min_count is not None and group.min_count > 1:
+            self.disturbed.add(group.name)
+            policy = PodGroupPolicy(gang=GangPolicy(min_count=group.min_count - 1))
+            self.bench.change(replace(group, spec=replace(group.spec, scheduling_policy=policy)))
+
+    def new_pod(self) -> None:
+        self.number += 1
+        self.bench.add(alone(f"p{self.number}", priority=self.chance.choice([LOW, HIGH])))
+
+    def lose_pod(self) -> None:
+        if pods := [pod for pod in self._all(Pod) if not pod.spec.scheduling_group]:
+            self.bench.remove(self.chance.choice(pods))
+
+    def new_node(self) -> None:
+        self.number += 1
+        self.bench.add(a_node(f"n{self.number}", self.chance.randint(1, 6)))
+
+    def lose_node(self) -> None:
+        if (node := self._some(Node)) and self.chance.random() < 0.3:
+            there = [pod for pod in self._all(Pod) if pod.node_name == node.name]
+            self.disturbed |= {_group_of(pod) for pod in there}
+            self.bench.remove(node, *there)
+
+    def fail(self) -> None:
+        """Have some writes fail from now on, or no more."""
+        self.is_failing = not self.is_failing
+
+    def crash(self) -> None:
+        """Kill the scheduler, perhaps between the bindings of a group."""
+        if self.chance.random() < 0.5:
+            self.crash_after = self.chance.randint(0, 4)
+        else:
+            self.disturbed |= set(self.sizes)
+            self.bench.restart()
+
+    def _refuse(self, verb: str, thing: KubeObject) -> None:
+        if self.crash_after >= 0 and verb == "bind":
+            self.crash_after -= 1
+            if self.crash_after < 0:
+                self.disturbed |= set(self.sizes)
+                self.bench.restart()
+                raise ServerError("the scheduler is gone", status=500)
+        if self.is_failing and self.chance.random() < 0.4:
+            self.disturbed |= set(self.sizes)
+            raise ServerError("etcd is busy", status=500)
+
+    def _all(self, kind: type[K]) -> list[K]:
+        return [thing for thing in self.bench.objects.values() if isinstance(thing, kind)]
+
+    def _some(self, kind: type[K]) -> K | None:
+        things = self._all(kind)
+        return self.chance.choice(things) if things else None
+
+    # ── what must hold ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def check_now(self) -> None:
+        """Check what holds at any time between two cycles."""
+        self.bench.queue.check_invariants()
+        waiting = {wait.pod.name for wait in self.bench.scheduler.services.waiting.all()}
+        assert set(self.bench.reserved()) <= waiting, "a pod is reserved that nobody binds"
+        bound: defaultdict[str, int] = defaultdict(int)
+        for pod in self._all(Pod):
+            if pod.node_name:
+                bound[_group_of(pod)] += 1
+        for group in self._all(PodGroup):
+            if group.name not in self.disturbed and group.min_count is not None and bound[group.name]:
+                wanted = group.min_count - self._evicted(group.name)
+                assert bound[group.name] >= wanted, f"{group.name} is bound by halves"
+
+    def _evicted(self, name: str) -> int:
+        return sum(evicted.startswith(f"{name}-") for evicted in self.bench.evicted)
+
+    def check_end(self) -> None:
+        """Check what holds once all is quiet."""
+        assert self.bench.reserved() == []
+        for node in self._all(Node):
+            assert self._free(node, -1) >= 0, f"{node.name} is overcommitted"
+        for group in self._all(PodGroup):
+            self.check_group(group)
+
+    def check_group(self, group: PodGroup) -> None:
+        pods = [pod for pod in self._all(Pod) if _group_of(pod) == group.name]
+        bound = sum(bool(pod.node_name) for pod in pods)
+        missing = max(group.min_count or 1, 1) - bound
+        if missing <= 0:
+            missing = 1
+        if len(pods) < (group.min_count or 1) or bound == len(pods):
+            return
+        size = self.sizes[group.name]
+        # Whoever is less important could be made to go.
+        room = sum(self._free(node, group.priority) // size for node in self._all(Node))
+        assert room < missing, f"{group.name} waits though {room} of its pods would fit, and {missing} have to"
+        told = [pod for pod in pods if not pod.node_name and self.bench.message(pod.name)]
+        assert told or bound >= (group.min_count or 1), f"nobody says why {group.name} waits"
+
+    def _free(self, node: Node, priority: int) -> int:
+        """Count the CPUs that are left to whoever may evict pods of lower priority."""
+        there = [pod for pod in self._all(Pod) if pod.node_name == node.name and pod.priority >= priority]
+        return (node.allocatable["cpu"] - sum(pod.requests["cpu"] for pod in there)) // 1000
+
+
+def _group_of(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return "" if group is None else group.pod_group_name or ""
+
+
+@pytest.mark.parametrize("number", range(HISTORIES))
+def test_groups_are_placed_whole_or_not_at_all(number: int) -> None:
+    @in_virtual_time
+    async def history() -> None:
+        await History(number, with_faults=False).run()
+
+    history()
+
+
+@pytest.mark.parametrize("number", range(HISTORIES))
+def test_groups_survive_failing_writes_and_kills(number: int) -> None:
+    @in_virtual_time
+    async def history() -> None:
+        await History(1_000 + number, with_faults=True).run()
+
+    history()

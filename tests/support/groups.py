@@ -1,0 +1,353 @@
+"""A scheduler on the bench that knows groups: every cycle is a step, and the API is a dict that answers at once."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.api.node import Node
+from moorage.api.pod import Pod, SchedulingGroup
+from moorage.api.pod_groups import (
+    CompositeGangPolicy,
+    CompositePodGroup,
+    CompositePodGroupPolicy,
+    CompositePodGroupSpec,
+    DisruptionMode,
+    GangPolicy,
+    GroupSchedulingConstraints,
+    PodGroup,
+    PodGroupPolicy,
+    PodGroupSpec,
+    TopologyConstraint,
+)
+from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.engine.binding.binder import TaskBackground
+from moorage.engine.scheduler import Scheduler
+from moorage.errors import NotFound
+from moorage.features import FeatureGates
+from moorage.framework.plugin import Plugin
+from moorage.framework.recording import EventNote
+from moorage.simulator.loop import VirtualLoop
+from moorage.testing import make_node, make_pod
+
+PRIORITY = 100
+GATE = "GenericWorkload=true"
+TOPOLOGY = f"{GATE},TopologyAwareWorkloadScheduling=true"
+COMPOSITE = f"{TOPOLOGY},CompositePodGroup=true"
+
+
+def a_node(name: str, cpu: int = 4, **fields: Any) -> Node:
+    """Return a node with so many CPUs."""
+    return make_node(name, allocatable={"cpu": str(cpu), "memory": "64Gi", "pods": "110"}, **fields)
+
+
+def member(name: str, group: str = "g", *, cpu: str = "1", priority: int = PRIORITY, **fields: Any) -> Pod:
+    """Return a pod of a group."""
+    return make_pod(
+        name,
+        uid=f"uid-{name}",
+        requests={"cpu": cpu},
+        priority=priority,
+        scheduling_group=SchedulingGroup(pod_group_name=group) if group else None,
+        **fields,
+    )
+
+
+def alone(name: str, *, cpu: str = "1", priority: int = PRIORITY, **fields: Any) -> Pod:
+    """Return a pod that belongs to no group."""
+    return member(name, "", cpu=cpu, priority=priority, **fields)
+
+
+def _disruption(whole: bool) -> DisruptionMode:
+    return DisruptionMode(all={}) if whole else DisruptionMode(single={})
+
+
+def _constraints(topology: str) -> GroupSchedulingConstraints | None:
+    return GroupSchedulingConstraints(topology=(TopologyConstraint(key=topology),)) if topology else None
+
+
+def gang(
+    name: str = "g",
+    minimum: int | None = 3,
+    *,
+    priority: int = PRIORITY,
+    topology: str = "",
+    parent: str | None = None,
+    whole: bool = False,
+    created: str = "2026-01-01T00:00:00Z",
+    **fields: Any,
+) -> PodGroup:
+    """Return a PodGroup; without a minimum it is basic."""
+    policy = PodGroupPolicy(basic={}) if minimum is None else PodGroupPolicy(gang=GangPolicy(min_count=minimum))
+    return PodGroup(
+        metadata=ObjectMeta(
+            name=name, namespace="default", uid=f"uid-{name}", resource_version="1", creation_timestamp=created
+        ),
+        spec=PodGroupSpec(
+            scheduling_policy=policy,
+            priority=priority,
+            scheduling_constraints=_constraints(topology),
+            parent_composite_pod_group_name=parent,
+            disruption_mode=_disruption(whole),
+            **fields,
+        ),
+    )
+
+
+def composite(
+    name: str,
+    minimum: int | None = None,
+    *,
+    priority: int = PRIORITY,
+    topology: str = "",
+    parent: str | None = None,
+    whole: bool = False,
+    created: str = "2026-01-01T00:00:00Z",
+    **fields: Any,
+) -> CompositePodGroup:
+    """Return a group of groups; without a minimum it is basic."""
+    if minimum is None:
+        policy = CompositePodGroupPolicy(basic={})
+    else:
+        policy = CompositePodGroupPolicy(gang=CompositeGangPolicy(min_group_count=minimum))
+    return CompositePodGroup(
+        metadata=ObjectMeta(
+            name=name, namespace="default", uid=f"uid-{name}", resource_version="1", creation_timestamp=created
+        ),
+        spec=CompositePodGroupSpec(
+            scheduling_policy=policy,
+            priority=priority,
+            scheduling_constraints=_constraints(topology),
+            parent_composite_pod_group_name=parent,
+            disruption_mode=_disruption(whole),
+            **fields,
+        ),
+    )
+
+
+class GroupBench:
+    """A scheduler over an API of plain objects; what is written comes back after the cycle.
+
+    ``slow`` names the pods whose deletion takes until :meth:`gone`; ``refuse`` may raise for any write.
+    """
+
+    def __init__(self, *, gates: str = GATE, config: str = "", plugins: Iterable[type[Plugin]] = ()) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.objects: dict[tuple[type[KubeObject], str], KubeObject] = {}
+        self.events: list[EventNote] = []
+        self.bound: dict[str, str] = {}
+        self.patches: list[tuple[str, Mapping[str, Any]]] = []
+        self.evicted: list[str] = []
+        self.slow: set[str] = set()
+        self.refuse: Callable[[str, KubeObject], None] = lambda _verb, _thing: None
+        self._news: list[tuple[KubeObject | None, KubeObject | None]] = []
+        self._version = 1
+        self._background = TaskBackground()
+        features, enabled = FeatureGates.parse(gates), tuple(plugins)
+        self._policy = load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
+        self._clock = loop.clock
+        self.scheduler = self._new_scheduler()
+
+    def _new_scheduler(self) -> Scheduler:
+        return Scheduler(
+            self._policy.config,
+            self._policy.registry,
+            cluster=self,
+            background=self._background,
+            clock=self._clock,
+            features=self._policy.features,
+            cross_check=True,
+        )
+
+    @property
+    def queue(self) -> Any:
+        """The queue."""
+        return self.scheduler.queue
+
+    def restart(self) -> None:
+        """Start a new scheduler over the same API; what the old one had in memory is lost."""
+        self._background = TaskBackground()
+        self._news.clear()
+        self.scheduler = self._new_scheduler()
+        for thing in self.objects.values():
+            self.scheduler.handlers.apply(None, thing)
+
+    # ── objects come and go ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, *things: KubeObject) -> None:
+        """Create objects."""
+        for thing in things:
+            self._put(thing)
+        self.deliver()
+
+    def change(self, thing: KubeObject) -> None:
+        """Change an object."""
+        self._put(thing)
+        self.deliver()
+
+    def remove(self, *things: KubeObject) -> None:
+        """Delete objects."""
+        for thing in things:
+            before = self.objects.pop((type(thing), thing.key))
+            self._news.append((before, None))
+        self.deliver()
+
+    def gone(self, *names: str) -> None:
+        """Let pods go whose deletion took a while."""
+        self.remove(*(self.pod(name) for name in names))
+
+    def _put(self, thing: KubeObject) -> None:
+        self._version += 1
+        meta = replace(thing.metadata, resource_version=str(self._version))
+        thing = replace(thing, metadata=meta)
+        place = (type(thing), thing.key)
+        self._news.append((self.objects.get(place), thing))
+        self.objects[place] = thing
+
+    def deliver(self) -> None:
+        """Have the scheduler see what was written."""
+        while self._news:
+            news, self._news = self._news, []
+            for before, after in news:
+                self.scheduler.handlers.apply(before, after)
+        if self.scheduler.queue.groups is not None:
+            self.scheduler.queue.check_invariants()
+
+    def pod(self, name: str) -> Pod:
+        """Return a pod as it is stored."""
+        found = self.objects[Pod, f"default/{name}"]
+        assert isinstance(found, Pod)
+        return found
+
+    def group(self, name: str = "g") -> PodGroup:
+        """Return a PodGroup as it is stored."""
+        found = self.objects[PodGroup, f"default/{name}"]
+        assert isinstance(found, PodGroup)
+        return found
+
+    # ── time passes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def step(self) -> bool:
+        """Run one cycle and what follows from it; return whether there was anything to try."""
+        self.queue.flush(self._clock.now())
+        outcome = await self.scheduler.schedule_next()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.deliver()
+        return outcome is not None
+
+    async def settle(self, cycles: int = 40) -> int:
+        """Run cycles until there is nothing to try; return how many there were."""
+        for count in range(cycles):
+            if not await self.step():
+                return count
+        return cycles
+
+    async def wait(self, seconds: float, cycles: int = 200) -> None:
+        """Let time pass, running cycles whenever there is something to try."""
+        end = self._clock.now() + seconds
+        while True:
+            await self.settle(cycles)
+            wakeup = self.queue.next_wakeup()
+            if wakeup is None or wakeup > end:
+                break
+            await asyncio.sleep(max(wakeup - self._clock.now(), 0.001))
+        await asyncio.sleep(max(end - self._clock.now(), 0))
+        await self.settle(cycles)
+
+    # ── what one sees ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def placed(self, *names: str) -> dict[str, str]:
+        """Return the nodes of some pods, or of all that have one."""
+        pods = [thing for thing in self.objects.values() if isinstance(thing, Pod) and thing.node_name]
+        return {pod.name: pod.node_name for pod in pods if not names or pod.name in names}
+
+    def where(self, name: str) -> str | None:
+        """Name the place in the queue that a pod is in."""
+        found: str | None = self.queue.where(self.pod(name))
+        return found
+
+    def condition(self, name: str = "g") -> tuple[str, str, str] | None:
+        """Return status, reason and message of a group's condition."""
+        for condition in self.group(name).status.conditions:
+            if condition.type == "PodGroupInitiallyScheduled":
+                return condition.status, condition.reason, condition.message
+        return None
+
+    def message(self, name: str) -> tuple[str, str] | None:
+        """Return reason and message of a pod's condition."""
+        condition = self.pod(name).condition("PodScheduled")
+        return None if condition is None or condition.status == "True" else (condition.reason, condition.message)
+
+    def notes(self, name: str, reason: str = "FailedScheduling") -> list[str]:
+        """Return what events say of a pod."""
+        return [event.note for event in self.events if event.regarding.name == name and event.reason == reason]
+
+    def reserved(self) -> list[str]:
+        """Return the pods that hold a place without being bound."""
+        return sorted(pod.name for pod in self.scheduler.cache._pods.values() if self.scheduler.cache.is_assumed(pod))
+
+    # ── the API, as the scheduler writes to it ───────────────────────────────────────────────────────────────────────
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod."""
+        self.refuse("bind", pod)
+        stored = self.objects.get((Pod, pod.key))
+        if not isinstance(stored, Pod) or stored.uid != pod.uid:
+            raise NotFound(f'pods "{pod.name}" not found')
+        self.bound[pod.name] = node_name
+        self._put(stored.on_node(node_name))
+
+    async def get(self, thing: Any) -> Any:
+        """Return an object as stored."""
+        return self.objects[type(thing), thing.key]
+
+    async def create(self, thing: Any) -> Any:
+        """Create an object."""
+        self._put(thing)
+        return thing
+
+    async def update(self, thing: Any, *, subresource: str = "") -> Any:
+        """Replace an object."""
+        self._put(thing)
+        return thing
+
+    async def patch(self, thing: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
+        raise NotImplementedError
+
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Merge something into a status, conditions by type."""
+        self.refuse("patch", thing)
+        stored: Any = self.objects.get((type(thing), thing.key))
+        if stored is None:
+            raise NotFound(f"{thing.key} not found")
+        self.patches.append((thing.name, patch))
+        status = stored.status
+        fields: dict[str, Any] = {}
+        if "conditions" in patch:
+            new = [msgspec.convert(condition, Condition) for condition in patch["conditions"]]
+            kept = [known for known in status.conditions if known.type not in {condition.type for condition in new}]
+            fields["conditions"] = (*kept, *new)
+        if "nominatedNodeName" in patch:
+            fields["nominated_node_name"] = patch["nominatedNodeName"]
+        self._put(replace(stored, status=replace(status, **fields)))
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Delete an object; one that is slow is only marked."""
+        self.refuse("delete", thing)
+        stored = self.objects.get((type(thing), thing.key))
+        if stored is None:
+            raise NotFound(f"{thing.key} not found")
+        self.evicted.append(thing.name)
+        if thing.name in self.slow:
+            self._put(replace(stored, metadata=replace(stored.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+        else:
+            self._news.append((self.objects.pop((type(thing), thing.key)), None))
+
+    def record(self, event: EventNote) -> None:
+        """Keep an event."""
+        self.events.append(event)
