@@ -15,7 +15,7 @@ from moorage.cli.shared import (
     SnapshotOption,
     VerbosityOption,
     load_source,
-    log_as_asked,
+    log_trials_as_asked,
     policy_of,
 )
 from moorage.cli.starting import start_lightly
@@ -53,7 +53,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = 0,
+    verbosity: VerbosityOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Say how many more copies of a pod fit into a cluster, on which nodes, and what stops the next one.
@@ -61,7 +61,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     Copies are placed by the scheduler itself, one after the other; nobody is preempted, and nothing is written.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    log_trials_as_asked(verbosity)
     from moorage.simulator.documents import read_files
     from moorage.whatif import questions
 

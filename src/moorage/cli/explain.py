@@ -17,7 +17,7 @@ from moorage.cli.shared import (
     SnapshotOption,
     VerbosityOption,
     load_source,
-    log_as_asked,
+    log_trials_as_asked,
     policy_of,
 )
 from moorage.cli.starting import start_lightly
@@ -48,7 +48,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = 0,
+    verbosity: VerbosityOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
 ) -> None:
     """Say why a pod is pending, or why it is where it is, and which smallest changes would make it fit.
@@ -58,7 +58,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     mistake in what was given.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    log_trials_as_asked(verbosity)
     policy = policy_of(config, plugin, feature_gates)
     cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
     with cluster.session(policy) as session:

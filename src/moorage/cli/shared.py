@@ -63,6 +63,18 @@ def log_as_asked(level: int | None) -> None:
         configure_logs(LoggingOptions(verbosity=level))
 
 
+def log_trials_as_asked(level: int | None) -> None:
+    """Log as much as a level says; without one nothing: what goes wrong in a trial is part of the answer."""
+    if level is not None:
+        log_as_asked(level)
+        return
+    import logging
+
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
 def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return how to schedule, as the options say; without a configuration the plugins that are named are enabled."""
     from moorage.app.gates import choose_gates

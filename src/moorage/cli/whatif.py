@@ -17,7 +17,7 @@ from moorage.cli.shared import (
     SnapshotOption,
     VerbosityOption,
     load_source,
-    log_as_asked,
+    log_trials_as_asked,
     policy_of,
 )
 from moorage.cli.starting import start_lightly
@@ -35,14 +35,14 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = 0,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Say how few nodes hold all pods.
 
     Nodes are emptied one by one, the emptiest first, as long as their pods fit elsewhere; nothing is written.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    log_trials_as_asked(verbosity)
     from moorage.whatif import questions
 
     policy = policy_of(config, plugin, feature_gates)
@@ -76,7 +76,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = 0,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Answer what-if questions over HTTP, as JSON, for autoscalers, admission checks and bots.
 
@@ -84,7 +84,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     to write to the real one. Without a token file it serves callers on this machine only.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    log_trials_as_asked(verbosity)
     from moorage.app.whatif_service import ServiceOptions, run_service
     from moorage.whatif.sources import ClusterSource
 

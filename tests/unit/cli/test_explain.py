@@ -59,6 +59,15 @@ def test_json_is_what_the_format_says(cluster: str, capsys: pytest.CaptureFixtur
     assert {"event": "Node/Add", "plugin": "NodeResourcesFit"} in said["wakes"]
 
 
+def test_nothing_but_json_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where plugins and the engine have something to log, in every trial."""
+    waits = {**pod("a", requests={"cpu": "9"}), "status": {"nominatedNodeName": "ghost"}}
+    assert run(["explain", "a", "-f", written(tmp_path / "c.json", [node("n1"), waits]), "-o", "json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["result"] == "unschedulable"
+    assert printed.err == ""
+
+
 def test_a_pod_that_fits_is_compared_with_the_runner_up(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "fits", "-f", cluster, "-o", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
