@@ -53,6 +53,9 @@ log = structlog.get_logger(__name__)
 class Scheduler:
     """Profiles, queue and cache, and the cycle that brings them together."""
 
+    unexpected: Exception | None = None
+    """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
         config: SchedulerConfiguration,
@@ -90,8 +93,6 @@ class Scheduler:
         self._resizes = self._build_resizes(config, registry, cross_check, features)
         built = (*self.cycles.values(), *self._resizes.values())
         self.life = PluginLife((cycle.profile, cycle.handles) for cycle in built)
-        self.unexpected: Exception | None = None
-        """The first exception of an attempt that is nobody's but ours: tests fail with it."""
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.services.nominator = self.queue.nominator
