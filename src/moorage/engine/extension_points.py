@@ -15,7 +15,7 @@ from moorage.api.pod import Pod
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_cancellation, pass_on_interrupt, shown
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
@@ -104,7 +104,6 @@ async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaita
     except PluginError:
         raise
     except PLUGIN_FAULTS as error:
-        pass_on_cancellation(error)
         pass_on_interrupt(error)
         raise failure(point, plugin.name, error) from error
     return answer

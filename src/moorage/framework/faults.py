@@ -47,15 +47,13 @@ def described(error: BaseException) -> str:
     return f"it raised {shown(error)}, which ends nothing here: return a Status that says why, or raise an Exception"
 
 
-def pass_on_cancellation(error: BaseException) -> None:
-    """Raise a cancellation again that was meant for the task; one that a plugin made up is its fault."""
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-        raise error
-
-
 def pass_on_interrupt(error: BaseException) -> None:
-    """Raise a Ctrl-C again that only happened to hit a plugin; a daemon never sees one, its signals are handled."""
+    """Raise again what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
+
+    A daemon never sees a Ctrl-C, its signals are handled. A CancelledError that a plugin made up is its fault.
+    """
+    if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        raise error
     if not isinstance(error, KeyboardInterrupt):
         return
     trace = error.__traceback__
@@ -78,3 +76,11 @@ def place_of(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
     last = own[-1] if own else frames[-1]
     return f" ({last.filename}, line {last.lineno})"
+
+
+def _is_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no loop
+        return False
+    return task is not None and task.cancelling() > 0
