@@ -1,10 +1,33 @@
 """What a plugin may raise: all of it costs one attempt, even what would end a program."""
 
+import asyncio
 import signal
+import traceback
+from pathlib import Path
 from typing import Final
 
-PLUGIN_FAULTS: Final = (Exception, SystemExit, GeneratorExit, KeyboardInterrupt)
-"""Caught wherever a plugin is called. A task that is cancelled is not a fault of whoever it waits for."""
+PLUGIN_FAULTS: Final = BaseException
+"""Caught wherever a plugin is called; what is not its fault is passed on by the functions below."""
+
+MAX_SHOWN: Final = 2000
+
+
+def written(text: str) -> str:
+    """Return a text as it can be sent: not too long, and without halves of characters, which no encoding has."""
+    cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
+
+
+def shown(answer: object) -> str:
+    """Show what a plugin answered, whatever it is: showing it may raise, too."""
+    try:
+        return written(repr(answer))
+    except BaseException as error:
+        pass_on_interrupt(error)
+        return f"a {type(answer).__name__} that cannot be shown"
+
+
+_HERE: Final = str(Path(__file__).parents[1])
 
 
 def described(error: BaseException) -> str:
@@ -16,8 +39,19 @@ def described(error: BaseException) -> str:
     'it raised SystemExit(3), which ends nothing here: return a Status that says why, or raise an Exception'
     """
     if isinstance(error, Exception):
-        return str(error) or type(error).__name__
-    return f"it raised {error!r}, which ends nothing here: return a Status that says why, or raise an Exception"
+        try:
+            return written(str(error)) or type(error).__name__
+        except BaseException as another:
+            pass_on_interrupt(another)
+            return type(error).__name__
+    return f"it raised {shown(error)}, which ends nothing here: return a Status that says why, or raise an Exception"
+
+
+def pass_on_cancellation(error: BaseException) -> None:
+    """Raise a cancellation again that was meant for the task; one that a plugin made up is its fault."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+        raise error
 
 
 def pass_on_interrupt(error: BaseException) -> None:
@@ -34,3 +68,13 @@ def pass_on_interrupt(error: BaseException) -> None:
         signal.SIG_IGN,
     ):
         raise error
+
+
+def place_of(error: BaseException) -> str:
+    """Say in which file of an author's an error arose, if that is not in the message already."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
+    last = own[-1] if own else frames[-1]
+    return f" ({last.filename}, line {last.lineno})"

@@ -1,0 +1,147 @@
+"""Our side of a history with groups: the whole scheduler, and reports as the oracle writes them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from tests.conformance.ours import BASE_GATES
+from tests.parity.queue_replay import Json, Replay
+
+from moorage.api.meta import KubeObject
+from moorage.assembly.parts import Observers, Tuning, assemble
+from moorage.assembly.policy import Policy
+from moorage.clock import VirtualClock
+from moorage.config import default_config
+from moorage.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.framework.status import Code
+from moorage.plugins.catalogue import IN_TREE
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.groups import QueuedGroup
+from moorage.simulator.loading import cluster_from
+from moorage.simulator.one_pass import AssumedForGood, DryRunApi, FirstAttempts, NoBackground
+
+CODES = {"scheduled": Code.SUCCESS, "unschedulable": Code.UNSCHEDULABLE, "error": Code.ERROR}
+#: Of several plugins and members that hold a group back, upstream names any.
+BY_CHANCE = ("gatingPlugin", "unschedulablePlugins")
+
+
+class GroupReplay(Replay):
+    """A history under way on a scheduler of its own, which writes nothing."""
+
+    def __init__(self, gates: dict[str, bool]) -> None:
+        self._features = features = FeatureGates({**BASE_GATES, **gates})
+        self._log = FirstAttempts(with_nodes=True)
+        clock = VirtualClock()
+        parts = assemble(
+            Policy(default_config(gates=features), Registry(IN_TREE), features),
+            DryRunApi(),
+            clock,
+            observers=Observers(attempts=self._log),
+            background=NoBackground(),
+            tuning=Tuning(),
+        )
+        self._scheduler = scheduler = parts.scheduler
+        scheduler.binder = AssumedForGood(scheduler)
+        self.queue: Any = scheduler.queue
+        self.handlers: Any = scheduler.handlers
+        self.rig: Any = SimpleNamespace(objects=scheduler.objects, cache=scheduler.cache, clock=clock)
+        self.millis = 0
+        self.version = 0
+        self.popped: dict[str, QueuedPodInfo] = {}
+        self._tried: dict[str, QueuedGroup] = {}
+
+    async def carry_out(self, step: Json) -> Json:
+        """Carry out a step and report where it left every pod and group."""
+        if step["do"] != "schedule":
+            return self.do(step)
+        return await self._schedule()
+
+    async def _schedule(self) -> Json:
+        if self.queue.sizes().active:
+            await self._scheduler.schedule_next()
+        told = self.report()
+        pods = {decision.pod: msgspec.to_builtins(decision) for decision in self._log.decisions.values()}
+        if self._log.groups:
+            (group,) = self._log.groups
+            told |= {"group": msgspec.to_builtins(group), "decisions": [pods[name] for name in group.pods]}
+        elif pods:
+            (told["decision"],) = pods.values()
+        self._log.decisions.clear()
+        self._log.groups.clear()
+        return told
+
+    def _do_pop(self, step: Json) -> Json | None:
+        entity = self.queue.pop()
+        if not isinstance(entity, QueuedGroup):
+            if entity is None:
+                return None
+            self.popped[entity.key] = entity
+            return {"popped": entity.key}
+        self._tried[entity.root.key] = entity
+        self.popped |= {member.key: member for member in entity.members}
+        return {"popped": entity.root.key, "members": [member.key for member in entity.members]}
+
+    def _do_finish(self, step: Json) -> None:
+        entity = self._tried.pop(step["group"])
+        for member in entity.members:
+            if member.key not in step["pods"]:
+                self._do_succeed({"pod": member.key, "node": step["node"]})
+                continue
+            rejectors = set(step.get("unschedulablePlugins", ()))
+            failed: Parked | Failed = Failed("the attempt failed", nominated_node=None)
+            if rejectors:
+                failed = Parked(Diagnosis(1, unschedulable_plugins=rejectors))
+            self._scheduler.failures.handle(self.popped.pop(member.key), failed)
+        self.queue.groups.finish(entity, CODES[step["result"]])
+
+    def _decoded(self, content: Json) -> KubeObject:
+        self.version += 1
+        thing = cluster_from([content], features=self._features).objects[0]
+        known = self.rig.objects[type(thing)].get(thing.name, thing.namespace)
+        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
+        metadata = msgspec.structs.replace(metadata, uid=known.uid if known is not None else f"uid-{self.version}")
+        return msgspec.structs.replace(thing, metadata=metadata)
+
+    def report(self) -> Json:
+        """Say where every pod and every group is."""
+        groups = [info for info in self.queue.entries() if isinstance(info, QueuedGroup)]
+        pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
+        pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
+        told: Json = {"time": self.millis / 1000, "pods": pods}
+        if groups:
+            told["groups"] = {group.root.key: self._of_group(group) for group in groups}
+        return told
+
+    def _place(self, info: QueuedPodInfo) -> str:
+        place = self.queue.where(info.pod)
+        is_grouped = info.pod.spec.scheduling_group is not None
+        return "errorBackoff" if place == "backoff" and (is_grouped or not info.rejectors) else str(place)
+
+    def _of_group(self, group: QueuedGroup) -> Json:
+        told = super()._described(group, self._place(group.members[0]))
+        groups = self._scheduler.cache.groups
+        assert groups is not None
+        leaves = [leaf.key for leaf in groups.tree(group.root).leaves]
+        members = sorted(group.members, key=lambda member: leaves.index(member.pod.group_key or ""))
+        return {**told, "members": [member.key for member in members]}
+
+    def _described(self, info: QueuedPodInfo, place: str) -> Json:
+        if info.pod.spec.scheduling_group is None:
+            return super()._described(info, place)
+        # When a member may be tried again is its group's business.
+        plain = super()._described(info, "active")
+        return {**plain, "queue": place}
+
+
+def comparable(told: Json) -> Json:
+    """Leave out what chance decides, and nominations, which one pass carries out and a history of ours does not."""
+    kept = {key: part for key, part in told.items() if key != "nominated"}
+    for part in ("pods", "groups"):
+        if part in kept:
+            kept[part] = {
+                name: {key: value for key, value in queued.items() if key not in BY_CHANCE}
+                for name, queued in kept[part].items()
+            }
+    return kept

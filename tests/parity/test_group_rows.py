@@ -1,0 +1,36 @@
+"""Recorded histories of groups: Moorage does as kube-scheduler did, step by step, without kube-scheduler at hand."""
+
+import pytest
+from tests.conformance.compare import differences
+from tests.parity.group_oracle import recorded
+from tests.parity.group_replay import GroupReplay, comparable
+from tests.parity.group_rows import ROWS
+from tests.parity.queue_replay import Json
+
+from moorage.testing import in_virtual_time
+
+RECORDED = recorded()
+
+
+def decided(told: Json) -> list[Json]:
+    """Take the decisions out of a report."""
+    found = [told.pop("decision")] if "decision" in told else told.pop("decisions", [])
+    return [*found, told.pop("group")] if "group" in told else found
+
+
+def test_every_row_is_recorded() -> None:
+    assert list(RECORDED) == list(ROWS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@in_virtual_time
+async def test_row(name: str) -> None:
+    gates, steps = ROWS[name]
+    ours = GroupReplay(gates)
+
+    for step, told in zip(steps, RECORDED[name], strict=True):
+        own, theirs = comparable(await ours.carry_out(step)), comparable(told)
+
+        found = differences(decided(own), decided(theirs))
+        assert not found, f"{step}: " + "\n".join(["", *map(str, found)])
+        assert own == theirs, step
