@@ -1,12 +1,12 @@
 """`moorage simulate`: what the scheduler would do with a cluster described in files."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -136,38 +136,57 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     log_as_asked(verbosity)
-    from moorage.simulator.loading import cluster_of
-    from moorage.simulator.made_pods import with_made_pods
-
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
-    lasts, runs = _seconds(until, "--until"), _seconds(run_for, "--run-for")
     if one_pass and (until or run_for):
         raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
+    asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
     documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
-    cluster = cluster_of(documents, features=policy.features)
-    if not quiet:
-        _note_ignored(cluster)
+    cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        if one_pass:
-            cluster = with_made_pods(cluster, policy.features)
-            run, refusals = None, cluster.refusals
-            decisions = _one_pass(cluster, policy, search, output, progress)
-        else:
-            run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
-            decisions, refusals = run.decisions, run.refusals
+        decisions, run, refusals = asked.decide(cluster, policy, progress)
         if compare is not None:
-            other = policy_of(compare, plugin, feature_gates)
-            if one_pass:
-                others = _one_pass(cluster, other, search, output, progress)
-            else:
-                others = _run(cluster, other, output, (lasts, runs), group_by, progress).decisions
+            others, _, _ = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
             _print_differences(decisions, others, output)
             return
     if not quiet:
         _note_custom(cluster)
-        for what, problem in refusals.items():
-            typer.echo(f"note: {what} could not do all: {problem}", err=True)
+        _note_refusals(refusals)
     _print(decisions, run, output, whole_timeline=timeline)
+
+
+def _note_refusals(refusals: "Mapping[str, str]") -> None:
+    for what, problem in refusals.items():
+        typer.echo(f"note: {what} could not do all: {problem}", err=True)
+
+
+class _Asked(NamedTuple):
+    """How a cluster is to be simulated."""
+
+    one_pass: bool
+    search: NodeSearch
+    output: DecisionFormat
+    until: float | None
+    run_for: float | None
+    group_by: str
+
+    def decide(
+        self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None"
+    ) -> "tuple[list[Decision], Run | None, Mapping[str, str]]":
+        """Have a policy place the pods; return the decisions, the run if there was one, and what was refused."""
+        if self.one_pass:
+            return _one_pass(cluster, policy, self.search, self.output, progress), None, cluster.refusals
+        run = _run(cluster, policy, self.output, (self.until, self.run_for), self.group_by, progress)
+        return run.decisions, run, run.refusals
+
+
+def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
+    from moorage.simulator.loading import cluster_of
+    from moorage.simulator.made_pods import with_made_pods
+
+    cluster = cluster_of(documents, features=policy.features)
+    if not quiet:
+        _note_ignored(cluster)
+    return with_made_pods(cluster, policy.features) if one_pass else cluster
 
 
 def _documents(

@@ -60,6 +60,8 @@ def held(user: str) -> dict[str, Any]:
 
 TWO = {"mapping": {"deviceMultiplier": "2"}}
 COST = {"overhead": {"perPod": "500m", "perContainer": "250m"}}
+THREEFOLD = {"capacityKey": "mem", "capacityMultiplier": "3"}
+
 SHARED = {
     "name": "d0",
     "allowMultipleAllocations": True,
@@ -74,10 +76,13 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [standing(cpu={"mapping": {"deviceMultiplier": "8"}}), claim(), asking()],
         [turned_down("Insufficient cpu")],
     ),
-    "what a share consumes counts": ([devices({**SHARED, "nodeAllocatableResources": {"memory": MEMORY}}), claim(), asking()], ["n1"]),
+    "what a share consumes counts": (
+        [devices({**SHARED, "nodeAllocatableResources": {"memory": MEMORY}}), claim(), asking()],
+        ["n1"],
+    ),
     "times what it stands for": (
         [
-            devices({**SHARED, "nodeAllocatableResources": {"memory": {"mapping": {"capacityKey": "mem", "capacityMultiplier": "3"}}}}),
+            devices({**SHARED, "nodeAllocatableResources": {"memory": {"mapping": THREEFOLD}}}),
             claim(),
             asking(),
         ],
@@ -86,8 +91,8 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
     "a capacity of which nothing is consumed": (
         [standing(memory=MEMORY), claim(), asking()],
         [
-            'running "DynamicResources" filter plugin: claim default/a, device d0: ConsumedCapacity is nil, but Capacity '
-            "key 'mem' is set in NodeAllocatableResources for resource memory"
+            'running "DynamicResources" filter plugin: claim default/a, device d0: ConsumedCapacity is nil, '
+            "but Capacity key 'mem' is set in NodeAllocatableResources for resource memory"
         ],
     ),
     "a mapped device is nobody else's": (
