@@ -60,14 +60,20 @@ def held(user: str) -> dict[str, Any]:
 
 TWO = {"mapping": {"deviceMultiplier": "2"}}
 COST = {"overhead": {"perPod": "500m", "perContainer": "250m"}}
-THREEFOLD = {"capacityKey": "mem", "capacityMultiplier": "3"}
-
 SHARED = {
     "name": "d0",
     "allowMultipleAllocations": True,
     "capacity": {"mem": {"value": "8Gi", "requestPolicy": {"default": "4Gi"}}},
 }
 MEMORY = {"mapping": {"capacityKey": "mem", "capacityMultiplier": "1"}}
+
+
+def sharing(times: str) -> dict[str, Any]:
+    """Make a device of which parts can be had, each of them so many times as much memory of the node."""
+    mapping = {"mapping": {"capacityKey": "mem", "capacityMultiplier": times}}
+    return devices({**SHARED, "nodeAllocatableResources": {"memory": mapping}})
+
+
 SECOND = device("ResourceClaim", "b", devices={"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]})
 CASES: dict[str, tuple[Objects, list[str]]] = {
     "what is left suffices": ([standing(cpu=TWO), claim(), running("1"), asking()], ["n1"]),
@@ -76,23 +82,16 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [standing(cpu={"mapping": {"deviceMultiplier": "8"}}), claim(), asking()],
         [turned_down("Insufficient cpu")],
     ),
-    "what a share consumes counts": (
-        [devices({**SHARED, "nodeAllocatableResources": {"memory": MEMORY}}), claim(), asking()],
-        ["n1"],
-    ),
+    "what a share consumes counts": ([sharing("1"), claim(), asking()], ["n1"]),
     "times what it stands for": (
-        [
-            devices({**SHARED, "nodeAllocatableResources": {"memory": {"mapping": THREEFOLD}}}),
-            claim(),
-            asking(),
-        ],
+        [sharing("3"), claim(), asking()],
         [turned_down("Insufficient memory")],
     ),
     "a capacity of which nothing is consumed": (
         [standing(memory=MEMORY), claim(), asking()],
         [
-            'running "DynamicResources" filter plugin: claim default/a, device d0: ConsumedCapacity is nil, '
-            "but Capacity key 'mem' is set in NodeAllocatableResources for resource memory"
+            'running "DynamicResources" filter plugin: claim default/a, device d0: ConsumedCapacity is nil, but '
+            "Capacity key 'mem' is set in NodeAllocatableResources for resource memory"
         ],
     ),
     "a mapped device is nobody else's": (
