@@ -40,6 +40,8 @@ from moorage.engine.failures import FailureHandler
 from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError, did_you_mean
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.framework.plugin import PreEnqueuePlugin
 from moorage.framework.status import Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.attempts import AttemptLog
@@ -248,7 +250,8 @@ class Session:
 
     def unplace(self, pod: Pod) -> Pod:
         """Take a pod off its node, as if it had never been placed; return it as it waits then."""
-        waiting = replace(pod, spec=replace(pod.spec, node_name=""))
+        metadata = replace(pod.metadata, deletion_timestamp=None)
+        waiting = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))
         self._tell(pod, None)
         self._tell(None, waiting)
         return waiting
@@ -266,9 +269,7 @@ class Session:
         """Try a pod; if it fits, it stays on its node until the branch ends."""
         waiting = self.pod(pod) if isinstance(pod, str) else pod
         cycle = self.cycle_of(waiting)
-        said = (plugin.pre_enqueue(waiting) for plugin in cycle.profile.pre_enqueue)
-        named = zip(cycle.profile.pre_enqueue, said, strict=True)
-        gates = tuple(status.by(plugin.name) for plugin, status in named if status is not None)
+        gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         self._watching.describe_nodes(in_detail)
         return self._runner.run(self._attempt(waiting, cycle, gates, preempts))
 
@@ -293,6 +294,16 @@ class Session:
             self._undo.append(placed.undo.unwind)
         found, watching.last = watching.last, None
         return Attempt(decision, found, gates)
+
+
+def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
+    """Ask a plugin whether it holds a pod back; one that raises does, as it would in the queue."""
+    try:
+        status = plugin.pre_enqueue(pod)
+    except PLUGIN_FAULTS as fault:
+        pass_on_interrupt(fault)
+        status = Status.error(described(fault))
+    return None if status is None else status.by(plugin.name)
 
 
 async def _no_preemption(_found: NoNode) -> PostFiltered:

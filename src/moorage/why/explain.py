@@ -31,6 +31,8 @@ def explain_pod(
     pod = session.pod(key)
     if pod.is_finished:
         raise InputError(f"Pod {pod.key}", f"it has ended ({pod.status.phase}): nothing is decided about it any more")
+    if pod.is_terminating and not pod.node_name:
+        raise InputError(f"Pod {pod.key}", "it is being deleted: no node is looked for any more")
     session.cycle_of(pod)
     if node and session.scheduler.cache.node(node) is None:
         known = session.scheduler.cache.nodes.names

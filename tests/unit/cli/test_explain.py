@@ -21,9 +21,16 @@ def cluster(tmp_path: Path) -> str:
         pod("fits"),
         pod("runs", on="n1"),
         pod("foreign", schedulerName="other"),
+        deleted(pod("leaving")),
+        deleted(pod("stopping", on="n1", requests={"cpu": "0"})),
+        {**pod("ended", on="n1"), "status": {"phase": "Failed"}},
         deployment,
     ]
     return written(tmp_path / "cluster.json", things)
+
+
+def deleted(thing: Object) -> Object:
+    return {**thing, "metadata": {**thing["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 def written(path: Path, things: list[Object]) -> str:
@@ -98,6 +105,7 @@ PAGES = {
     ),
     "fits": ("fits", ["fits, and would go to n2", "n2 against n1"]),
     "has a node": ("runs", ["has the node n1"]),
+    "has a node that it is leaving": ("stopping", ["has the node n1"]),
     "a workload": ("deploy/web", ["2 of 3 pods fit", "What stops the next one"]),
 }
 
@@ -120,6 +128,8 @@ MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
     "another scheduler's": (["foreign"], "it asks for the scheduler 'other'"),
+    "a pod that is being deleted": (["leaving"], "it is being deleted"),
+    "a pod that has ended": (["ended"], "it has ended (Failed)"),
     "no such node": (["big", "--node", "n9"], "there is no such node"),
     "no such workload": (["deployment/wob"], "did you mean 'default/web'?"),
     "two sources": (["big", "--snapshot", "s"], "files or from a snapshot"),
