@@ -32,6 +32,8 @@ BURST: Final = 500
 FIRST_PAUSE: Final = 10.0
 LAST_PAUSE: Final = 600.0
 """A job whose pods fail waits before it makes the next: twice as long each time."""
+UNTOLD: Final[Data] = {"ready": None, "terminating": None}
+"""What a new job does not say: unlike other counts, that none is ready or terminating is said."""
 
 
 class JobController:
@@ -125,7 +127,9 @@ class JobProgress:
             yield from (Delete(pod) for pod in self.active)
         else:
             yield from self._make_pods()
-        yield from status_actions(self.job, self.job.status, {**self._status(), "conditions": self._conditions()})
+        yield from status_actions(
+            self.job, UNTOLD | self.job.status, {**self._status(), "conditions": self._conditions()}
+        )
         if self.job.spec.active_deadline_seconds is not None:
             yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
 
@@ -240,7 +244,7 @@ class JobProgress:
         status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
         if kind == "Complete":
             status["completionTime"] = now
-        yield from status_actions(self.job, self.job.status, status)
+        yield from status_actions(self.job, UNTOLD | self.job.status, status)
 
     def _after_the_end(self) -> Iterator[ControllerAction]:
         yield from (Delete(pod) for pod in self.active)

@@ -141,3 +141,9 @@ def test_a_suspended_job_says_so_and_begins_anew() -> None:
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
     resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
     assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))
+
+
+def test_says_from_the_start_that_no_pod_is_ready_or_terminating() -> None:
+    status = status_in(JobProgress(job(), [work(phase="Pending")], NOW).actions())
+
+    assert (status["ready"], status["terminating"]) == (0, 0)
