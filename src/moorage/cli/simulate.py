@@ -1,11 +1,11 @@
 """`moorage simulate`: what the scheduler would do with a cluster described in files."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
     from moorage.simulator.attempts import ShowProgress
     from moorage.simulator.decisions import Decision
+    from moorage.simulator.group_decisions import GroupDecision
     from moorage.simulator.loading import ClusterInput
     from moorage.simulator.until_quiet import Run
 
@@ -111,14 +112,17 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _note_ignored(cluster)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
-            decisions = _one_pass(cluster, policy, search, output, progress)
-            run = None
+            decisions, groups = _one_pass(cluster, policy, search, output, progress)
+            run, more = None, dict[str, Any](groups=groups) if groups else {}
         else:
             run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
-            decisions = run.decisions
+            decisions, more = run.decisions, run.more()
     if not quiet:
         _note_custom(cluster)
-    _print(decisions, run, output, whole_timeline=timeline)
+    if output is DecisionFormat.TABLE:
+        _print_tables(decisions, run, whole_timeline=timeline)
+    else:
+        _print(decisions, more, output)
 
 
 def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
@@ -153,13 +157,14 @@ def _one_pass(
     search: NodeSearch,
     output: DecisionFormat,
     progress: "ShowProgress | None",
-) -> "list[Decision]":
+) -> "tuple[list[Decision], list[GroupDecision]]":
     from moorage.simulator.made_pods import with_made_pods
     from moorage.simulator.one_pass import OnePass
 
     whole = with_made_pods(cluster, policy.features)
     in_detail = _is_in_detail(whole, output)
-    return OnePass(whole, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(progress)
+    single = OnePass(whole, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
+    return single.run(progress), single.groups
 
 
 def _run(
@@ -223,22 +228,23 @@ def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
         yield show
 
 
-def _print(decisions: "list[Decision]", run: "Run | None", output: DecisionFormat, *, whole_timeline: bool) -> None:
+def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
-    more = {} if run is None else run.more()
     if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2, more=more))
-    elif output is DecisionFormat.YAML:
-        typer.echo(to_yaml(decisions, more=more), nl=False)
     else:
-        from rich.console import Console
+        typer.echo(to_yaml(decisions, more=more), nl=False)
 
-        from moorage.simulator.report import print_decisions, summary
-        from moorage.simulator.run_report import print_run
 
-        console = Console()
-        print_decisions(decisions, console)
-        if run is not None:
-            print_run(run, console, whole_timeline=whole_timeline)
-        console.print(summary(decisions), highlight=False)
+def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
+    from rich.console import Console
+
+    from moorage.simulator.report import print_decisions, summary
+    from moorage.simulator.run_report import print_run
+
+    console = Console()
+    print_decisions(decisions, console)
+    if run is not None:
+        print_run(run, console, whole_timeline=whole_timeline)
+    console.print(summary(decisions), highlight=False)

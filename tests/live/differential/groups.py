@@ -90,7 +90,7 @@ def _scene(case: Case) -> GroupScene:
 
 
 def _spec(spec: Object, fitter: PodFitter) -> Object:
-    kept = {key: spec[key] for key in ("schedulingPolicy", "disruptionMode", "priority") if key in spec}
+    kept: Object = {key: spec[key] for key in ("schedulingPolicy", "disruptionMode", "priority") if key in spec}
     if spec.get("preemptionPolicy"):
         kept["preemptionPolicy"] = spec["preemptionPolicy"]
     fitter.fit_priority(kept)
