@@ -86,6 +86,28 @@ class DeviceCounterConsumption(KubeStruct, frozen=True):
     compatibility_groups: tuple[str, ...] = ()
 
 
+class NodeAllocatableMapping(KubeStruct, frozen=True):
+    """How much of a node's resource a device is: so much for each device, or for each unit of a capacity."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use a device."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(KubeStruct, frozen=True):
+    """What a device means for one resource of its node."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(KubeStruct, frozen=True):
     """A device of a slice."""
 
@@ -101,6 +123,7 @@ class Device(KubeStruct, frozen=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
 class ResourcePool(KubeStruct, frozen=True):

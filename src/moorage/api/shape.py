@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
 
 MAX_SHAPES: Final = 16384
-_REPORTED: Final = ("container_statuses", "init_container_statuses", "allocated_resources", "resources")
-"""The fields of a status in which a kubelet reports resources."""
+_REPORTED: Final = (
+    *("container_statuses", "init_container_statuses", "allocated_resources", "resources"),
+    "node_allocatable_resource_claim_statuses",
+)
+"""The fields of a status in which a kubelet reports resources, or a scheduler what devices come to."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

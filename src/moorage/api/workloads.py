@@ -170,6 +170,19 @@ class FailurePolicy(KubeStruct, frozen=True):
     rules: tuple[FailureRule, ...] = ()
 
 
+class SuccessRule(KubeStruct, frozen=True):
+    """Which completions are enough: these (``0-2,5``), so many, or so many of these."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(KubeStruct, frozen=True):
+    """When an indexed job has succeeded before all of it has; the first rule that fits counts."""
+
+    rules: tuple[SuccessRule, ...] = ()
+
+
 class JobSpec(KubeStruct, frozen=True):
     """What a job asks for."""
 
@@ -183,6 +196,7 @@ class JobSpec(KubeStruct, frozen=True):
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     pod_failure_policy: FailurePolicy = FailurePolicy()
+    success_policy: SuccessPolicy = SuccessPolicy()
     scheduling: Data | None = None
 
 

@@ -101,6 +101,8 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
+            # Most often this has been done; but a signal may come while plugins start, or before.
+            ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 

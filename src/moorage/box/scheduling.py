@@ -12,6 +12,7 @@ from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
+from moorage.errors import MoorageError
 
 Connect = Callable[[], ApiClient]
 
@@ -39,6 +40,9 @@ class RunningScheduler:
                 await self.scheduler.life.start()
                 self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
+        except BaseExceptionGroup as group:
+            # One message for whoever reads it: which task of several it came from is of no interest.
+            raise _first(group) from group
         finally:
             await self._finish()
             self._parts.close()
@@ -54,3 +58,11 @@ class RunningScheduler:
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENT_SECONDS):
                 await self._api.recorder.flush()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Find an error that says what to do in a group; if there is none, return the group."""
+    error: BaseException | None = group.subgroup(MoorageError)
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error or group

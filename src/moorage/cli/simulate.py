@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, VerbosityOption, log_as_asked, policy_of
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Place the pods of a described cluster and say where each went, or why it did not.
 
@@ -101,7 +102,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
+    log_as_asked(verbosity)
     from moorage.simulator.loading import load_cluster
+    from moorage.simulator.made_pods import with_made_pods
 
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
     lasts, runs = _seconds(until, "--until"), _seconds(run_for, "--run-for")
@@ -112,13 +115,17 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _note_ignored(cluster)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
         if one_pass:
+            cluster = with_made_pods(cluster, policy.features)
+            run, refusals = None, cluster.refusals
             decisions, groups = _one_pass(cluster, policy, search, output, progress)
-            run, more = None, dict[str, Any](groups=groups) if groups else {}
+            more = dict[str, Any](groups=groups) if groups else {}
         else:
             run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
-            decisions, more = run.decisions, run.more()
+            decisions, refusals, more = run.decisions, run.refusals, run.more()
     if not quiet:
         _note_custom(cluster)
+        for what, problem in refusals.items():
+            typer.echo(f"note: {what} could not do all: {problem}", err=True)
     if output is DecisionFormat.TABLE:
         _print_tables(decisions, run, whole_timeline=timeline)
     else:
@@ -158,12 +165,10 @@ def _one_pass(
     output: DecisionFormat,
     progress: "ShowProgress | None",
 ) -> "tuple[list[Decision], list[GroupDecision]]":
-    from moorage.simulator.made_pods import with_made_pods
     from moorage.simulator.one_pass import OnePass
 
-    whole = with_made_pods(cluster, policy.features)
-    in_detail = _is_in_detail(whole, output)
-    single = OnePass(whole, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
+    in_detail = _is_in_detail(cluster, output)
+    single = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
     return single.run(progress), single.groups
 
 
@@ -198,6 +203,8 @@ def _note_ignored(cluster: "ClusterInput") -> None:
     if cluster.ignored:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
         typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
+    for title, problem in cluster.selecting.items():
+        typer.echo(f"note: {title} makes no pods, since an API server would refuse it: {problem}", err=True)
 
 
 def _note_custom(cluster: "ClusterInput") -> None:

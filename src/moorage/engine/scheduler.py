@@ -25,7 +25,7 @@ from moorage.engine.resizes import for_resizes
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
@@ -69,17 +69,16 @@ class Scheduler:
         meter: PluginMeter = SILENT_METER,
     ) -> None:
         self.observer = observer
-        self.cache = Cache()
-        self.objects = Objects()
-        if features.enabled("GenericWorkload"):
-            self.cache.groups = self._follow_groups(features)
+        self.cache, self.objects = Cache(), Objects()
+        self.nominator = Nominations(self._queued_pod, self.objects[Pod])
+        self.cache.groups = self._follow_groups(features)
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
             clock=clock,
             features=features,
             cluster=cluster,
-            nominator=Nominations(lambda _key: None),
+            nominator=self.nominator,
             background=background,
             activate=self._activate,
             extenders=in_order(extenders),
@@ -87,11 +86,9 @@ class Scheduler:
         )
         self.cycles = self._build_cycles(config.profiles, config, registry, cross_check)
         self._resizes = self._build_resizes(config, registry, cross_check, features)
-        built = (*self.cycles.values(), *self._resizes.values())
-        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in built)
+        self.life = self._life_of_plugins()
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
-        self.services.nominator = self.queue.nominator
         self.failures = FailureHandler(self.services, self.queue)
         self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
@@ -105,8 +102,14 @@ class Scheduler:
             features=features,
         )
 
-    def _follow_groups(self, features: FeatureGates) -> PodGroups:
-        """Have groups of pods listed and watched, and those of groups if there are such."""
+    def _life_of_plugins(self) -> PluginLife:
+        built = (*self.cycles.values(), *self._resizes.values())
+        return PluginLife((cycle.profile, cycle.handles) for cycle in built)
+
+    def _follow_groups(self, features: FeatureGates) -> PodGroups | None:
+        """Have groups of pods listed and watched, and those of groups, if there are such."""
+        if not features.enabled("GenericWorkload"):
+            return None
         with_composites = features.enabled("CompositePodGroup")
         for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
             self.objects[kind]
@@ -142,6 +145,9 @@ class Scheduler:
             time_phases(cycle, phases, stopwatch)
         return phases
 
+    def _queued_pod(self, key: str) -> Pod | None:
+        return self.queue.queued_pod(key)
+
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())
         self.services.wake()
@@ -166,7 +172,7 @@ class Scheduler:
             },
             backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
-            pods=self.objects[Pod],
+            nominator=self.nominator,
             groups=self.cache.groups,
             max_unschedulable=max_unschedulable,
             observer=observer,
@@ -242,6 +248,8 @@ class Scheduler:
         if refusal is not None:
             undo.unwind()
             return Parked(Diagnosis.on_node(node_name, refusal), "")
+        if (recounted := state.get(ASSUMED)) is not None:
+            self.cache.recount(recounted)
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
         return None

@@ -1,10 +1,15 @@
 """What a plugin may raise: all of it costs one attempt, even what would end a program."""
 
 import signal
+import traceback
+from pathlib import Path
 from typing import Final
 
 PLUGIN_FAULTS: Final = (Exception, SystemExit, GeneratorExit, KeyboardInterrupt)
 """Caught wherever a plugin is called. A task that is cancelled is not a fault of whoever it waits for."""
+
+
+_HERE: Final = str(Path(__file__).parents[1])
 
 
 def described(error: BaseException) -> str:
@@ -34,3 +39,13 @@ def pass_on_interrupt(error: BaseException) -> None:
         signal.SIG_IGN,
     ):
         raise error
+
+
+def place_of(error: BaseException) -> str:
+    """Say in which file of an author's an error arose, if that is not in the message already."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:
+        return ""
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
+    last = own[-1] if own else frames[-1]
+    return f" ({last.filename}, line {last.lineno})"

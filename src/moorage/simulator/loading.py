@@ -34,7 +34,7 @@ from moorage.features import FeatureGates
 from moorage.simulator.custom import CustomInput, added_kinds, custom_object, kind_name
 from moorage.simulator.documents import Document, documents_of, read_files
 from moorage.simulator.workloads import (
-    MAY_LACK_TEMPLATE,
+    SELECTING,
     WORKLOADS,
     PodSource,
     WorkloadAdmission,
@@ -42,6 +42,7 @@ from moorage.simulator.workloads import (
     keep_as_given,
     makes_pods,
     pods_wanted,
+    selecting_only,
 )
 
 #: When the first object of an input was created; each object is a second younger than the one before it.
@@ -71,7 +72,8 @@ class ClusterInput:
     """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
 
     ``custom`` has the custom resources as plain data and ``definitions`` what defines them, ``shaping`` what decides
-    how the pods of workloads look; ``ignored`` counts the kinds that were left out.
+    how the pods of workloads look; ``ignored`` counts the kinds that were left out, ``selecting`` says of workloads of
+    which the scheduler only reads the selector why they make no pods.
     """
 
     objects: tuple[KubeObject, ...]
@@ -79,6 +81,9 @@ class ClusterInput:
     definitions: tuple[Mapping[str, Any], ...] = ()
     shaping: tuple[Mapping[str, Any], ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    selecting: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """What controllers were not allowed to make of the workloads, in one pass."""
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """Return the objects of one kind, in order of appearance."""
@@ -159,6 +164,7 @@ class _Creation:
         self._custom = CustomInput()
         self._shaping: list[Mapping[str, Any]] = []
         self._ignored: Counter[str] = Counter()
+        self._selecting: dict[str, str] = {}
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
         made: list[tuple[KubeObject, Document]] = []
@@ -179,7 +185,7 @@ class _Creation:
         shaping = tuple(self._shaping) if cluster.workloads else ()
         if not shaping:
             self._ignored.update(str(content["kind"]) for content in self._shaping)
-        return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored))
+        return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored), selecting=self._selecting)
 
     def _create(self, document: Document) -> KubeObject | None:
         kind = _kind_of(document)
@@ -189,9 +195,20 @@ class _Creation:
         thing = self._identified(_decode(document, kind), kind)
         self._refuse_again(thing, kind, document)
         _refuse_problems(thing, document.title)
-        if isinstance(thing, WORKLOADS) and not (isinstance(thing, MAY_LACK_TEMPLATE) and not makes_pods(thing)):
+        if isinstance(thing, SELECTING):
+            return self._admit_selecting(thing, document)
+        if isinstance(thing, WORKLOADS):
             return self._workloads.admit(thing, document.content, document.title)
         return with_defaults(thing)
+
+    def _admit_selecting(self, thing: PodSource, document: Document) -> KubeObject:
+        """Take a workload in for the scheduler's sake at least: it reads the selector, whatever the rest is like."""
+        if makes_pods(thing):
+            try:
+                return self._workloads.admit(thing, document.content, document.title)
+            except InputError as error:
+                self._selecting[document.title] = error.problem
+        return selecting_only(with_defaults(thing))
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]

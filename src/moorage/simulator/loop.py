@@ -65,6 +65,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._jumping.awaited_outside -= 1
 
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """Wait for threads, which looked up the name of a service for instance: they end when they end."""
+        with self.awaiting_outside():
+            await super().shutdown_default_executor(*args)
+
 
 class AwaitedExtender(HttpExtender):
     """An extender that is asked from virtual time: its answers take as long as they take."""

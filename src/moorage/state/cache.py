@@ -22,9 +22,9 @@ from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.image_index import ImageIndex
+from moorage.state.objects import ChangeLog
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
@@ -101,6 +101,10 @@ class Cache:
         self._assumed.add(uid)
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assume(pod)
+
+    def recount(self, pod: Pod) -> None:
+        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        self._replace(self._pods[pod.uid], pod)
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""

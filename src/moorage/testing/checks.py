@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.features import FeatureGates
+from moorage.framework.contracts import broken_contract
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
 from moorage.framework.nodetable import NodeTable
@@ -49,13 +50,17 @@ def check_plugin(
 ) -> None:
     """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
 
-    The rules: both forms agree; the status of a row does not depend on the window it is seen through; columns and
-    nodes are left as they were; a what-if leaves the attempt it was cloned from alone; statuses and scores are
-    well-formed; equal pods have equal signatures.
+    The rules: methods can be called as they will be; both forms agree; the status of a row does not depend on the
+    window it is seen through; columns and nodes are left as they were; a what-if leaves the attempt it was cloned from
+    alone; statuses and scores are well-formed; equal pods have equal signatures.
 
-    A plugin is given as its class, or as a function that builds it from a handle, which is how to give it arguments.
+    A plugin is given as its class, which is built with the defaults of its arguments, or as a function that builds it
+    from a handle, which is how to give it others.
     Several are tried on the same clusters, since drawing those takes longest. ``objects`` are in every cluster.
     """
+    for plugin in plugins:
+        broken = broken_contract(plugin) if isinstance(plugin, type) else None
+        assert broken is None, f"{broken[0]}: {broken[1]}"
     random_clusters = strategies.clusters() if clusters is None else clusters
     random_pods = strategies.pods("incoming") if pods is None else pods
 
@@ -80,9 +85,17 @@ def check_plugin(
 def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
     if not isinstance(plugin, type):
         return plugin(rig)
-    offered: dict[str, Any] = {"args": None, "handle": rig}
+    offered: dict[str, Any] = {"args": _default_args(plugin), "handle": rig}
     build: Callable[..., Plugin] = plugin
     return build(**{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered})
+
+
+def _default_args(plugin: type[Plugin]) -> Any:
+    """Return what a plugin gets that nothing is configured for; ``None`` if its arguments have to be given."""
+    try:
+        return None if plugin.Args is None else plugin.Args()
+    except TypeError:
+        return None
 
 
 class _Trial:

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from moorage.api.documents import read_documents
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.selectors import LabelSelector, label_matcher
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.apiserver.api import Api
@@ -42,6 +43,7 @@ from moorage.simulator.loop import VirtualLoop, run_virtual
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=KubeObject)
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 Given = str | Path | Mapping[str, Any]
 """A file, the text of manifests, or one object as plain data."""
 
@@ -181,13 +183,30 @@ class Cluster:
         return sorted(self.box.view[Node], key=lambda node: node.name)
 
     def objects(self, kind: type[K]) -> list[K]:
-        """Return all objects of a kind that the controllers watch, by key."""
-        return sorted(self.box.view[kind], key=lambda thing: thing.key)
+        """Return all objects of a kind that the controllers or the scheduler's plugins watch, by key."""
+        return sorted(self._watched(kind), key=lambda thing: thing.key)
 
     def find(self, kind: type[K], name: str, namespace: str = "default") -> K | None:
-        """Return one object of a kind that the controllers watch, if it is there."""
-        namespaced = f"{namespace}/{name}"
-        return self.box.view[kind].get(namespaced) or self.box.view[kind].get(name)
+        """Return one object of a kind that the controllers or the scheduler's plugins watch, if it is there."""
+        keys = (f"{namespace}/{name}", name)
+        return next((thing for thing in self._watched(kind) if thing.key in keys), None)
+
+    def _watched(self, kind: type[K]) -> Iterable[K]:
+        plural = kind_of(kind).plural
+        if kind in self.box.driver.kinds:
+            return self.box.view[kind]
+        if self.box.scheduling is not None and kind in self.box.scheduling.scheduler.objects.kinds():
+            return self.box.scheduling.scheduler.objects[kind].list()
+        raise LookupError(f"nobody here watches {plural}: write `await cluster.client.list({kind.__name__})`")
+
+    def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
+        """Return a plugin at work in the scheduler of this cluster."""
+        assert self.box.scheduling is not None, "this cluster has no scheduler"
+        plugins = self.box.scheduling.scheduler.cycles[profile].profile.plugins
+        for found in plugins.values():
+            if isinstance(found, kind):
+                return found
+        raise LookupError(f"{kind.name} is not enabled in {profile}; these are: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
         """Return what the scheduler says of a pod that waits; empty if it has said nothing."""

@@ -98,6 +98,9 @@ def _conditions(replica_set: Replicas, refusal: str, now: float) -> list[Data]:
     known = list(replica_set.status.get("conditions") or ())
     if not refusal:
         return [condition for condition in known if condition.get("type") != REPLICA_FAILURE]
+    if any(condition.get("type") == REPLICA_FAILURE for condition in known):
+        # The message names a pod that was never made, another one each time: to write it would be news without end.
+        return known
     wanted = {"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate", "message": refusal}
     return with_condition(known, format_time(now), **wanted)
 
