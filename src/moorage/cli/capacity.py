@@ -21,7 +21,7 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.whatif.questions import Capacity
+    from moorage.whatif.questions import ReplicaCapacity
 
 MAX_LISTED = 20
 
@@ -77,7 +77,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _print(found)
 
 
-def _print(found: "Capacity") -> None:
+def _print(found: "ReplicaCapacity") -> None:
     typer.echo(f"{found.fits} more of {found.pod} fit")
     ranked = sorted(found.nodes.items(), key=lambda item: -item[1])
     for node, count in ranked[:MAX_LISTED]:

@@ -16,7 +16,7 @@ from moorage.whatif.session import Session
 MAX_REPLICAS: Final = 10_000
 
 
-class Capacity(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many copies of a pod fit, on which nodes, and what stops the next one; nothing does if the limit was met."""
 
     pod: str
@@ -57,7 +57,7 @@ def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
     raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
 
 
-def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> Capacity:
+def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
     """Place copies of a pod until one does not fit; nobody is preempted for them."""
     name = str((pod.get("metadata") or {}).get("name") or "pod")
     counted: dict[str, int] = {}
@@ -72,7 +72,7 @@ def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLIC
                 message = message or attempt.decision.message
                 break
             counted[attempt.node] = counted.get(attempt.node, 0) + 1
-    return Capacity(name, sum(counted.values()), counted, message)
+    return ReplicaCapacity(name, sum(counted.values()), counted, message)
 
 
 def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
