@@ -16,6 +16,7 @@
 'n1'
 >>> session.try_pod("default/web").node
 ''
+>>> session.close()
 """
 
 import asyncio
