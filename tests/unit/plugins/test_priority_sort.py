@@ -13,6 +13,10 @@ class Waiting:
     timestamp: float = 0.0
     attempts: int = field(default=0)
 
+    @property
+    def priority(self) -> int:
+        return self.pod.priority
+
 
 CASES = {
     "the higher priority goes first": (Waiting(make_pod(priority=10), 9), Waiting(make_pod(priority=5), 1), True),
