@@ -1,13 +1,10 @@
 """Nodes reserved for a team, as a custom resource says: a plugin that is a class and has an informer of its own."""
 
-from collections.abc import Sequence
-
-from moorage.api.kinds import Kind, add_kind
+from moorage.api.custom import custom_kind
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.struct import KubeStruct
 from moorage.framework.cycle import CycleState
-from moorage.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import FilterPlugin
@@ -20,21 +17,21 @@ class ReservationSpec(KubeStruct, frozen=True):
     team: str = ""
 
 
-class Reservation(KubeObject, frozen=True, dict=True, gc=True):
+class Reservation(KubeObject, frozen=True):
     """A node that is reserved; it has the name of the node."""
 
     spec: ReservationSpec = ReservationSpec()
 
 
-KIND = Kind("Reservation", "example.org", "v1", "reservations", namespaced=False, type=Reservation)
-add_kind(KIND)
+custom_kind("Reservation", "reservations", "example.org/v1", namespaced=False, type=Reservation)
 
 
 class Reserved(FilterPlugin):
     """Keep pods off nodes that are reserved for another team; a pod's team is its label ``team``."""
 
     def __init__(self, *, handle: Handle) -> None:
-        # Asking for the lister is all it takes: the scheduler lists and watches the resource from now on.
+        # All it takes: the scheduler lists and watches the resource from now on, and a change of it wakes the pods
+        # that this plugin turned down.
         self._reservations = handle.lister(Reservation)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
@@ -43,10 +40,3 @@ class Reserved(FilterPlugin):
         if reservation is None or reservation.spec.team == pod.labels.get("team"):
             return None
         return Status.unresolvable(f"node(s) were reserved for team {reservation.spec.team}")
-
-    def events_to_register(self) -> Sequence[EventRegistration]:
-        """Try pods again when a reservation is made, changed or given up, and when there is a new node."""
-        return (
-            EventRegistration(ClusterEvent(KIND.event_resource, Action.ALL)),
-            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
-        )

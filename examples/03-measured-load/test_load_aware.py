@@ -92,10 +92,7 @@ def test_old_measurements_are_not_used(prometheus: Prometheus) -> None:
     async def story() -> None:
         async with Cluster(nodes=3, plugins=[LoadAware], config=config(prometheus)) as cluster:
             await cluster.sleep(5)
-            assert cluster.box.scheduling is not None
-            profile = cluster.box.scheduling.scheduler.cycles["default-scheduler"].profile
-            plugin = profile.plugins["LoadAware"]
-            assert isinstance(plugin, LoadAware)
+            plugin = cluster.plugin(LoadAware)
             prometheus.is_down = True
             await cluster.sleep(30)
             assert plugin._load.value == {"node-1": 0.9, "node-2": 0.1, "node-3": 0.5}

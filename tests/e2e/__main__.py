@@ -1,5 +1,7 @@
 """`python -m tests.e2e [--focus REGEX]`: run specs of upstream's own end-to-end suite on `moorage up`.
 
+With `--server real` they run on a real control plane with fake kubelets, and Moorage as its scheduler.
+
 Every spec has a process of its own and a limit in seconds; every worker has a cluster of its own, since some specs
 taint nodes. What needs processes inside of pods is left out (`needs_processes.txt`). The last line says how many specs
 failed; their output is kept.
@@ -15,17 +17,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Final
 
+from tests.e2e.real import real_cluster
+from tests.live.scenarios.combinations import MOORAGE, SCHEDULERS, gate_flags
 from tests.support.control_plane import ROOT, program
 
 SUITES: Final = r"\[sig-(apps|scheduling)\].*\[Conformance\]"
 LEFT_OUT: Final = Path(__file__).with_name("needs_processes.txt")
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the specs, and run none")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long one spec may take")
+    parser.add_argument("--feature-gates", default="", metavar="A=true,...", help="of all programs")
+    parser.add_argument(
+        "--server", choices=("embedded", "real"), default="embedded", help="`moorage up`, or a real control plane"
+    )
+    parser.add_argument("--scheduler", choices=SCHEDULERS, default=MOORAGE, help="who schedules on the real one")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long one spec may take")
     parser.add_argument(
         "--save", type=Path, default=Path(tempfile.gettempdir()) / "moorage-e2e", help="outputs of specs that failed"
     )
@@ -101,7 +110,7 @@ def is_left_out(name: str) -> bool:
 
 def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: argparse.Namespace) -> None:
     """Run specs on a cluster of one's own until none is left."""
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder), options.nodes) as kubeconfig:
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder), options) as kubeconfig:
         while True:
             try:
                 name = waiting.get_nowait()
@@ -114,8 +123,15 @@ def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: a
                 (options.save / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)[:150]}.log").write_text(outcome.output)
 
 
+def cluster(folder: Path, options: argparse.Namespace) -> AbstractContextManager[Path]:
+    """Run a cluster for as long as the block lasts."""
+    if options.server == "real":
+        return real_cluster(options.nodes, options.feature_gates, options.scheduler)
+    return embedded_cluster(folder, options.nodes, options.feature_gates)
+
+
 @contextmanager
-def cluster(folder: Path, nodes: int) -> Iterator[Path]:
+def embedded_cluster(folder: Path, nodes: int, gates: str) -> Iterator[Path]:
     """Run `moorage up` for as long as the block lasts; its end before that is an error."""
     kubeconfig, log = folder / "kubeconfig", folder / "up.log"
     command = [
@@ -125,6 +141,7 @@ def cluster(folder: Path, nodes: int) -> Iterator[Path]:
         str(nodes),
         "--kubeconfig",
         str(kubeconfig),
+        *gate_flags(gates),
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
@@ -160,7 +177,7 @@ def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
             "-provider=skeleton",
             "-allowed-not-ready-nodes=-1",
         ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=kubeconfig.parent)
         result = state_in(report) if report.exists() else "failed"
     return Outcome(name, result, time.monotonic() - started, done.stdout + done.stderr)
 

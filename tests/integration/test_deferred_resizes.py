@@ -62,7 +62,9 @@ async def test_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
         assert names(cluster) == ["far", "grow", "low-1"]
         found = cluster.pod("grow")
         assert found is not None
-        assert (found.nominated_node_name, found.condition("PodScheduled")) == ("", None), "nothing is said of it"
+        scheduled = found.condition("PodScheduled")
+        assert scheduled is not None
+        assert (found.nominated_node_name, scheduled.status) == ("", "True"), "nothing is said of it"
         assert is_queued(cluster), "it is tried until the kubelet has done its part"
         await put_off(cluster)
         await cluster.wait_for(lambda: not is_queued(cluster))

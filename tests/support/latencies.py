@@ -33,3 +33,6 @@ class RandomPace:
     @property
     def stop_container(self) -> float:
         return self._chance.random() * 3
+
+    run = None
+    run_job = None

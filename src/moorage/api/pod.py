@@ -9,9 +9,9 @@ from moorage.api.affinity import Affinity, Taint, Toleration, TopologySpreadCons
 from moorage.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
-from moorage.api.quantity import ResourceList
+from moorage.api.quantity import Quantity, ResourceList
 from moorage.api.shape import Shape, take_shape
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, Int64, KubeStruct
 from moorage.api.volume import Volume
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -65,13 +65,13 @@ class PodSpec(KubeStruct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     resources: ResourceRequirements | None = None
     overhead: ResourceList = {}
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     host_network: bool = False
     host_users: bool | None = None
     scheduling_group: SchedulingGroup | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     restart_policy: str = ""
 
 
@@ -97,6 +97,30 @@ class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
     resource_claim_name: str = ""
 
 
+class ClaimMapping(KubeStruct, frozen=True):
+    """How much of a node's resource the devices of a claim are."""
+
+    name: str = ""
+    quantity: Quantity = 0
+
+
+class ClaimOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use the devices of a claim."""
+
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
+    """What the devices of a claim mean for resources of the node; ``containers`` are those that use it."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[ClaimMapping, ...] = ()
+    overhead: tuple[ClaimOverhead, ...] = ()
+
+
 class PodStatus(KubeStruct, frozen=True):
     """What has become of the pod."""
 
@@ -110,6 +134,7 @@ class PodStatus(KubeStruct, frozen=True):
     resources: ResourceRequirements | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
 
 
 class Pod(KubeObject, frozen=True, dict=True, gc=True):

@@ -12,7 +12,7 @@ from moorage.api.selectors import is_qualified_name
 from moorage.lru import cached_if_short
 
 if TYPE_CHECKING:
-    from moorage.api.pod import Pod
+    from moorage.api.pod import NodeAllocatableClaimStatus, Pod
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -100,9 +100,32 @@ def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: 
     return rounded.get(CPU, 0), rounded.get(MEMORY, 0)
 
 
+def claimed_nanos(statuses: "Iterable[NodeAllocatableClaimStatus]") -> Nanos:
+    """Add up what devices come to, for the pod and for each container that uses them."""
+    total: Nanos = {}
+    for status in statuses:
+        amounts = [(item.name, nano_value(item.quantity)) for item in status.mapping]
+        for item in status.overhead:
+            amounts.append((item.name, nano_value(item.per_pod or 0)))
+            amounts.append((item.name, nano_value(item.per_container or 0) * len(status.containers)))
+        for name, amount in amounts:
+            total[name] = total.get(name, 0) + amount
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def container_nanos(pod: "Pod") -> Nanos:
+    """Add up what the containers of a pod ask for."""
+    return _spec_total(pod)
+
+
+def limit_nanos(pod: "Pod") -> Nanos:
+    """Add up what the containers of a pod are limited to."""
+    return _aggregate(pod, lambda container: _nanos(container.resources.limits))
+
+
 def limits_total(pod: "Pod") -> dict[str, int]:
     """Add up the limits of a pod, as the resource metrics report them."""
-    return _rounded(_aggregate(pod, lambda container: _nanos(container.resources.limits)))
+    return _rounded(limit_nanos(pod))
 
 
 def _rounded(total: Nanos) -> dict[str, int]:
@@ -161,11 +184,14 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     if not has_kubelet_report(pod):
         return spec
     infeasible = _resize_is_infeasible(pod)
+    claimed = claimed_nanos(status.node_allocatable_resource_claim_statuses)
+    spec = _sum((spec, claimed)) if claimed else spec
     by_name = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
     allocated = _aggregate(pod, lambda c: defaults | _allocated(c, by_name.get(c.name), infeasible))
     actuated = _aggregate(pod, lambda c: defaults | _actuated(c, by_name.get(c.name), infeasible))
     if status.allocated_resources is not None and status.resources is not None and status.resources.requests:
         allocated, actuated = _nanos(status.allocated_resources), _nanos(status.resources.requests)
+    allocated = _sum((allocated, claimed)) if claimed else allocated
     held = _max(actuated, allocated)
     return held if infeasible else _max(spec, held)
 
@@ -186,6 +212,8 @@ def has_kubelet_report(pod: "Pod") -> bool:
     """Return whether the status says anything of resources; of a pod that waits for a node it does not."""
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
+        return True
+    if status.node_allocatable_resource_claim_statuses:
         return True
     for condition in status.conditions:
         if condition.type == RESIZE_PENDING:

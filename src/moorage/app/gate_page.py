@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.app.gates import LACKING, MOOT, PERMANENT
+from moorage.app.gates import MOOT, PERMANENT
 from moorage.features import GATES, RELEASES, Stage
 
 INTRODUCTION: Final = """\
@@ -33,6 +33,7 @@ HONOURED: Final = {
     "DRAResourceClaimDeviceStatus": "needed by DRADeviceBindingConditions",
     "DRASchedulerFilterTimeout": "whether filtering by devices gives up after 10 seconds a node",
     "DRAWorkloadResourceClaims": "whether claims are made for, and reserved for, groups of pods",
+    "DRANodeAllocatableResources": "whether devices may stand for CPU, memory or storage of their node",
     "DRAOptionalNodeOperations": "whether devices that need no work on their node go to nodes that declare it",
     "DRAListTypeAttributes": "whether constraints know attributes that are lists",
     "DRADeviceCompatibilityGroups": "whether partitions that get on with each other only can be allocated",
@@ -81,8 +82,6 @@ def _at(name: str, release: str) -> str:
 def _here(name: str) -> str:
     if name in HONOURED:
         return HONOURED[name]
-    if name in LACKING:
-        return f"refused when switched on: {LACKING[name]}"
     if name in MOOT:
         return f"no effect: {MOOT[name]}"
     return f"always on: {PERMANENT[name]}" if name in PERMANENT else "always on"

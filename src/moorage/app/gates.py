@@ -1,7 +1,7 @@
-"""Which feature gates a command line asks for: those we honour, those that change nothing here, those we lack.
+"""Which feature gates a command line asks for: those we honour, and those that change nothing here.
 
 kube-scheduler takes every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet or
-the API server are accepted here, too. A gate whose feature we lack is refused by name, never ignored.
+the API server are accepted here, too. What cannot be switched off here is refused by name, never ignored.
 """
 
 import re
@@ -32,11 +32,6 @@ COMPATIBLE: Final = "--min-compatibility-version"
 _VERSION: Final = re.compile(r"1\.\d+")
 _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
-#: Gates that are off unless set and whose feature is not here, with what it would be.
-LACKING: Final[Mapping[str, str]] = {
-    "DRANodeAllocatableResources": "devices that stand for node resources",
-}
-
 #: Gates that are ours to know and whose setting changes nothing here, with the reason.
 MOOT: Final[Mapping[str, str]] = {
     "OpportunisticBatching": "standing answers take its place and never change a decision",
@@ -52,7 +47,7 @@ MOOT: Final[Mapping[str, str]] = {
     "RestartAllContainersOnContainerExits": "what a pod needs of its node is read from its spec in any case",
     "UserNamespacesHostNetworkSupport": "what a pod needs of its node is read from its spec in any case",
     "VolumeBindMountOptions": "what a pod needs of its node is read from its spec in any case",
-    "WorkloadWithJob": "the job controller does that",
+    "WorkloadWithJob": "the job controller does that; the one of `moorage up` does, too",
 }
 
 #: Gates that an emulated release can still switch off, but we cannot, with what we would have to leave out.
@@ -80,14 +75,14 @@ def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible:
         raise ConfigErrors(problems)
     own = {name: value for name, value in asked.items() if name not in ELSEWHERE}
     features = FeatureGates(own, release=release, oldest=oldest)
-    if problems := [*_lacking(features), *_permanent(features)]:
+    if problems := [*_permanent(features)]:
         raise ConfigErrors(problems)
     moot = {name: MOOT.get(name, "it belongs to another component") for name in asked if _is_moot(name)}
     return GateChoice(features, moot, tuple(_unsupported(features)))
 
 
 def all_gates(flags: Sequence[str]) -> FeatureGates:
-    """Read --feature-gates where nothing is to be run: features that we lack may be on, too."""
+    """Read --feature-gates where nothing is to be run: what we cannot switch off may be off, too."""
     asked = dict(assignments(*flags))
     if problems := [*_unknown(asked), *_locked(asked, RELEASE)]:
         raise ConfigErrors(problems)
@@ -111,13 +106,6 @@ def _locked(asked: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
             text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
             yield ConfigError(FLAG, text, hint=f"remove {name}: it cannot be changed any more")
-
-
-def _lacking(features: FeatureGates) -> Iterator[ConfigError]:
-    for name, what in LACKING.items():
-        if features.enabled(name):
-            text = f"cannot set feature gate {name} to true: moorage lacks {what}"
-            yield ConfigError(FLAG, text, hint=f"leave it out, or add {name}=false")
 
 
 def _permanent(features: FeatureGates) -> Iterator[ConfigError]:

@@ -98,6 +98,8 @@ class Up:
                     raise failure
                 pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
                 await self._pause(max(pause, 0.0))
+            if (failure := box.failure()) is not None:
+                raise failure
         self.screen.farewell(self._tally.summary(box.view, loop.time()))
 
     async def _pause(self, seconds: float) -> None:

@@ -20,7 +20,7 @@ from moorage.config import (
 from moorage.config.types import SchedulerConfiguration
 from moorage.errors import ConfigError, ConfigErrors
 from moorage.features import FeatureGates
-from moorage.framework.plugin import Plugin
+from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import IN_TREE
 
@@ -67,8 +67,8 @@ def load_policy(
         loaded = load_config_file(config, gates=gates, catalogue=catalogue)
     elif config:
         loaded = load_config(config, gates=gates, catalogue=catalogue)
-    elif names := [plugin.name for plugin in enabled]:
-        loaded = load_config(_default_with(names), gates=gates, catalogue=catalogue)
+    elif given := tuple(enabled):
+        loaded = load_config(_default_with(given), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
     if to_schedule:
@@ -93,11 +93,14 @@ def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
         raise ConfigErrors(missing)
 
 
-def _default_with(names: Iterable[str]) -> str:
-    enabled = [{"name": name} for name in names]
+def _default_with(given: Iterable[type[Plugin]]) -> str:
+    plugins = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in given]}}
+    if sorting := [{"name": plugin.name} for plugin in given if issubclass(plugin, QueueSortPlugin)]:
+        # There is one order of the queue: who brings another means it instead of the default.
+        plugins["queueSort"] = {"disabled": [{"name": "*"}], "enabled": sorting}
     content: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME, "plugins": {"multiPoint": {"enabled": enabled}}}],
+        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME, "plugins": plugins}],
     }
     return msgspec.json.encode(content).decode()

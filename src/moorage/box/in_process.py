@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 from operator import itemgetter
@@ -53,8 +53,6 @@ class InProcessClient(ApiClient):
             user_agent=self._user_agent,
         )
         await self._before(asked)
-        if path.endswith("/binding") and self._api.bind_stored(path, body):
-            return b""
         answer = self._api.answer(asked)
         assert not isinstance(answer, Watch), "a watch is read as it comes"
         if answer.status >= 300:
@@ -152,9 +150,10 @@ class StoreWatch:
             heappop(self._due)
             arrived.append(self._on_the_way.popleft())
         for resource, neighbours in groupby(arrived, key=itemgetter(0)):
-            changes = [change for _, change in neighbours]
-            for kind, on_changes in self._followers[resource]:
-                on_changes(kind, [typed(kind.type, change) for change in changes])
+            followers = self._followers[resource]
+            changes = [typed(followers[0].kind.type, change) for _, change in neighbours]
+            for kind, on_changes in followers:
+                on_changes(kind, changes)
         self._set_timer(loop)
         if arrived:
             self.after_delivery()
@@ -175,6 +174,11 @@ def _differences(
             yield Change(known.typed(kind), entry.typed(kind))
 
 
+def _uid(change: Change[Any]) -> str:
+    thing = change.before if change.after is None else change.after
+    return "" if thing is None else str(thing.uid)
+
+
 def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:
     """Return a change of a store with its objects as structs."""
     before = None if change.before is None else change.before.typed(kind)
@@ -182,13 +186,22 @@ def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:
 
 
 class StoreInformer:
-    """What a :class:`StoreWatch` brings of one kind, where controllers expect an informer."""
+    """What a :class:`StoreWatch` brings of one kind, where controllers expect an informer.
 
-    def __init__(self, store: Store, watch: StoreWatch, kind: Kind, on_changes: OnChanges) -> None:
+    ``hidden`` are the uids of objects that are not for them.
+    """
+
+    def __init__(
+        self, store: Store, watch: StoreWatch, kind: Kind, on_changes: OnChanges, *, hidden: Collection[str] = ()
+    ) -> None:
         self.kind = kind
         self._store = store
-        self._on_changes = on_changes
-        watch.follow(kind.type, on_changes)
+        self._hidden = hidden
+        self._pass_on = on_changes
+        watch.follow(kind.type, self._on_changes if hidden else on_changes)
+
+    def _on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        self._pass_on(kind, [change for change in changes if _uid(change) not in self._hidden])
 
     async def synced(self) -> None:
         """There is nothing to wait for: what is there is read at once."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, policy_of
+from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, VerbosityOption, log_as_asked, policy_of
 from moorage.cli.starting import start_lightly
 
 ManifestFiles = Annotated[
@@ -38,6 +38,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     lasts: ForOption = "",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
     feature_gates: GatesOption = None,
+    verbosity: VerbosityOption = None,
 ) -> None:
     """Run a Kubernetes cluster on this machine: API server, controllers, fake nodes and the scheduler.
 
@@ -45,6 +46,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
     """
     start_lightly()
+    log_as_asked(verbosity)
     from moorage.app.gates import choose_gates
     from moorage.app.screen import Screen
     from moorage.app.up import UpOptions, run_up

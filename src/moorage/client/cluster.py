@@ -98,6 +98,10 @@ class ApiCluster:
             if current is None or current.node_name != node_name:
                 raise
 
+    def is_writing(self, thing: KubeObject) -> bool:
+        """Return whether a status of an object is on its way, or waits for its turn."""
+        return thing.metadata.uid in self._turns
+
     async def _looked_up(self, thing: T, error: ApiError) -> T | None:
         """Read an object that may or may not have been written, however long the server takes; None if it was not."""
         if isinstance(error, Unreachable) and not error.was_sent:

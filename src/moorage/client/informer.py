@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.kinds import BUILT_IN, Kind, kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.client.backoff import WATCH_DELAYS
@@ -169,7 +169,7 @@ class Informer(Generic[T]):
     async def _recover(self, error: MoorageError) -> None:
         if isinstance(error, NotFound) and not self._machine.version:
             # An older server, or a custom resource that nobody has defined yet: there are no such objects.
-            log.warning("the server has no such resource", resource=self.kind.plural, version=self.kind.api_version)
+            self._complain(self._absence())
             self._machine.absent()
             self._synced.set()
         else:
@@ -177,6 +177,15 @@ class Informer(Generic[T]):
         if isinstance(error, ApiError):
             self._machine.failed(error)
         await self._pause(error)
+
+    def _absence(self) -> str:
+        kind = self.kind
+        missing = (
+            f"the server does not serve {kind.plural} in {kind.api_version}, and there are none as long as that is so"
+        )
+        if kind.type in BUILT_IN:
+            return missing
+        return f"{missing}; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
 
     def _complain(self, problem: str) -> None:
         """Log what goes wrong; the same problem only every few minutes, since a missing permission stays missing."""
@@ -211,7 +220,7 @@ class Informers:
         self.all: tuple[Informer[Any], ...] = tuple(
             Informer(
                 client,
-                BY_TYPE[kind],
+                kind_of(kind),
                 on_changes,
                 field_selector=UNFINISHED_PODS if kind is Pod else "",
                 observer=observer,

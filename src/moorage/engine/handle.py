@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -228,13 +228,17 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             work.close()
         else:
             task = self._services.background.spawn(self._guard(work, name), name=f"{self._plugin}: {name}")
-            if task is not None:
+            if task is None:
+                work.close()
+            else:
                 self._tasks.add(task)
                 task.add_done_callback(partial(self._ended, work))
 
     async def _guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
             await work
+        except GeneratorExit:  # it is torn down
+            raise
         except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
             pass_on_interrupt(error)
             self.log.exception("background work failed", work=name, error=described(error))
@@ -264,7 +268,20 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         if self._tasks:
             _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
             for task in stubborn:
-                self.log.warning("background work goes on though it was cancelled", work=task.get_name())
+                await self._tear_down(task)
+
+    async def _tear_down(self, task: asyncio.Task[None]) -> None:
+        """End work that takes no notice of being cancelled: as long as it runs, no loop that waits for it ends."""
+        hint = "let asyncio.CancelledError pass, or raise it again"
+        self.log.warning("background work goes on though it was cancelled", work=task.get_name(), hint=hint)
+        steps = task.get_coro()
+        with suppress(RuntimeError):  # it ignores this, too
+            if isinstance(steps, Coroutine):
+                steps.close()
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 class ProfileHandles:

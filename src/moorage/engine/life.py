@@ -9,7 +9,7 @@ import structlog
 from moorage.engine.handle import ProfileHandles
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
-from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, place_of
 from moorage.framework.plugin import Plugin
 
 START_SECONDS: Final = 60.0
@@ -59,7 +59,7 @@ async def _start(plugin: Plugin) -> None:
         if limit.expired():
             advice = "what takes long belongs into handle.in_background"
             raise PluginError(plugin.name, f"{where}: not done after {START_SECONDS:g} s; {advice}") from error
-        raise PluginError(plugin.name, f"{where}: {described(error)}") from error
+        raise PluginError(plugin.name, f"{where}: {described(error)}{place_of(error)}") from error
 
 
 async def _close(plugin: Plugin) -> None:

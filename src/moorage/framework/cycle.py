@@ -1,7 +1,7 @@
 """What plugins remember during one attempt to place one pod."""
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.pod import Pod
 from moorage.errors import NotStored
@@ -22,6 +22,10 @@ class StateKey(Generic[T]):
 
     def __repr__(self) -> str:
         return f"StateKey({self.name!r})"
+
+
+ASSUMED: Final = StateKey[Pod]("the pod as it is to be counted on its node")
+"""Stored by a reserve plugin that found out that the pod takes more there than it asks for."""
 
 
 class CycleState:

@@ -52,10 +52,14 @@ class PluginLog:
         self._about = dict(about)
         self._level = level
         self._logger = structlog.get_logger(module, **about)
+        self._details: dict[int, PluginLog] = {}
 
     def v(self, level: int) -> "PluginLog":
         """Return a log for details of a level, from 0 (always) to 10 (everything)."""
-        return PluginLog(self._module, self._about, level)
+        found = self._details.get(level)
+        if found is None:
+            found = self._details[level] = PluginLog(self._module, self._about, level)
+        return found
 
     def __bool__(self) -> bool:
         return self._level <= VERBOSITY.of(self._module)

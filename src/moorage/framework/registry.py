@@ -2,10 +2,8 @@
 
 import importlib
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -13,13 +11,12 @@ import structlog
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
 from moorage.framework.contracts import EXTENSION_POINTS, broken_contract, never_called
-from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, place_of
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import Plugin
 
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
-_HERE: Final = str(Path(__file__).parent)
 
 
 log = structlog.get_logger(__name__)
@@ -115,17 +112,7 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
         ) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        raise ConfigError(where, f"it cannot be imported: {type(error).__name__}: {error}{_place(error)}") from error
-
-
-def _place(error: BaseException) -> str:
-    """Say where an error arose, if that is not in the message already."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SyntaxError) or not frames:
-        return ""
-    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
-    last = own[-1] if own else frames[-1]
-    return f" ({last.filename}, line {last.lineno})"
+        raise ConfigError(where, f"it cannot be imported: {type(error).__name__}: {error}{place_of(error)}") from error
 
 
 def _is_struct(kind: object) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.quantity import ResourceList, nano_value
-from moorage.api.requests import placed_milli_requests
+from moorage.api.requests import has_kubelet_report, placed_milli_requests
 from moorage.framework.events import Action, ClusterEvent, Resource
 
 
@@ -29,7 +29,7 @@ def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if old.spec is new.spec and old.status is new.status:
+    if old.spec is new.spec and not (has_kubelet_report(old) or has_kubelet_report(new)):
         return False
     before, after = placed_milli_requests(old), placed_milli_requests(new)
     return any(name not in after or asked > after[name] for name, asked in before.items())

@@ -70,6 +70,7 @@ class SchedulingQueue(Places):
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         pop_from_backoff: bool = True,
         pods: Lister[Pod] | None = None,
+        nominator: Nominations | None = None,
         groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
@@ -83,7 +84,7 @@ class SchedulingQueue(Places):
         self._max_unschedulable = max_unschedulable
         self._hints = Hints(profiles, observer)
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
-        self.nominator = Nominations(self._queued_pod, pods)
+        self.nominator = Nominations(self.queued_pod, pods) if nominator is None else nominator
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
@@ -327,7 +328,8 @@ class SchedulingQueue(Places):
         info = self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
         return info if info is not None or self.groups is None else self.groups.find(key)
 
-    def _queued_pod(self, key: str) -> Pod | None:
+    def queued_pod(self, key: str) -> Pod | None:
+        """Return the waiting pod of a name, with its namespace."""
         info = self._find(key)
         return None if info is None else info.pod
 

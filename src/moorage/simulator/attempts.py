@@ -61,19 +61,19 @@ class AttemptLog(AttemptObserver):
         if not self._of_group:
             self._searches.clear()
         self._of_group = False
-        pod = queued.pod
-        base = Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.ERROR, attempts=queued.attempts)
         match outcome:
-            case Placed():
-                fields: dict[str, Any] = {"node": outcome.node_name, "tied": outcome.tied, "nodes": entries}
-                self.decisions[pod.uid] = replace(base, result=Result.SCHEDULED, **fields)
+            case Placed(node_name, tied):
+                fields: dict[str, Any] = {"result": Result.SCHEDULED, "node": node_name, "tied": tied, "nodes": entries}
             case Parked():
-                refused = _refused(outcome)
-                self.decisions[pod.uid] = replace(base, **refused, nodes=entries, post_filter=nomination)
+                fields = {**_refused(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
-                self.decisions[pod.uid] = replace(base, **_refused(outcome))
+                fields = _refused(outcome)
             case Dropped():
-                pass
+                return
+        pod = queued.pod
+        self.decisions[pod.metadata.uid] = Decision(
+            pod=queued.key, profile=pod.scheduler_name, attempts=queued.attempts, **fields
+        )
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""

@@ -134,18 +134,18 @@ class RunHistory:
             self._gone(before.typed(Pod))
             return
         pod = after.typed(Pod)
-        uid = pod.metadata.uid
+        uid, node = pod.metadata.uid, pod.spec.node_name
         record = self._pods.get(uid)
         if record is None:
-            record = self._pods[uid] = PodHistory(pod.key, self._moment(), node=pod.node_name)
-        elif pod.node_name and not record.node:
-            record.node, record.bound = pod.node_name, self._moment()
+            record = self._pods[uid] = PodHistory(after.key, self._moment(), node=node)
+        elif node and not record.node:
+            record.node, record.bound = node, self._moment()
             record.waited = _rounded(record.bound - record.created)
         if pod.is_finished:
             if record.finished is None and before is not None:
                 record.finished, record.phase = self._moment(), pod.status.phase
             self._free(uid)
-        elif pod.node_name and uid not in self._placed:
+        elif node and uid not in self._placed:
             self._place(uid, pod)
 
     def _gone(self, pod: Pod) -> None:

@@ -91,15 +91,16 @@ class SimulatedKubelets:
         if entry is None:
             return
         is_same = not isinstance(action, Create) and entry.typed(Pod).uid == action.thing.uid
-        if not is_same or self._is_merged(entry, action) or self._is_answered(action):
-            self._look(key)
+        if is_same and not self._is_merged(entry, action):
+            self._request(action)
+        # What has been written is looked at when the watch brings it, and so is another pod of the same name.
 
     def _is_merged(self, entry: Entry, action: Write) -> bool:
         if not isinstance(action, Patch) or action.subresource != "status":
             return False
         return merge_status(self._api.store, entry, action.patch["status"])
 
-    def _is_answered(self, action: Write) -> bool:
+    def _request(self, action: Write) -> None:
         asked = request_of(action)
         answer = self._api.answer(
             ApiRequest(asked.method, asked.path, body=asked.body, content_type=asked.content_type, user_agent="kubelet")
@@ -107,7 +108,6 @@ class SimulatedKubelets:
         assert isinstance(answer, ApiResponse), "a watch was not asked for"
         if answer.status >= 300:
             log.warning("kubelet was refused", path=asked.path, status=answer.status)
-        return answer.status < 300
 
 
 class StoreIndex(ObjectIndex[T]):

@@ -11,7 +11,7 @@ from moorage.clock import VirtualClock
 from moorage.features import FeatureGates
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
-from moorage.simulator.workloads import controllers_for
+from moorage.simulator.workloads import controllers_for, selector_uids
 from moorage.simulator.world import World
 
 SETTLED_SECONDS: Final = 3
@@ -26,7 +26,8 @@ def with_made_pods(cluster: ClusterInput, features: FeatureGates) -> ClusterInpu
 
     async def work() -> ClusterInput:
         controllers = controllers_for(cluster.objects, clock)
-        world = World(clock, features=features, controllers=controllers, has_kubelets=False)
+        hidden = selector_uids(cluster.objects)
+        world = World(clock, features=features, controllers=controllers, hidden=hidden, has_kubelets=False)
         own = {thing.uid for thing in _stored(world)}
         for content in cluster.shaping:
             world.put_data(content)
@@ -41,7 +42,7 @@ def with_made_pods(cluster: ClusterInput, features: FeatureGates) -> ClusterInpu
         given = [thing.uid for thing in cluster.objects]
         stored = {thing.uid: thing for thing in _stored(world) if thing.uid not in own}
         kept = [stored.pop(uid) for uid in given if uid in stored]
-        return replace(cluster, objects=(*kept, *stored.values()))
+        return replace(cluster, objects=(*kept, *stored.values()), refusals=world.refusals)
 
     return run_virtual(work(), clock)
 

@@ -1,6 +1,6 @@
 """A cluster run in virtual time: what became of each pod that was waiting, or was made while it ran."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,13 +10,13 @@ from moorage.api.pod import Pod
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
 from moorage.simulator.attempts import AttemptLog, ShowProgress
-from moorage.simulator.custom import added_kinds, definition_of, kind_name, placed
+from moorage.simulator.custom import added_kinds, custom_object, definition_of, kind_name, placed
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.history import PodHistory, RunHistory, Utilisation
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import MAX_SECONDS, Simulation
-from moorage.simulator.workloads import controllers_for
+from moorage.simulator.workloads import controllers_for, selector_uids
 from moorage.simulator.world import Pace, World
 
 
@@ -30,6 +30,8 @@ class Run(Struct, frozen=True):
     """How much virtual time passed."""
     is_quiet: bool
     """Whether it ended because nothing more would have changed."""
+    refusals: Mapping[str, str] = {}
+    """What controllers were not allowed to do, by what it was for."""
 
     def more(self) -> dict[str, Any]:
         """Return what is printed beside the decisions."""
@@ -56,7 +58,13 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
     attempts = AttemptLog(with_nodes=with_nodes)
 
     async def work() -> Run:
-        world = World(clock, pace=pace, features=policy.features, controllers=controllers_for(cluster.objects, clock))
+        world = World(
+            clock,
+            pace=pace,
+            features=policy.features,
+            controllers=controllers_for(cluster.objects, clock),
+            hidden=selector_uids(cluster.objects),
+        )
         history = RunHistory(world.api.store, clock.now, group_by=group_by)
         world.on_eviction = history.note_eviction
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)
@@ -72,18 +80,25 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
         if until is not None or not is_quiet:
             history.end_at(MAX_SECONDS if until is None else until)
         decisions = _outcomes(simulation, cluster, attempts)
-        return Run(decisions, history.timeline(world.evictors), history.utilisation(), history.seconds, is_quiet)
+        timeline, utilisation = history.timeline(world.evictors), history.utilisation()
+        return Run(decisions, timeline, utilisation, history.seconds, is_quiet, world.refusals)
 
     return run_virtual(work(), clock)
 
 
 def load(simulation: Simulation, cluster: ClusterInput) -> None:
-    """Bring a described cluster into a simulation; kinds that plugins list are served, defined or not."""
+    """Bring a described cluster into a simulation; kinds that plugins list are served, defined or not.
+
+    InputError if a custom resource does not fit the struct that a plugin has for it.
+    """
     kinds = added_kinds()
     defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
     missing = [definition_of(kind) for kind in kinds.values() if kind.full_name not in defined]
-    known = ((kinds.get(kind_name(content)), content) for content in cluster.custom)
-    custom = [placed(kind, content) for kind, content in known if kind is not None]
+    custom = []
+    for content in cluster.custom:
+        if (kind := kinds.get(kind_name(content))) is not None:
+            custom_object(kind, content)  # InputError, before anything begins
+            custom.append(placed(kind, content))
     simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
 
 

@@ -46,8 +46,8 @@ from moorage.features import FeatureGates
 
 PodSource: TypeAlias = AppsWorkload | ReplicationController | Job | CronJob
 WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job, CronJob)
-MAY_LACK_TEMPLATE: Final = (ReplicaSet, ReplicationController, StatefulSet)
-"""Kinds that the scheduler itself reads, for their selectors: without a template they are there for that alone."""
+SELECTING: Final = (ReplicaSet, ReplicationController, StatefulSet)
+"""Kinds that the scheduler itself reads, for their selectors: without a good template they are there for that alone."""
 _OWNER_NAMES: Final = frozenset(BY_TYPE[kind].name for kind in OWNERS)
 
 
@@ -79,6 +79,18 @@ class WorkloadAdmission:
         if isinstance(thing, Job) and not data["spec"].get("selector"):
             select_own_pods(data)
         return convert(kind.type, data)
+
+
+def selecting_only(thing: KubeObject) -> KubeObject:
+    """Return a workload of which no pods are to be made; the scheduler reads no more of it than its selector."""
+    assert isinstance(thing, SELECTING)
+    spec = msgspec.structs.replace(thing.spec, template_json=msgspec.Raw(b"{}"))
+    return msgspec.structs.replace(thing, spec=spec)
+
+
+def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
+    """Name the workloads that only select pods: controllers must not see them, or they would make or delete some."""
+    return frozenset(thing.uid for thing in objects if isinstance(thing, SELECTING) and not makes_pods(thing))
 
 
 def template_of(thing: PodSource) -> Data:
@@ -144,7 +156,7 @@ class PatientCollector(GarbageCollector):
     def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
         super().__init__(clock)
         things = list(described)
-        there = {thing.uid for thing in things}
+        there = {thing.uid for thing in things} - selector_uids(things)
         self._without_owner = {
             thing.uid
             for thing in things

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,6 +18,7 @@ from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.requests.request import ApiRequest, target_of
 from moorage.box.apiserver.storage.objects import ObjectStore
 from moorage.box.apiserver.storage.store import StoredChange, storage_of
+from moorage.box.apiserver.writing.typed import bind_pod
 from moorage.box.controllers import kubelet
 from moorage.box.controllers.driver import Controller, Driver
 from moorage.box.in_process import InProcessClient, StoreInformer, StoreWatch
@@ -65,7 +66,7 @@ class World:
     What the scheduler writes goes through the client that it has in production and the API server's own operations.
     ``store`` is what is stored, as structs, past the API's rules. Everything runs on the loop that is running when it
     is used, so a :class:`~moorage.simulator.loop.VirtualLoop` makes it a simulation. ``controllers`` work beside the
-    kubelets.
+    kubelets; they do not see the objects whose uids are ``hidden``.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class World:
         fault: Fault = no_faults,
         features: FeatureGates | None = None,
         controllers: Sequence[Controller] = (),
+        hidden: Collection[str] = (),
         has_kubelets: bool = True,
     ) -> None:
         self.clock = clock
@@ -95,7 +97,7 @@ class World:
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
         self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
         self._kubelets = self._make_kubelets() if has_kubelets else None
-        self._driver = self._drive(controllers) if controllers else None
+        self._driver = self._drive(controllers, hidden) if controllers else None
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
         """How often each pod failed since a pod last came, went, was bound or ended, or a node changed."""
@@ -109,9 +111,9 @@ class World:
         every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
         return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
 
-    def _drive(self, controllers: Sequence[Controller]) -> Driver:
+    def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> Driver:
         client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
-        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch))
+        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden=hidden))
 
     @property
     def is_busy(self) -> bool:
@@ -129,6 +131,12 @@ class World:
     def cluster(self) -> Self:
         """Where the scheduler writes to."""
         return self
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """What controllers were not allowed to do, by what it was for."""
+        known = self._driver.view.refusals if self._driver is not None else {}
+        return {f"{controller} of {key}": problem for (controller, key), problem in known.items()}
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
         """Pass changes of the kinds that the scheduler watches on to it."""
@@ -171,8 +179,15 @@ class World:
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node; it takes a while, and may fail."""
-        await self._writer.bind(pod, node_name)
+        if self.fault is not no_faults or self._writer.is_writing(pod) or not await self._bound_at_once(pod, node_name):
+            await self._writer.bind(pod, node_name)
         self.bindings[pod.uid] = node_name
+
+    async def _bound_at_once(self, pod: Pod, node_name: str) -> bool:
+        """Bind a pod that is stored as a struct without a request; False if the API has to look at it."""
+        await asyncio.sleep(self.pace.bind)
+        entry = self.api.store.get("pods", pod.key)
+        return entry is not None and bind_pod(self.api.store, entry, pod.uid, node_name, self.clock.now())
 
     async def get(self, thing: K) -> K:
         """Return an object as it is now."""

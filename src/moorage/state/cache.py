@@ -22,9 +22,9 @@ from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
 from moorage.state.claim_index import ClaimIndex
 from moorage.state.image_index import ImageIndex
+from moorage.state.objects import ChangeLog
 from moorage.state.pod_groups import PodGroups
 from moorage.state.pod_index import PodIndex
 
@@ -102,6 +102,10 @@ class Cache:
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assume(pod)
 
+    def recount(self, pod: Pod) -> None:
+        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        self._replace(self._pods[pod.uid], pod)
+
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
         known = self._pods.get(pod.uid)
@@ -174,7 +178,7 @@ class Cache:
             self.update_node(node)
             return
         info = self._ghosts.get(node.name) or SharedNodeInfo(None)
-        info.node = node
+        NodeInfo.replace_node(info, node)
         self._ghosts.pop(node.name, None)
         row = self.columns.add(info)
         self.pods.resize(len(self.columns))
@@ -191,7 +195,7 @@ class Cache:
         if info is None:
             self.add_node(node)
             return
-        info.node = node
+        NodeInfo.replace_node(info, node)
         self.columns.write_node(info)
         self._tree.update(node)
 
@@ -211,7 +215,7 @@ class Cache:
         self._order = self._places = None
         self.structure += 1
         if info.pods:
-            info.node = None
+            NodeInfo.replace_node(info, None)
             self._ghosts[name] = info
 
     def _place(self, pod: Pod) -> None:
@@ -307,11 +311,11 @@ class NodeColumns(NodeStorage):
         del self.row_of[info.name]
         moved = self.infos.pop()
         self.count = last
-        info.row = NO_ROW
+        NodeInfo.move_to(info, NO_ROW)
         if row != last:
             self.infos[row] = moved
             self.row_of[moved.name] = row
-            moved.row = row
+            NodeInfo.move_to(moved, row)
             self.write_node(moved)
         else:
             self._note_node(row)

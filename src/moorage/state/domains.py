@@ -14,7 +14,7 @@ from moorage.framework.columns import Categorical, CodeArray, Vocabulary, next_v
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
+from moorage.state.objects import ChangeLog
 
 MAX_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""

@@ -16,8 +16,8 @@ from moorage.api.selectors import LabelMatcher
 from moorage.framework.columns import Growing
 from moorage.framework.status import IntArray
 from moorage.lru import LRU
-from moorage.state.change_log import ChangeLog
 from moorage.state.domains import LOG_LENGTH
+from moorage.state.objects import ChangeLog
 from moorage.state.selector_index import Namespaces, SelectorIndex
 from moorage.state.term_index import TermIndex
 

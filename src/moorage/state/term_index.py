@@ -8,8 +8,8 @@ import numpy as np
 from moorage.api.affinity_terms import AffinityTerm
 from moorage.framework.columns import Growing
 from moorage.framework.status import IntArray
-from moorage.state.change_log import ChangeLog
 from moorage.state.domains import LOG_LENGTH
+from moorage.state.objects import ChangeLog
 from moorage.state.selector_index import Namespaces, SelectorIndex
 
 # A group on more than one row in so many is kept as a column: its dictionary would take nearly as much memory.

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from moorage.api.documents import read_documents
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.selectors import LabelSelector, label_matcher
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.box.apiserver.api import Api
@@ -42,6 +43,7 @@ from moorage.simulator.loop import VirtualLoop, run_virtual
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=KubeObject)
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 Given = str | Path | Mapping[str, Any]
 """A file, the text of manifests, or one object as plain data."""
 
@@ -65,6 +67,9 @@ class Cluster:
     ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise. Custom
     resources that plugins watch are best given as ``definitions``: they are there before the scheduler is.
     ``feature_gates`` are those of the whole cluster, as ``--feature-gates`` takes them.
+
+    Answers that pods share (see ``Plugin.sign``) are compared with ones computed from nothing, in every cycle: a plugin
+    that signs too little, or that depends on more than it says, fails the test. ``cross_check=False`` spares that time.
     """
 
     def __init__(  # noqa: PLR0913 - all are named, and each has a default that most tests keep
@@ -78,12 +83,15 @@ class Cluster:
         scheduler: bool = True,
         pace: KubeletPace | None = None,
         feature_gates: str = "",
+        cross_check: bool = True,
     ) -> None:
         enabled, features = tuple(plugins), FeatureGates.parse(feature_gates)
         registry = collect_plugins(enabled)
         policy = load_policy(registry, config, features=features, enabled=enabled) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, features)
+        self._options = BoxOptions(
+            nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check, features
+        )
         self._ending = AsyncExitStack()
         self._box: Box | None = None
         self.kubeconfig: dict[str, Any] = {}
@@ -111,10 +119,15 @@ class Cluster:
         return Box(lambda: ApiClient(connection), SystemClock(), self._options)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        failure = self._box.failure() if self._box is not None else None
+        failure = self._failure() if self._box is not None else None
         await self._ending.aclose()
         if failure is not None and kind is None:
             raise failure
+
+    def _failure(self) -> BaseException | None:
+        """Return what ended a part of the cluster, or went wrong in an attempt to place a pod."""
+        scheduling = self.box.scheduling
+        return self.box.failure() or (None if scheduling is None else scheduling.failure())
 
     @property
     def box(self) -> Box:
@@ -154,7 +167,7 @@ class Cluster:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not condition():
-            if (failure := self.box.failure()) is not None:
+            if (failure := self._failure()) is not None:
                 raise failure
             if loop.time() >= end:
                 raise TimeoutError(f"not so after {seconds} s; the pods are:\n{self.describe()}")
@@ -181,13 +194,30 @@ class Cluster:
         return sorted(self.box.view[Node], key=lambda node: node.name)
 
     def objects(self, kind: type[K]) -> list[K]:
-        """Return all objects of a kind that the controllers watch, by key."""
-        return sorted(self.box.view[kind], key=lambda thing: thing.key)
+        """Return all objects of a kind that the controllers or the scheduler's plugins watch, by key."""
+        return sorted(self._watched(kind), key=lambda thing: thing.key)
 
     def find(self, kind: type[K], name: str, namespace: str = "default") -> K | None:
-        """Return one object of a kind that the controllers watch, if it is there."""
-        namespaced = f"{namespace}/{name}"
-        return self.box.view[kind].get(namespaced) or self.box.view[kind].get(name)
+        """Return one object of a kind that the controllers or the scheduler's plugins watch, if it is there."""
+        keys = (f"{namespace}/{name}", name)
+        return next((thing for thing in self._watched(kind) if thing.key in keys), None)
+
+    def _watched(self, kind: type[K]) -> Iterable[K]:
+        plural = kind_of(kind).plural
+        if kind in self.box.driver.kinds:
+            return self.box.view[kind]
+        if self.box.scheduling is not None and kind in self.box.scheduling.scheduler.objects.kinds():
+            return self.box.scheduling.scheduler.objects[kind].list()
+        raise LookupError(f"nobody here watches {plural}: write `await cluster.client.list({kind.__name__})`")
+
+    def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
+        """Return a plugin at work in the scheduler of this cluster."""
+        assert self.box.scheduling is not None, "this cluster has no scheduler"
+        plugins = self.box.scheduling.scheduler.cycles[profile].profile.plugins
+        for found in plugins.values():
+            if isinstance(found, kind):
+                return found
+        raise LookupError(f"{kind.name} is not enabled in {profile}; these are: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
         """Return what the scheduler says of a pod that waits; empty if it has said nothing."""

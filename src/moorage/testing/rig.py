@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from moorage.api.kinds import kind_of
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
@@ -139,6 +140,7 @@ class Rig:
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind."""
+        kind_of(kind)  # TypeError, as from the scheduler, if it stands for none
         return self.objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:

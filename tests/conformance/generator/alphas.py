@@ -10,7 +10,8 @@ LISTS: Final = "DRAListTypeAttributes"
 GROUPS: Final = "DRADeviceCompatibilityGroups"
 DERIVED: Final = "DRADerivedAttributes"
 SKIPPING: Final = "DRAOptionalNodeOperations"
-GATES: Final = (COMPARISONS, LISTS, GROUPS, DERIVED, SKIPPING)
+ALLOCATABLE: Final = "DRANodeAllocatableResources"
+GATES: Final = (COMPARISONS, LISTS, GROUPS, DERIVED, SKIPPING, ALLOCATABLE)
 NUMBERS: Final = (
     "-10",
     "-1",
@@ -53,8 +54,10 @@ def equip(dice: Dice, objects: list[Object]) -> dict[str, bool]:
                     _number_taints(dice, spec.get("taints") or [])
                 if dice.chance(0.5):
                     item.setdefault("status", {})["declaredFeatures"] = [SKIPPING]
-            case "Pod" if dice.wants("taints"):
-                _compare(dice, spec.get("tolerations") or [])
+            case "Pod":
+                if dice.wants("taints"):
+                    _compare(dice, spec.get("tolerations") or [])
+                _use_claims(dice, spec)
             case "ResourceSlice":
                 _change_slice(dice, spec)
             case "ResourceClaim":
@@ -85,6 +88,8 @@ def _change_slice(dice: Dice, spec: Object) -> None:
             )
         if dice.chance(0.1):
             attributes["model"] = {"versions": dice.some(("1.0.0", "2.0.0"), 1)}
+        if dice.chance(0.3):
+            device["nodeAllocatableResources"] = _allocatable(dice, device)
         for draw in device.get("consumesCounters") or ():
             if dice.chance(0.7):
                 draw["compatibilityGroups"] = dice.some(("a", "b", "c"), 1, 2)
@@ -103,3 +108,25 @@ def _change_claim(dice: Dice, claim: Object) -> None:
         for wanted in (*request.get("firstAvailable", ()), *filter(None, (request.get("exactly"),))):
             if dice.chance(0.4):
                 wanted["derivedAttributes"] = [{"name": NUMA, "expression": dice.pick(EXPRESSIONS)}]
+
+
+def _allocatable(dice: Dice, device: Object) -> Object:
+    """Let a device stand for CPU or memory of its node, or cost some of it."""
+    cpu = dice.pick(
+        (
+            {"mapping": {"deviceMultiplier": dice.pick(("500m", "1", "3"))}},
+            {"overhead": {"perPod": "250m"}},
+            {"overhead": {"perPod": "100m", "perContainer": "200m"}},
+            {"mapping": {"deviceMultiplier": "1"}, "overhead": {"perContainer": "1"}},
+        )
+    )
+    if device.get("allowMultipleAllocations") and dice.chance(0.5):
+        return {"memory": {"mapping": {"capacityKey": "memory", "capacityMultiplier": dice.pick(("1", "2"))}}}
+    return dice.pick(({"cpu": cpu}, {"cpu": cpu, "memory": {"overhead": {"perPod": "1Gi"}}}))
+
+
+def _use_claims(dice: Dice, spec: Object) -> None:
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        used = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or () if dice.chance(0.6)]
+        if used:
+            container.setdefault("resources", {})["claims"] = used

@@ -5,23 +5,18 @@ from pathlib import Path
 import pytest
 
 from moorage.app.gate_page import HONOURED, reference_page
-from moorage.app.gates import LACKING, MOOT, PERMANENT, choose_gates
+from moorage.app.gates import MOOT, PERMANENT, choose_gates
 from moorage.errors import ConfigError
 from moorage.features import GATES, RELEASES
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", LACKING)
-def test_a_gate_whose_feature_we_lack_is_refused_by_name(name: str) -> None:
-    needed = ",".join(f"{need}=true" for need in ("GenericWorkload", "TopologyAwareWorkloadScheduling"))
-    with pytest.raises(ConfigError, match=f"cannot set feature gate {name} to true: moorage lacks"):
-        choose_gates([f"{name}=true,{needed}"])
-
-
-@pytest.mark.parametrize("name", LACKING)
-def test_a_gate_whose_feature_we_lack_may_be_off(name: str) -> None:
-    assert not choose_gates([f"{name}=false"]).features.enabled(name)
+def test_no_gate_is_refused_for_want_of_its_feature() -> None:
+    needed = ",".join(f"{name}=true" for name in GATES)
+    choice = choose_gates([needed])
+    assert all(choice.features.enabled(name) for name in GATES)
+    assert choose_gates(["AllAlpha=true,AllBeta=true"]).features.enabled("CompositePodGroup")
 
 
 OFF = {
@@ -82,7 +77,6 @@ def test_gates_of_other_components_are_accepted_and_told() -> None:
 REFUSED = {
     "an unknown gate": (["SchedulerAsyncPremption=true"], [], [], "did you mean 'SchedulerAsyncPreemption'"),
     "an unknown gate like another component's": (["WatchLst=true"], [], [], "did you mean 'WatchList'"),
-    "every alpha feature": (["AllAlpha=true,GenericWorkload=true"], [], [], "moorage lacks devices that stand"),
     "a release to come": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
     "a release too long ago": ([], ["1.33"], [], "emulation version 1.33 is not between"),
     "no release": ([], ["latest"], [], "could not parse 'latest' as version"),
@@ -132,7 +126,7 @@ def test_refusals(gates: list[str], emulated: list[str], compatible: list[str], 
 
 def test_every_gate_is_spoken_of_once() -> None:
     for name, gate in GATES.items():
-        kinds = [name in kind for kind in (HONOURED, LACKING, MOOT, PERMANENT)]
+        kinds = [name in kind for kind in (HONOURED, MOOT, PERMANENT)]
         always_locked = all(gates[name].locked for gates in RELEASES.values() if name in gates)
         assert kinds.count(True) == (0 if gate.locked and always_locked else 1), name
 

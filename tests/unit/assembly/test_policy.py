@@ -11,7 +11,7 @@ from moorage.errors import ConfigError, MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
+from moorage.framework.plugin import FilterPlugin, QueueSortPlugin
 from moorage.framework.status import Status
 from moorage.plugins.catalogue import IN_TREE
 
@@ -71,3 +71,17 @@ def test_a_plugin_that_nobody_registered_cannot_be_configured() -> None:
     profile = {"schedulerName": "mine", "plugins": {"filter": {"enabled": [{"name": "Picky"}]}}}
     with pytest.raises(MoorageError, match="Picky"):
         load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "profiles": [profile]}))
+
+
+class ByName(QueueSortPlugin):
+    def sort_key(self, queued: Any) -> Any:
+        return queued.pod.name
+
+
+def test_a_given_plugin_that_sorts_the_queue_takes_the_place_of_the_default() -> None:
+    policy = load_policy(collect_plugins([ByName, Picky]), enabled=[ByName, Picky])
+    plugins = policy.config.profiles[0].plugins
+    assert plugins is not None
+    assert [item.name for item in plugins.queue_sort.enabled] == ["ByName"]
+    assert [item.name for item in plugins.queue_sort.disabled] == ["*"]
+    assert enabled(policy)[-2:] == ["ByName", "Picky"]

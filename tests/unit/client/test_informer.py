@@ -10,6 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 from tests.support.fault_server import FaultServer
 
+from moorage.api.custom import custom_kind
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -100,6 +101,31 @@ def test_a_problem_that_stays_is_told_now_and_then_only() -> None:
         assert len(again) > 10
 
     server.fail(f"GET {PODS}", 403, times=1000, message="pods is forbidden")
+    run_virtual(work(), clock)
+
+
+VOUCHERS = custom_kind("Voucher", "vouchers", "informer.example.org/v1")
+
+
+@pytest.mark.usefixtures("_logging")
+def test_a_kind_that_is_not_served_is_told_now_and_then_and_empty() -> None:
+    clock = VirtualClock()
+    server = FaultServer(clock)
+
+    async def work() -> None:
+        informer: Informer[Any] = Informer(server.client(), VOUCHERS, lambda *_: None, chance=Random(1))
+        with capture_logs() as logs:
+            running = asyncio.create_task(informer.run())
+            await informer.synced()
+            await asyncio.sleep(1000)
+            running.cancel()
+        warnings = [entry for entry in logs if entry["log_level"] == "warning"]
+        assert len(warnings) == 4, "at once, then every five minutes"
+        assert warnings[0]["error"].endswith(
+            "install the CustomResourceDefinition vouchers.informer.example.org, no restart is needed"
+        )
+
+    server.fail("GET /apis/informer.example.org/v1/vouchers", 404, times=1000)
     run_virtual(work(), clock)
 
 

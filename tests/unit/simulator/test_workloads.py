@@ -144,6 +144,26 @@ def test_what_came_without_its_owner_is_not_garbage() -> None:
     assert [record.deleted for record in result.timeline if record.pod == "default/stray"] == [None]
 
 
+def test_a_workload_that_only_selects_does_nothing() -> None:
+    """The scheduler reads it; its controller must neither make pods nor delete those it is said to own."""
+    selects = workload("ReplicaSet", replicas=0, **SELECTED)
+    selects["metadata"] = {"name": "y", "uid": "u1"}
+    other = workload("Deployment", replicas=1, template=template(), **SELECTED)
+    result = run(node("a"), selects, other, owned("y-1", "ReplicaSet", "u1"), owned("y-2", "ReplicaSet", "u1"))
+
+    assert len(result.decisions) == 1
+    assert {record.deleted for record in result.timeline} == {None}
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_what_no_server_would_take_is_still_read_by_the_scheduler(kind: str) -> None:
+    thing = workload(kind, selector={"matchLabels": {"app": "other"}}, template=template())
+    cluster = cluster_from([thing])
+
+    assert (len(cluster.objects), cluster.workloads) == (2, ())
+    assert "`selector` does not match template `labels`" in cluster.selecting[f"the input, object 1 ({kind} x)"]
+
+
 BAD: dict[str, tuple[Object, str]] = {
     "no selector": (
         workload("Deployment", template=template()),

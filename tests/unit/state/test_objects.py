@@ -2,8 +2,7 @@
 
 from moorage.api.meta import ObjectMeta
 from moorage.api.storage import PersistentVolume
-from moorage.state import change_log
-from moorage.state.objects import ObjectCache
+from moorage.state.objects import MAX_LENGTH, ObjectCache
 
 
 def volume(name: str) -> PersistentVolume:
@@ -23,7 +22,7 @@ def test_changes_are_named_in_order() -> None:
 
 def test_what_is_too_long_ago_cannot_be_told() -> None:
     kept: ObjectCache[PersistentVolume] = ObjectCache()
-    for _ in range(change_log.MAX_LENGTH + 1):
+    for _ in range(MAX_LENGTH + 1):
         kept.put(volume("a"))
     assert kept.changed_since(0) is None
     assert kept.changed_since(kept.version - 3) == ["a", "a", "a"]

@@ -12,7 +12,7 @@ tried again, ever later; whatever it was, it costs the one object.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -146,6 +146,11 @@ class Driver:
         """Wait until everything was listed once."""
         await self._synced.wait()
 
+    @property
+    def kinds(self) -> Collection[type[KubeObject]]:
+        """The kinds that some controller watches."""
+        return self._watchers.keys()
+
     def has_seen(self, data: Data) -> bool:
         """Return whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
@@ -276,7 +281,7 @@ class Driver:
 
     async def _carry_out(self, action: Write | Sweep) -> None:
         if isinstance(action, Sweep):
-            await sweep(self._client, action.namespace)
+            await sweep(self._client, action.namespace, action.now)
             return
         asked = request_of(action)
         async with self._requests:
@@ -304,7 +309,8 @@ class Driver:
             self.view.refusals[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
-            (log.debug if failures < 4 else log.warning)("controller will try again", **facts)
+            # Once is enough: it is tried for as long as the cluster lives.
+            (log.warning if failures == 4 else log.debug)("controller will try again", **facts)
         elif failures == 1:
             # Not what a server answers but a mistake, in the object or in ours: say where, once.
             log.error("controller failed and will try again", exc_info=error, **facts)

@@ -39,7 +39,7 @@ from moorage.framework.plugin import (
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 from moorage.lru import LRU
 from moorage.state.cache import NodeColumns
-from moorage.state.change_log import ChangeLog
+from moorage.state.objects import ChangeLog
 
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""

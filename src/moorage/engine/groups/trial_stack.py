@@ -9,6 +9,7 @@ from moorage.api.pod import Pod
 from moorage.engine.group_results import PodTrial
 from moorage.engine.outcomes import Diagnosis
 from moorage.errors import CacheError
+from moorage.framework.cycle import ASSUMED
 from moorage.framework.status import Status
 from moorage.queue.nominations import Nominations
 from moorage.state.cache import Cache
@@ -41,6 +42,8 @@ class TrialStack:
         self._nominations().remove(pod)
         self._placed.append((trial, assumed))
         refusal = cycle.reserve(state, assumed, trial.node_name)
+        if refusal is None and (recounted := state.get(ASSUMED)) is not None:
+            self._cache.recount(recounted)
         if refusal is not None:
             self._take_back()
             trial.diagnosis = Diagnosis.on_node(trial.node_name, refusal)

@@ -176,8 +176,10 @@ class Search:
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
+                # One that the node cannot use is one of "all" none the less; it cannot be had when its turn comes.
+                is_near = reached or device.id in pool.blocked
                 # Only what the device could give at all counts here: one that others use up makes "all" fail later.
-                if self._is_selectable(claim, alternative, device, reached) and self._has_room(
+                if self._is_selectable(claim, alternative, device, is_near) and self._has_room(
                     claim, alternative, device, device.device.name, empty=True
                 ):
                     found.append((device, pool))
@@ -341,6 +343,8 @@ class Search:
 
     def _take(self, claim: int, request: str, alternative: Alternative, device: PooledDevice, pool: Pool) -> bool:
         """Take a device if nothing is against it: use, counters, taints, constraints, capacity."""
+        if device.id in pool.blocked:
+            return False
         consumes = bool(device.device.consumes_counters)
         if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
             return False

@@ -70,6 +70,12 @@ class ClaimBinder:
             for place, claim in enumerate(state.claims):
                 if not is_reserved_for(claim, _consumer(state, place, pod).uid):
                     await self._bind_claim(state, place, pod)
+            if state.statuses:
+                # Before the wait: what is counted here is to be known to whoever looks at the pod.
+                with doing(f"update pod {pod.key} NodeAllocatableResourceClaimStatuses"):
+                    patch = {"nodeAllocatableResourceClaimStatuses": to_builtins(state.statuses)}
+                    await self._handle.cluster.patch_status(pod, patch)
+                state.are_written = True
             if self._timeout is not None and any(has_conditions(claim) for claim in state.claims):
                 await self._wait_for_devices(state, pod, node_name, self._timeout)
         except (BindingProblem, DeviceBindingError, ApiError) as error:
@@ -84,6 +90,10 @@ class ClaimBinder:
         for uid in state.launched:
             self._claims.land(uid)
         state.launched.clear()
+        if state.are_written:
+            removal = self._handle.cluster.patch_status(pod, {"nodeAllocatableResourceClaimStatuses": []})
+            self._handle.in_background(removal, name="take back what devices come to")
+            state.are_written = False
         for claim in state.claims:
             if claim is state.extended:
                 if claim.name != CLAIM_IN_MEMORY:

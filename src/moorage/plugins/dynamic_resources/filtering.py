@@ -1,12 +1,12 @@
 """Filtering nodes: whether the claims of a pod have, or could be given, devices there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.devices import ResourceClaim
-from moorage.api.pod import ContainerExtendedResourceRequest, Pod
+from moorage.api.devices import Device, ResourceClaim
+from moorage.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus, Pod
 from moorage.clock import Clock
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -15,6 +15,15 @@ from moorage.plugins.dynamic_resources.allocator import Budget, Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, AllocationAnswers, AllocationOutcome, spec_key
 from moorage.plugins.dynamic_resources.availability import NOT_AVAILABLE, unavailable_on, unavailable_on_nodes
 from moorage.plugins.dynamic_resources.extended import requests_for
+from moorage.plugins.dynamic_resources.ids import DeviceId
+from moorage.plugins.dynamic_resources.node_allocatable import (
+    HeldClaim,
+    MappingError,
+    refusal,
+    statuses_of,
+    users_of,
+)
+from moorage.plugins.dynamic_resources.results import result_of
 from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
 from moorage.plugins.dynamic_resources.world import DeviceWorld
 
@@ -46,6 +55,8 @@ class NodeFilter:
                 return _timed_out(info)
             if status is not None:
                 return status
+        if self._world.features.node_allocatable and (status := self._shortage(state, pod, info)) is not None:
+            return status
         return NOT_AVAILABLE if unavailable_on(state, info) else None
 
     def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
@@ -67,6 +78,44 @@ class NodeFilter:
             if away.any():
                 rejections.append((away, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
+
+    def _shortage(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
+        """Return why what the devices of a pod come to is too much for a node that has the devices."""
+        held = self._held(state, pod, info)
+        try:
+            statuses = statuses_of(held, self._devices(held, info))
+        except MappingError as error:
+            return Status.error(str(error), cause=error)
+        return refusal(pod, held, statuses, info) if statuses else None
+
+    def statuses(self, state: DeviceState, pod: Pod, info: NodeInfo) -> tuple[NodeAllocatableClaimStatus, ...]:
+        """Return what the devices of a pod come to on a node."""
+        held = self._held(state, pod, info)
+        return statuses_of(held, self._devices(held, info))
+
+    def _held(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[HeldClaim]:
+        """List the claims that a pod names with the devices that they have, or would get on a node."""
+        pattern = self.pattern_for(state, pod, info)
+        solution = None
+        if not isinstance(pattern, Status) and pattern.answers is not None:
+            solution = self.outcome(state, pattern.answers, info).solution
+        chosen = dict(zip(state.to_allocate, solution.chosen, strict=True)) if solution is not None else {}
+        found = []
+        for place, claim in enumerate(state.claims):
+            allocation = claim.status.allocation or state.shared.get(place)
+            if allocation is not None:
+                results = allocation.devices.results
+            else:
+                results = tuple(result_of(item, self._world.features) for item in chosen.get(place, ()))
+            # The claim for extended resources is named by no container, so none counts as using it.
+            users = users_of(pod, state.entries[place]) if claim is not state.extended else ()
+            found.append(HeldClaim(users, claim, results, place in state.shared))
+        return found
+
+    def _devices(self, held: Iterable[HeldClaim], info: NodeInfo) -> dict[DeviceId, Device]:
+        wanted = {DeviceId(item.driver, item.pool, item.device) for claim in held for item in claim.results}
+        slices = self._world.situations.slices_for(info.node) if wanted else ()
+        return {device.id: device.device for item in slices for device in item.devices if device.id in wanted}
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
         """Score the allocation that was found for a node; without one there is nothing to score."""

@@ -45,6 +45,7 @@ class DeviceFeatures(Struct, frozen=True):
     derived_attributes: bool = False
     optional_node_operations: bool = False
     group_claims: bool = False
+    node_allocatable: bool = False
 
     @property
     def heeds_skipped_operations(self) -> bool:
@@ -79,4 +80,5 @@ class DeviceFeatures(Struct, frozen=True):
             derived_attributes=gates.enabled("DRADerivedAttributes"),
             optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
             group_claims=gates.enabled("DRAWorkloadResourceClaims"),
+            node_allocatable=gates.enabled("DRANodeAllocatableResources"),
         )

@@ -3,12 +3,14 @@
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
 from moorage.api.pod import Pod, PodResourceClaim
 from moorage.api.pod_groups import PodGroup
 from moorage.config.args import DynamicResourcesArgs, complete_args
 from moorage.errors import SelectorError
-from moorage.framework.cycle import CycleState
+from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EventRegistration
 from moorage.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
 from moorage.framework.groups import FINDINGS, GroupTree, Unplaced
@@ -83,6 +85,9 @@ class DynamicResources(
         self._features = self._world.features
         self._clock = handle.clock
         self._nodes = handle.nodes
+        if self._features.node_allocatable:
+            # Devices may be taken for CPU or memory, so who else is on the node matters, too.
+            self.depends_on = DependsOn.REQUESTS  # type: ignore[misc]
         self._groups = handle.lister(PodGroup) if self._features.group_claims else None
         self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
         self._binding_timeout = (
@@ -122,7 +127,7 @@ class DynamicResources(
             entries = list(self._world.claims.entries_of(pod))
         except ClaimProblem as problem:
             return Status.unresolvable(str(problem))
-        state = DeviceState([claim for _, claim in entries])
+        state = DeviceState([claim for _, claim in entries], entries=tuple(entry.name for entry, _ in entries))
         if self._groups is not None and pod.group_key is not None and entries:
             group = self._groups.find(pod.group_key)
             if group is None:
@@ -149,7 +154,7 @@ class DynamicResources(
         cycle[FILTERED] = True
         if state.is_empty:
             return Verdict.accept(len(nodes))
-        if not nodes.is_window_of(self._nodes):
+        if not nodes.is_window_of(self._nodes) or self._features.node_allocatable:
             return super().filter_nodes(cycle, pod, nodes)
         return self._filter.filter_nodes(state, pod, nodes)
 
@@ -211,6 +216,16 @@ class DynamicResources(
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         state = cycle[KEY]
+        status = None if state.is_empty else self._set_aside(cycle, state, pod, node_name)
+        if status is None and self._features.node_allocatable and not state.is_empty:
+            info = self._nodes.find(node_name)
+            state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
+            if state.statuses:
+                told = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
+                cycle[ASSUMED] = replace(pod, status=told)
+        return status
+
+    def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
         for place in state.shared:
             under_way = self._world.claims.under_way(state.claims[place].uid)
             if under_way is None:

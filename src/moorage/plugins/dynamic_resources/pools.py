@@ -99,11 +99,13 @@ class Slice:
 
     def reach(self, node: Node) -> tuple[bool, ...] | None:
         """Return for each device whether it can be used on a node; ``None`` if the slice speaks for all."""
-        if self._needs_feature and not (self._may_skip and SKIPPING in node.status.declared_features):
-            return (False,) * len(self.devices)
         if not self.spec.per_device_node_selection:
             return None
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
+
+    def is_blocked_on(self, node: Node) -> bool:
+        """Return whether its devices cannot be used on a node since the node does not do without their driver."""
+        return self._needs_feature and not (self._may_skip and SKIPPING in node.status.declared_features)
 
     def _matches(self, node: Node, where: ResourceSliceSpec | Device, what: str) -> bool:
         if where.node_name:
@@ -142,6 +144,8 @@ class Pool:
         self.devices: tuple[PooledDevice, ...] = ()
         self.reached: tuple[bool, ...] = ()
         self.others: tuple[PooledDevice, ...] = ()
+        self.blocked: frozenset[DeviceId] = frozenset()
+        """Devices in reach that the node cannot use: who wants all devices cannot have them."""
         self.counters: Counters = {}
 
     @property
@@ -200,8 +204,11 @@ class PoolBuilder:
                 return self._shared((name, "incomplete"), lambda: Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
         reach = tuple(item.reach(node) for item in own)
-        key = (name, *map(id, own), None, *map(id, everything), reach)
-        return self._shared(key, lambda: _assembled(name, own, reach, everything, counts=self._counts))
+        blocked = tuple(item.is_blocked_on(node) for item in own)
+        key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
+        return self._shared(
+            key, lambda: _blocked(_assembled(name, own, reach, everything, counts=self._counts), own, blocked)
+        )
 
     def _shared(self, key: tuple[object, ...], build: Callable[[], Pool]) -> Pool:
         pool = self._known.get(key)
@@ -217,6 +224,17 @@ def _keep_newest(slices: list[Slice], item: Slice) -> None:
     if slices and generation > slices[0].spec.pool.generation:
         slices.clear()
     slices.append(item)
+
+
+def _blocked(pool: Pool, own: Sequence[Slice], blocked: Sequence[bool]) -> Pool:
+    """Take what a node cannot use out of its reach."""
+    if any(blocked):
+        closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
+        ids = {device.id for item in closed for device in item.devices}
+        near = {device.id for device, reached in zip(pool.devices, pool.reached, strict=True) if reached}
+        pool.blocked = frozenset(ids & near)
+        pool.reached = tuple(device.id in near - ids for device in pool.devices)
+    return pool
 
 
 def _assembled(

@@ -26,10 +26,9 @@ def allocation(
     ask: Ask, chosen: Sequence[Chosen], selected: Sequence[Alternative], *, node_name: str, features: DeviceFeatures
 ) -> AllocationResult:
     """Write an allocation for one claim; every share of a device gets an identity of its own."""
-    conditions, skips = features.binding_conditions, features.optional_node_operations
     return AllocationResult(
         devices=DeviceAllocationResult(
-            results=tuple(_result(item, conditions=conditions, skips=skips) for item in chosen),
+            results=tuple(result_of(item, features) for item in chosen),
             config=tuple(_configuration(ask, selected)),
         ),
         node_selector=_node_selector(chosen, node_name),
@@ -63,7 +62,9 @@ def preference_of_stored(claim: ResourceClaim) -> int:
     )
 
 
-def _result(chosen: Chosen, *, conditions: bool, skips: bool) -> DeviceRequestAllocationResult:
+def result_of(chosen: Chosen, features: DeviceFeatures) -> DeviceRequestAllocationResult:
+    """Write down one device of an allocation."""
+    conditions, skips = features.binding_conditions, features.optional_node_operations
     device, asked = chosen.device, chosen.alternative
     return DeviceRequestAllocationResult(
         request=asked.qualified,

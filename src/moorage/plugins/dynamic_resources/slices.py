@@ -13,7 +13,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
 from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError, Situation, Slice
-from moorage.state.change_log import ChangeLog
+from moorage.state.objects import ChangeLog
 
 UNKNOWN: Final = -1
 MIN_SITUATIONS: Final = 1024

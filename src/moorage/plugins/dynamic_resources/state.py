@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
-from moorage.api.pod import ContainerExtendedResourceRequest
+from moorage.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus
 from moorage.api.selectors import NodeMatcher
 from moorage.framework.cycle import StateKey
 from moorage.plugins.dynamic_resources.allocator import Budget
@@ -40,6 +40,11 @@ class DeviceState(Struct):
     """Claims that get their devices for another pod of the same group, with what they get."""
     consumers: dict[int, ClaimConsumer] = field(default_factory=dict)
     """The claims that are reserved for the group of the pod, and not for the pod."""
+    entries: tuple[str, ...] = ()
+    """What the pod calls the claims it names."""
+    statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
+    """What the devices come to on the node that was chosen, and whether that has been written to the pod."""
+    are_written: bool = False
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     launched: list[str] = field(default_factory=list)
     reserved: Pattern | None = None

@@ -191,14 +191,22 @@ def test_compatibility_groups(
 DECLARING = replace(NODE, status=NodeStatus(declared_features=(SKIPPING,)))
 SKIPS = DeviceFeatures(optional_node_operations=True)
 SKIPPED = {
-    "a node that does without": (DECLARING, SKIPS, None),
-    "a node that does not say so": (NODE, SKIPS, (False,)),
-    "with another new feature on, no node": (DECLARING, LISTS, (False,)),
-    "with all of them off, every node": (NODE, DeviceFeatures(), None),
+    "a node that does without": (DECLARING, SKIPS, False),
+    "a node that does not say so": (NODE, SKIPS, True),
+    "with another new feature on, no node": (DECLARING, LISTS, True),
+    "with all of them off, every node": (NODE, DeviceFeatures(), False),
 }
 
 
 @pytest.mark.parametrize(("node", "features", "want"), SKIPPED.values(), ids=SKIPPED)
-def test_devices_without_work_on_nodes(node: Node, features: DeviceFeatures, want: tuple[bool, ...] | None) -> None:
+def test_devices_without_work_on_nodes(node: Node, features: DeviceFeatures, want: bool) -> None:
     found = make_slice(device("d0"), skip_node_operations=("*",))
-    assert Slice(found, (), features).reach(node) == want
+    assert Slice(found, (), features).is_blocked_on(node) is want
+
+
+def test_who_wants_all_devices_cannot_have_them_where_one_is_of_no_use() -> None:
+    blocked = make_slice(device("d0"), name="s0", pool="other", skip_node_operations=("*",))
+    slices = [make_slice(device("d1")), blocked]
+    assert picked(search(slices, make_claim(), features=SKIPS)) == [["pool/d1"]]
+    everything = make_claim(exactly(allocation_mode="All", count=0))
+    assert search(slices, everything, features=SKIPS) is None

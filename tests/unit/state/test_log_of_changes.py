@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.state.change_log import ChangeLog
+from moorage.state.objects import ChangeLog
 
 
 @given(st.lists(st.integers()), st.integers(1, 8), st.data())

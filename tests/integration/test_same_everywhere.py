@@ -1,0 +1,156 @@
+"""One plugin in `moorage simulate`, testing.Cluster and `moorage up`; tests/live has it on a real server."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+from moorage.cli import main
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.framework.logs import VERBOSITY
+from moorage.testing import Cluster, in_virtual_time
+from tests.support.ticketing import DEFINITION, PLUGIN, THINGS, Ticketing, admit, pod, ticket
+
+UP = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")
+ENOUGH = 90.0
+
+
+@in_virtual_time
+async def test_in_a_cluster_for_tests_in_virtual_time() -> None:
+    async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
+        await admit(cluster.client)
+
+
+@in_virtual_time
+async def test_in_a_cluster_where_the_kind_is_defined_later() -> None:
+    async with Cluster(nodes=2, plugins=[Ticketing]) as cluster:
+        await cluster.sleep(10)
+        await cluster.apply(DEFINITION)
+        await admit(cluster.client)
+
+
+def test_an_object_that_does_not_fit_its_struct_costs_nobody_else(logged: list[Any]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
+            await cluster.apply({**ticket("odd", approved=True), "spec": {"approved": "perhaps"}}, pod("odd", "odd"))
+            await cluster.wait_for(lambda: "there is no ticket odd" in cluster.why_pending("odd"))
+            await admit(cluster.client)
+            assert cluster.why_pending("odd")
+            await cluster.apply(ticket("odd", approved=True))
+            await cluster.wait_for(lambda: "odd" in [found.name for found in cluster.running()])
+
+    story()
+    said = [line for line in logged if line["event"] == "malformed object skipped"]
+    assert {(line["kind"], line["object"]) for line in said} == {("Ticket", "default/odd")}
+    assert said[0]["reason"] == "Expected `bool`, got `str` - at `$.spec.approved`"
+
+
+def test_in_a_cluster_for_tests_in_real_time() -> None:
+    async def story() -> None:
+        async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
+            await admit(cluster.client)
+
+    asyncio.run(story())
+
+
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+}
+
+
+def simulated(tmp_path: Path, *flags: str, defined: bool, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Simulate the plugin's cluster; return the decisions by pod."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, *THINGS, *([DEFINITION] if defined else [])]))
+    assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, "-o", "json", *flags)) == 0
+    return {decision["pod"]: decision for decision in json.loads(capsys.readouterr().out)["decisions"]}
+
+
+@pytest.mark.parametrize("defined", [True, False], ids=["defined in the file", "not defined"])
+def test_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, defined: bool) -> None:
+    found = simulated(tmp_path, defined=defined, capsys=capsys)
+    assert {pod: decision["result"] for pod, decision in found.items()} == {
+        "default/holder": "scheduled",
+        "default/passer-by": "scheduled",
+        "default/hopeful": "unschedulable",
+        "default/forger": "unschedulable",
+    }
+    assert "after waiting 2s at plugin Ticketing" in found["default/hopeful"]["message"]
+    assert "there is no ticket copper" in found["default/forger"]["message"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--one-pass",)], ids=["until quiet", "in one pass"])
+def test_a_simulation_names_an_object_that_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, {**ticket("odd", approved=True), "spec": {"approved": "perhaps"}}]))
+    assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, *flags)) == 2
+    wanted = "Ticket odd: a plugin cannot read it: Expected `bool`, got `str` - at `$.spec.approved`"
+    assert wanted in capsys.readouterr().err
+
+
+@pytest.fixture
+def _usual_logs() -> Iterator[None]:
+    """Leave logs as they were: a command configures those of its process."""
+    usual = structlog.get_config()
+    yield
+    structlog.configure(**usual)
+    VERBOSITY.set(0)
+
+
+@pytest.mark.usefixtures("_usual_logs")
+def test_details_that_a_plugin_logs_are_there_when_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, *THINGS]))
+    said = {}
+    for level in ("-v=0", "-v=4"):
+        assert main.run(("simulate", "-q", "-f", str(file), "--plugin", PLUGIN, level)) == 0
+        said[level] = capsys.readouterr().err
+    detail = '"pod is let in" plugin="Ticketing" profile="default-scheduler" pod="default/holder"'
+    assert detail in said["-v=4"]
+    assert detail not in said["-v=0"]
+    assert '"the inspector goes home"' in said["-v=0"]
+    assert main.run(("simulate", "-f", str(file), "-v", "lots")) == 2
+    assert "'lots' is not a level: write a number from 0 to 10" in capsys.readouterr().err
+
+
+def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
+    assert [pod for pod, decision in found.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
+
+
+def test_on_a_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
+    file, manifest = tmp_path / "kubeconfig", tmp_path / "tickets.yaml"
+    manifest.write_text(yaml.safe_dump(DEFINITION))
+    arguments = (*UP, "--nodes", "2", "--plugin", PLUGIN, "-f", str(manifest), "--kubeconfig", str(file))
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith("nodes 2/2 ready"):
+            assert running.poll() is None
+
+        async def story() -> None:
+            async with ApiClient(load_connection(str(file))) as client:
+                await admit(client)
+
+        try:
+            asyncio.run(story())
+        finally:
+            running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=ENOUGH)
+        assert (running.returncode, errors) == (0, "")
