@@ -22,10 +22,10 @@ RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live soak fuzz lock sbom clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz lock sbom clean
 
 help:  ## Show what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -112,6 +112,10 @@ live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that
 	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
 	  echo "Once more, by themselves, those that failed: a machine too busy for a lease is no defect"; \
 	  MOORAGE_LIVE=1 $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(LIVE); }
+
+e2e: $(INSTALLED)  ## Run upstream's own end-to-end specs on `moorage up`, about half an hour (needs Go); FOCUS= chooses others
+	conformance/control-plane e2e.test
+	$(BIN)/python -m tests.e2e --workers $(JOBS) $(if $(FOCUS),--focus '$(FOCUS)')
 
 soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: nothing is lost, and nothing grows (needs Go)
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

@@ -15,10 +15,13 @@ import (
 	"strconv"
 	"strings"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kubernetes/pkg/generated/openapi"
@@ -27,16 +30,21 @@ import (
 // groupVersions are the ones the server serves.
 var groupVersions = []schema.GroupVersion{
 	{Version: "v1"},
+	{Group: "admissionregistration.k8s.io", Version: "v1"},
+	{Group: "apiextensions.k8s.io", Version: "v1"},
+	{Group: "apiregistration.k8s.io", Version: "v1"},
 	{Group: "apps", Version: "v1"},
 	{Group: "authentication.k8s.io", Version: "v1"},
 	{Group: "authorization.k8s.io", Version: "v1"},
 	{Group: "autoscaling", Version: "v1"},
 	{Group: "autoscaling", Version: "v2"},
 	{Group: "batch", Version: "v1"},
+	{Group: "certificates.k8s.io", Version: "v1"},
 	{Group: "coordination.k8s.io", Version: "v1"},
 	{Group: "coordination.k8s.io", Version: "v1beta1"},
 	{Group: "discovery.k8s.io", Version: "v1"},
 	{Group: "events.k8s.io", Version: "v1"},
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"},
 	{Group: "networking.k8s.io", Version: "v1"},
 	{Group: "node.k8s.io", Version: "v1"},
 	{Group: "policy", Version: "v1"},
@@ -52,6 +60,7 @@ var groupVersions = []schema.GroupVersion{
 var opaque = map[string]string{
 	"Time": "time", "MicroTime": "microtime", "Quantity": "quantity", "IntOrString": "intorstring", "Duration": "duration",
 	"RawExtension": "raw", "FieldsV1": "fields", "Verbs": "strings", "ExtraValue": "strings", "AttestationValue": "strings",
+	"JSON": "json", "JSONSchemaPropsOrArray": "schemaorschemas", "JSONSchemaPropsOrBool": "schemaorbool", "JSONSchemaPropsOrStringArray": "schemaorstrings",
 }
 
 // A field is one line of a type's table; what is empty is left out.
@@ -76,6 +85,8 @@ type tables struct {
 
 func main() {
 	t := tables{kinds: map[string]string{}, types: map[string][]field{}, openapi: openapi.GetOpenAPIDefinitions(reference)}
+	utilruntime.Must(apiextensions.AddToScheme(scheme.Scheme))
+	utilruntime.Must(apiregistration.AddToScheme(scheme.Scheme))
 	for _, gv := range groupVersions {
 		for kind, goType := range scheme.Scheme.KnownTypes(gv) {
 			if isOfThisGroup(goType, kind) {
@@ -108,9 +119,9 @@ func (t *tables) add(goType reflect.Type) string {
 	if _, known := t.types[name]; known {
 		return name
 	}
-	t.types[name] = nil
+	t.types[name] = []field{}
 	definition := t.openapi[name].Schema
-	var fields []field
+	fields := []field{}
 	for i := range goType.NumField() {
 		if described, ok := t.describe(goType.Field(i), definition); ok {
 			fields = append(fields, described)
@@ -226,7 +237,7 @@ func (t *tables) write() error {
 		if i > 0 {
 			fmt.Fprint(out, ",")
 		}
-		fmt.Fprintf(out, "\n  %q: %s", name, strings.ReplaceAll(string(fields), "null", "[]"))
+		fmt.Fprintf(out, "\n  %q: %s", name, fields)
 	}
 	fmt.Fprintln(out, "\n }}")
 	return out.Flush()

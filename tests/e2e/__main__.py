@@ -29,7 +29,7 @@ from tests.support.control_plane import ROOT, program
 
 SUITES: Final = r"\[sig-(apps|scheduling)\].*\[Conformance\]"
 LEFT_OUT: Final = Path(__file__).with_name("needs_processes.txt")
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
         "--server", choices=("embedded", "real"), default="embedded", help="`moorage up`, or a real control plane"
     )
     parser.add_argument("--scheduler", choices=SCHEDULERS, default=MOORAGE, help="who schedules on the real one")
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long one spec may take")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long one spec may take")
     parser.add_argument(
         "--save", type=Path, default=Path(tempfile.gettempdir()) / "moorage-e2e", help="outputs of specs that failed"
     )

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
+from moorage.api.cluster import Namespace
 from moorage.api.pod import Pod
+from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
@@ -80,3 +83,52 @@ async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -
             LookupError, match=r"nobody here watches budgets: write `await cluster.client.list\(Budget\)`"
         ):
             cluster.objects(Budget)
+
+
+@in_virtual_time
+async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_waits_for() -> None:
+    held = {"name": "web", "namespace": "shop", "finalizers": ["example.org/hold"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": held, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    used = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used", "namespace": "shop"}}
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(space, used, pod)
+        client = cluster.box.client
+        await client.request("DELETE", "/api/v1/namespaces/shop")
+        await cluster.sleep(3.0)
+        told = msgspec.json.decode(await client.request("GET", "/api/v1/namespaces/shop"))["status"]
+        conditions = {item["type"]: item["message"] for item in told["conditions"]}
+        remaining = "Some resources are remaining: configmaps. has 1 resource instances"
+        assert conditions["NamespaceContentRemaining"].startswith(remaining)
+        held_by = "Some content in the namespace has finalizers remaining: example.org/hold in 1 resource instances"
+        assert conditions["NamespaceFinalizersRemaining"] == held_by
+        assert "NamespaceDeletionContentFailure" in conditions
+        await client.request(
+            "PATCH",
+            "/api/v1/namespaces/shop/pods/web",
+            b'{"metadata":{"finalizers":null}}',
+            "application/merge-patch+json",
+        )
+        await cluster.wait_for(lambda: cluster.box.view[Namespace].get("shop") is None)
+
+
+@in_virtual_time
+async def test_a_deployment_says_that_a_quota_has_no_room_for_its_pods() -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
+
+    def failures(kind: type[ReplicaSet | Deployment]) -> list[str]:
+        statuses = (thing.status for thing in cluster.box.view[kind])
+        return [
+            item["reason"]
+            for status in statuses
+            for item in status.get("conditions") or ()
+            if item["type"] == "ReplicaFailure"
+        ]
+
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(quota, workload("Deployment", replicas=3))
+        await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == ["FailedCreate"])
+        assert len(cluster.pods()) == 1
+        await cluster.box.client.request("DELETE", "/api/v1/namespaces/default/resourcequotas/few")
+        await cluster.wait_for(lambda: len(cluster.running("app=web")) == 3)
+        await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == [])

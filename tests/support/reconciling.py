@@ -69,6 +69,7 @@ def _reference(owner: KubeObject) -> dict[str, Any]:
         "name": owner.name,
         "uid": owner.uid,
         "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 

@@ -11,8 +11,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"`([\w-]+/[\w./-]*?(?:\.py|/))`")
 BASES = (ROOT, ROOT / "src" / "moorage", ROOT / "src" / "moorage" / "engine")
-TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
-MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z-]*)", re.MULTILINE)
+TARGET = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
+MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -35,7 +35,7 @@ def test_what_is_to_be_made_can_be_made(document: Path) -> None:
 
 def test_help_tells_of_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    told = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    told = set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony is not None
     assert told | {"help"} == set(phony.group(1).split())

@@ -1,7 +1,6 @@
 """The one table of kinds: how each is called, where it lives in the API, what can be done with it, and its struct."""
 
 import re
-from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -40,11 +39,12 @@ from moorage.api.workloads import (
     ReplicationController,
     StatefulSet,
 )
+from moorage.lru import cached_if_short
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 
 
-@lru_cache(maxsize=1024)
+@cached_if_short(1024)
 def _collection(group: str, version: str, namespace: str, plural: str) -> str:
     root = _root(group, version)
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
@@ -120,6 +120,8 @@ _STORAGE: Final = "storage.k8s.io"
 _DEVICES: Final = "resource.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
 _REVIEWS: Final = "authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_FAIRNESS: Final = "flowcontrol.apiserver.k8s.io"
 _EXTENSIONS: Final = "apiextensions.k8s.io"
 _LOGINS: Final = "authentication.k8s.io"
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -214,9 +216,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         gate="CoordinatedLeaderElection",
     ),
     Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
+    Kind("IPAddress", "networking.k8s.io", "v1", "ipaddresses", False, short_names=("ip",)),
     Kind("IngressClass", "networking.k8s.io", "v1", "ingressclasses", False),
     Kind("Ingress", "networking.k8s.io", "v1", "ingresses", short_names=("ing",), subresources=_STATUS),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short_names=("netpol",)),
+    Kind("ServiceCIDR", "networking.k8s.io", "v1", "servicecidrs", False, subresources=_STATUS),
     Kind("RuntimeClass", "node.k8s.io", "v1", "runtimeclasses", False),
     Kind("Event", "events.k8s.io", "v1", "events", True, Event, ("ev",)),
     Kind("ClusterRoleBinding", RBAC, "v1", "clusterrolebindings", False),
@@ -224,8 +228,32 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind("RoleBinding", RBAC, "v1", "rolebindings"),
     Kind("Role", RBAC, "v1", "roles"),
     Kind(
-        "CustomResourceDefinition", _EXTENSIONS, "v1", "customresourcedefinitions", False, short_names=("crd", "crds")
+        "CustomResourceDefinition",
+        _EXTENSIONS,
+        "v1",
+        "customresourcedefinitions",
+        False,
+        short_names=("crd", "crds"),
+        subresources=_STATUS,
     ),
+    Kind("MutatingAdmissionPolicyBinding", _ADMISSION, "v1", "mutatingadmissionpolicybindings", False),
+    Kind("MutatingAdmissionPolicy", _ADMISSION, "v1", "mutatingadmissionpolicies", False),
+    Kind("MutatingWebhookConfiguration", _ADMISSION, "v1", "mutatingwebhookconfigurations", False),
+    Kind("ValidatingAdmissionPolicyBinding", _ADMISSION, "v1", "validatingadmissionpolicybindings", False),
+    Kind("ValidatingAdmissionPolicy", _ADMISSION, "v1", "validatingadmissionpolicies", False, subresources=_STATUS),
+    Kind("ValidatingWebhookConfiguration", _ADMISSION, "v1", "validatingwebhookconfigurations", False),
+    Kind("APIService", "apiregistration.k8s.io", "v1", "apiservices", False, subresources=_STATUS),
+    Kind(
+        "CertificateSigningRequest",
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        False,
+        short_names=("csr",),
+        subresources=("approval", "status"),
+    ),
+    Kind("FlowSchema", _FAIRNESS, "v1", "flowschemas", False, subresources=_STATUS),
+    Kind("PriorityLevelConfiguration", _FAIRNESS, "v1", "prioritylevelconfigurations", False, subresources=_STATUS),
     Kind("SelfSubjectReview", _LOGINS, "v1", "selfsubjectreviews", False, verbs=CREATE_ONLY),
     Kind("TokenReview", _LOGINS, "v1", "tokenreviews", False, verbs=CREATE_ONLY),
     Kind("LocalSubjectAccessReview", _REVIEWS, "v1", "localsubjectaccessreviews", verbs=CREATE_ONLY),

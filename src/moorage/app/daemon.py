@@ -111,7 +111,7 @@ class Daemon:
         sources = PageSources(
             metrics=self._registry,
             pod_resources=resources,
-            configuration=lambda: completed_view(options.config),
+            configuration=lambda: without_secrets(completed_view(options.config)),
             flags=options.flags,
             features=options.features,
         )

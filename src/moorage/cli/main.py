@@ -14,11 +14,17 @@ from moorage.errors import MoorageError, explain
 EXIT_INPUT: Final = 2
 EXIT_SCHEDULER: Final = 1
 EXIT_INTERRUPTED: Final = 130
+UP: Final = "up"
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments[:1] == [UP] and sys.platform == "linux":
+        from moorage.app.endable import run_endable
+
+        sys.exit(run_endable(lambda: run(arguments)))
+    sys.exit(run(arguments))
 
 
 def kubectl_plugin() -> None:

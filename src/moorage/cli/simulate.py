@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -137,61 +137,56 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     start_lightly()
     log_as_asked(verbosity)
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
-    other = None if compare is None else policy_of(compare, plugin, feature_gates)
     if one_pass and (until or run_for):
         raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
-    times = _seconds(until, "--until"), _seconds(run_for, "--run-for")
+    asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
     documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
-    _simulate(documents, policy, other, _Manner(one_pass, search, output, times, group_by, timeline, quiet))
-
-
-@dataclass(frozen=True, slots=True)
-class _Manner:
-    """How to run a simulation, and what to print of it."""
-
-    one_pass: bool
-    search: NodeSearch
-    output: DecisionFormat
-    times: tuple[float | None, float | None]
-    group_by: str
-    whole_timeline: bool
-    quiet: bool
-
-
-def _simulate(documents: "list[Document]", policy: "Policy", other: "Policy | None", manner: _Manner) -> None:
-    """Run a cluster under one policy, or under two to compare them."""
-    from moorage.simulator.loading import cluster_of
-    from moorage.simulator.made_pods import with_made_pods
-
-    cluster = cluster_of(documents, features=policy.features)
-    if not manner.quiet:
-        _note_ignored(cluster)
-    if manner.one_pass:
-        cluster = with_made_pods(cluster, policy.features)
-    with _progress(shown=not manner.quiet and sys.stderr.isatty()) as progress:
-        decisions, run = _decide(cluster, policy, manner, progress)
-        others = None if other is None else _decide(cluster, other, manner, progress)[0]
-    if others is not None:
-        _print_differences(decisions, others, manner.output)
-        return
-    if not manner.quiet:
+    cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
+    with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
+        decisions, run, refusals = asked.decide(cluster, policy, progress)
+        if compare is not None:
+            others, _, _ = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
+            _print_differences(decisions, others, output)
+            return
+    if not quiet:
         _note_custom(cluster)
-        _note_refusals(cluster.refusals if run is None else run.refusals)
-    _print(decisions, run, manner.output, whole_timeline=manner.whole_timeline)
-
-
-def _decide(
-    cluster: "ClusterInput", policy: "Policy", manner: _Manner, progress: "ShowProgress | None"
-) -> "tuple[list[Decision], Run | None]":
-    if manner.one_pass:
-        return _one_pass(cluster, policy, manner.search, manner.output, progress), None
-    run = _run(cluster, policy, manner.output, manner.times, manner.group_by, progress)
-    return run.decisions, run
+        _note_refusals(refusals)
+    _print(decisions, run, output, whole_timeline=timeline)
 
 
 def _note_refusals(refusals: "Mapping[str, str]") -> None:
     for what, problem in refusals.items():
         typer.echo(f"note: {what} could not do all: {problem}", err=True)
+
+
+class _Asked(NamedTuple):
+    """How a cluster is to be simulated."""
+
+    one_pass: bool
+    search: NodeSearch
+    output: DecisionFormat
+    until: float | None
+    run_for: float | None
+    group_by: str
+
+    def decide(
+        self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None"
+    ) -> "tuple[list[Decision], Run | None, Mapping[str, str]]":
+        """Have a policy place the pods; return the decisions, the run if there was one, and what was refused."""
+        if self.one_pass:
+            return _one_pass(cluster, policy, self.search, self.output, progress), None, cluster.refusals
+        run = _run(cluster, policy, self.output, (self.until, self.run_for), self.group_by, progress)
+        return run.decisions, run, run.refusals
+
+
+def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
+    from moorage.simulator.loading import cluster_of
+    from moorage.simulator.made_pods import with_made_pods
+
+    cluster = cluster_of(documents, features=policy.features)
+    if not quiet:
+        _note_ignored(cluster)
+    return with_made_pods(cluster, policy.features) if one_pass else cluster
 
 
 def _documents(

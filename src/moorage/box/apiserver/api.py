@@ -20,7 +20,7 @@ from moorage.box.apiserver.discovery import openapi
 from moorage.box.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.box.apiserver.discovery.documents import VERSION, Discovery
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
-from moorage.box.apiserver.kinds.schema import schema_of_kind
+from moorage.box.apiserver.kinds.schema import schema_of_kind, unknown_fields
 from moorage.box.apiserver.reading.listing import Lists
 from moorage.box.apiserver.reading.representations import Representation, representation_of, to_core
 from moorage.box.apiserver.reading.selection import selection
@@ -34,12 +34,14 @@ from moorage.box.apiserver.requests.bodies import (
     read_object,
     read_options,
     read_patch,
+    repeated_fields,
 )
 from moorage.box.apiserver.requests.refusals import (
     bad_request,
     invalid,
     needs_version,
     no_such_path,
+    not_acceptable,
     not_allowed,
     required,
     status_of,
@@ -47,7 +49,7 @@ from moorage.box.apiserver.requests.refusals import (
     too_large_version,
     unsupported_media_type,
 )
-from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse, Target, target_of
+from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, target_of
 from moorage.box.apiserver.storage.store import Entry, Store
 from moorage.box.apiserver.writing.apply import applied, check_manager, first_applied
 from moorage.box.apiserver.writing.patches import json_patch, merge_patch, strategic_merge
@@ -230,12 +232,38 @@ class Api:
             raise not_allowed()
         data = self._object(request, resource.name, resource)
         if resource.verbs == CREATE_ONLY:
+            if request.accept and all(";as=" in offer.replace(" ", "") for offer in request.accept.split(",")):
+                # A review has no metadata, so there is nothing to make a table of.
+                raise not_acceptable()
             self._writer.admission.check_types(resource, data)
             return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
-        warnings = self._writer.admission.check_fields(resource, data, request.field_validation)
+        warnings = self._check_fields(request, resource, data)
         stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
         answer = self._shown(request, target, stored.body, 201)
         return replace(answer, warnings=warnings) if warnings else answer
+
+    def _check_fields(
+        self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
+    ) -> tuple[str, ...]:
+        """Look for fields that are unknown or given twice as the request wants it, and return what to warn of.
+
+        Those that a ``target`` has already are nobody's fault now.
+        """
+        if request.field_validation in ("", "Ignore"):
+            return ()
+        unknown, repeated = self._unknown_fields(resource, data), []
+        if target is not None:
+            known = set(self._unknown_fields(resource, self._writer.find(target).data))
+            unknown = [path for path in unknown if path not in known]
+        elif request.content_type in (JSON, ""):
+            repeated = repeated_fields(request.body)
+        return self._writer.admission.check_fields(resource, request.field_validation, unknown, repeated)
+
+    def _unknown_fields(self, resource: ServedResource, data: Data) -> list[str]:
+        if resource.is_custom:
+            return self._custom.unknown_fields(resource, data)
+        schema = schema_of_kind(resource.api_version, resource.name)
+        return list(unknown_fields(data, schema)) if schema is not None else []
 
     def _bind(self, request: ApiRequest, target: Target, data: Data) -> ApiResponse:
         return ApiResponse(body_of(bind(self._writer, target, data, is_dry_run=request.is_dry_run)), 201)
@@ -272,14 +300,14 @@ class Api:
     def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
             raise not_allowed()
-        options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
+        options = _options(request, target)
         if target.subresource == "scale":
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
         if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
             raise needs_version(target.resource, target.name)
-        warnings = self._writer.admission.check_fields(target.resource, data, request.field_validation)
+        warnings = self._check_fields(request, target.resource, data)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
 
@@ -292,7 +320,8 @@ class Api:
                 raise bad_request("what is left of the object is none: it needs metadata")
             if resource.is_custom:
                 self._custom.complete(resource, new)
-            elif resource.storage == DEFINITIONS:
+            elif resource.storage == DEFINITIONS and not options.subresource:
+                new["status"] = self._writer.find(target).data.get("status")
                 complete_definition(resource, new, self.clock.now())
             return new
 
@@ -306,7 +335,7 @@ class Api:
             return self._apply(request, target, patch)
         if kind == STRATEGIC_PATCH and target.resource.is_custom:
             raise unsupported_media_type(kind, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
-        options = WriteOptions(request.is_dry_run, request.manager, target.subresource)
+        options = _options(request, target)
         edit = self._edit(target.resource, kind, patch)
         if target.subresource == "scale":
             return ApiResponse(body_of(change_scale(self._writer, target, edit, options)))
@@ -314,10 +343,8 @@ class Api:
 
         def checked(old: Data) -> Data:
             new = edit(old)
-            how = request.field_validation
-            if how not in ("", "Ignore") and isinstance(new, dict):
-                known = self._writer.find(target).data
-                warnings.extend(self._writer.admission.check_fields(target.resource, new, how, known))
+            if isinstance(new, dict):
+                warnings.extend(self._check_fields(request, target.resource, new, target))
             return new
 
         answer = self._shown(request, target, self._change(target, checked, options).body)
@@ -340,7 +367,11 @@ class Api:
         found = (wanted.get("apiVersion"), wanted.get("kind"))
         if found != (resource.api_version, resource.name) or target.subresource == "scale":
             raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        self._writer.admission.check_fields(resource, wanted, request.field_validation)
+        if resource.is_custom and (unknown := self._custom.unknown_fields(resource, wanted)):
+            lines = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+            subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
+            raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
+        self._check_fields(request, resource, wanted)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             wanted["metadata"].setdefault("name", target.name)
@@ -379,6 +410,12 @@ class Api:
             self._delete_one(Target(target.resource, namespace, name), options)
         view = self._view(request, target.resource)
         return ApiResponse(view.many(entries, self.store.version, "", 0))
+
+
+def _options(request: ApiRequest, target: Target) -> WriteOptions:
+    # What a signer approves of is a part of the status.
+    part = "status" if target.subresource == "approval" else target.subresource
+    return WriteOptions(request.is_dry_run, request.manager, part)
 
 
 def _typed_data(thing: msgspec.Struct, target: Target) -> Data:

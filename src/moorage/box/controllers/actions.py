@@ -52,6 +52,7 @@ class Sweep:
     """Delete everything in a namespace, whatever the server serves, and let it go when nothing is left."""
 
     namespace: KubeObject
+    now: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         DaemonSetController(clock),
         JobController(clock, makes_groups=features.enabled("WorkloadWithJob")),
         CronJobController(clock),
-        NamespaceController(),
+        NamespaceController(clock),
         AccountController(),
         RootAuthorityController(),
         GarbageCollector(clock, groups),

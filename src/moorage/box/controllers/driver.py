@@ -281,7 +281,7 @@ class Driver:
 
     async def _carry_out(self, action: Write | Sweep) -> None:
         if isinstance(action, Sweep):
-            await sweep(self._client, action.namespace)
+            await sweep(self._client, action.namespace, action.now)
             return
         asked = request_of(action)
         async with self._requests:

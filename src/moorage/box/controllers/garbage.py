@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
+import msgspec
+
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.devices import ResourceClaim
 from moorage.api.kinds import BY_TYPE
@@ -24,7 +26,7 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 from moorage.box.controllers.actions import After, ControllerAction, Delete, Patch
-from moorage.box.controllers.ownership import without_owner
+from moorage.box.controllers.ownership import reference_data, without_owner
 from moorage.box.controllers.view import View
 from moorage.clock import Clock
 
@@ -86,20 +88,50 @@ class GarbageCollector:
         if thing is None:
             return ()
         if thing.is_terminating:
-            return _settle(thing, list(dependents_of(thing.uid, view)))
+            return self._settle(thing, list(dependents_of(thing.uid, view)), view)
         return self._collect(thing, view)
 
     def _collect(self, thing: KubeObject, view: View) -> Iterator[ControllerAction]:
-        owners = [self._state_of(owner, thing.namespace, view) for owner in thing.metadata.owner_references]
-        if not owners or OwnerState.THERE in owners:
-            return
-        if OwnerState.WAITING in owners:
-            # The owner stays until everything below it is gone, so nothing below it may be left to itself.
-            yield Delete(thing, propagation="Foreground")
+        references = thing.metadata.owner_references
+        owners = [self._state_of(owner, thing.namespace, view) for owner in references]
+        lost = [state for state in owners if state is not OwnerState.THERE]
+        if not lost:
             return
         created = thing.metadata.creation_timestamp
         age = self._clock.now() - parse_time(created) if created else PATIENCE
-        yield Delete(thing, propagation="Background") if age >= PATIENCE else After(PATIENCE - age)
+        if OwnerState.WAITING not in lost and age < PATIENCE:
+            yield After(PATIENCE - age)
+        elif OwnerState.THERE in owners:
+            # One owner is enough to stay; those that are gone, or wait for it to go, are named no more.
+            states = zip(references, owners, strict=True)
+            yield _owned_by(thing, [owner for owner, state in states if state is OwnerState.THERE])
+        else:
+            # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
+            yield Delete(thing, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
+
+    def _settle(self, owner: KubeObject, dependents: list[KubeObject], view: View) -> Iterator[ControllerAction]:
+        """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
+        if ORPHAN in owner.metadata.finalizers:
+            # The owner goes last: whoever still names it then would be taken for garbage.
+            yield from (without_owner(dependent, owner.uid) for dependent in dependents)
+            if not dependents:
+                yield _without_finalizer(owner, ORPHAN)
+        elif FOREGROUND in owner.metadata.finalizers:
+            if _is_in_a_circle(owner, dependents):
+                references = owner.metadata.owner_references
+                yield _owned_by(
+                    owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
+                )
+            for item in dependents:
+                others = [self._state_of(other, item.namespace, view) for other in item.metadata.owner_references]
+                if OwnerState.THERE in others:
+                    yield without_owner(item, owner.uid)
+                elif not item.is_terminating:
+                    yield Delete(item, propagation="Foreground")
+            if not any(_blocks(item, owner) for item in dependents):
+                yield _without_finalizer(owner, FOREGROUND)
+            else:
+                yield After(PATIENCE)
 
     def _state_of(self, owner: OwnerReference, namespace: str, view: View) -> OwnerState:
         """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
@@ -120,19 +152,20 @@ def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
         yield from view[kind].owned_by(uid)
 
 
-def _settle(owner: KubeObject, dependents: list[KubeObject]) -> Iterator[ControllerAction]:
-    """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
-    if ORPHAN in owner.metadata.finalizers:
-        # The owner goes last: whoever still names it then would be taken for garbage.
-        yield from (without_owner(dependent, owner.uid) for dependent in dependents)
-        if not dependents:
-            yield _without_finalizer(owner, ORPHAN)
-    elif FOREGROUND in owner.metadata.finalizers:
-        yield from (Delete(item, propagation="Foreground") for item in dependents if not item.is_terminating)
-        if not dependents:
-            yield _without_finalizer(owner, FOREGROUND)
-        else:
-            yield After(PATIENCE)
+def _blocks(dependent: KubeObject, owner: KubeObject) -> bool:
+    """Return whether an owner has to wait for a dependent."""
+    references = dependent.metadata.owner_references
+    return any(item.block_owner_deletion is True for item in references if item.uid == owner.uid)
+
+
+def _is_in_a_circle(thing: KubeObject, dependents: list[KubeObject]) -> bool:
+    """Return whether an object and one below it wait for each other, perhaps: then neither may block."""
+    is_blocking = any(item.block_owner_deletion is True for item in thing.metadata.owner_references)
+    return is_blocking and any(item.is_terminating and FOREGROUND in item.metadata.finalizers for item in dependents)
+
+
+def _owned_by(thing: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
+    return Patch(thing, {"metadata": {"ownerReferences": [reference_data(item) for item in owners]}}, if_unchanged=True)
 
 
 def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:

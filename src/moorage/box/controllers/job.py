@@ -1,17 +1,20 @@
 """Jobs: pods that run to their end, so many at a time, until enough of them succeeded or too many failed."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice
 from typing import Final
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.struct import Data
-from moorage.api.workloads import Job
+from moorage.api.workloads import Job, SuccessPolicy
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.box.controllers.commands import told_by_command
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
@@ -125,9 +128,14 @@ class JobProgress:
             yield from (Delete(pod) for pod in self.active)
         else:
             yield from self._make_pods()
-        yield from status_actions(self.job, self.job.status, {**self._status(), "conditions": self._conditions()})
+        yield from status_actions(self.job, self._told, {**self._status(), "conditions": self._conditions()})
         if self.job.spec.active_deadline_seconds is not None:
             yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
+
+    @property
+    def _told(self) -> Data:
+        """What the status says; these two counts are told even if they are zero."""
+        return {"ready": None, "terminating": None, **self.job.status}
 
     @property
     def _started(self) -> float:
@@ -143,6 +151,8 @@ class JobProgress:
             return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         if spec.active_deadline_seconds is not None and self.now >= self._started + spec.active_deadline_seconds:
             return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        if self.is_indexed and (matched := met_rule(spec.success_policy, self.done)) is not None:
+            return "Complete", "SuccessPolicy", f"Matched rules at index {matched}"
         reached = "Reached expected number of succeeded pods"
         if spec.completions is None:
             # A work queue: the first success means that there is no work left; the others may finish theirs.
@@ -190,14 +200,16 @@ class JobProgress:
             "job-name": job.name,
         }
         template = job.spec.template
+        told = told_by_command(template)
         if self.group is not None:
             spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
             template = {**template, "spec": spec}
         if not self.is_indexed:
-            return pod_of(job, template, generateName=f"{job.name}-", labels=labels)
+            return pod_of(job, template, generateName=f"{job.name}-", labels=labels, annotations=told)
         labels[INDEX] = str(number)
         name = f"{job.name}-{number}-"
-        data = pod_of(job, template, generateName=name, labels=labels, annotations={INDEX: str(number)})
+        told |= {INDEX: str(number)}
+        data = pod_of(job, template, generateName=name, labels=labels, annotations=told)
         data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
         return data
 
@@ -240,7 +252,7 @@ class JobProgress:
         status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
         if kind == "Complete":
             status["completionTime"] = now
-        yield from status_actions(self.job, self.job.status, status)
+        yield from status_actions(self.job, self._told, status)
 
     def _after_the_end(self) -> Iterator[ControllerAction]:
         yield from (Delete(pod) for pod in self.active)
@@ -248,6 +260,28 @@ class JobProgress:
         if lifetime is not None and ended is not None:
             left = ended + lifetime - self.now
             yield After(left) if left > 0 else Delete(self.job, propagation="Background")
+
+
+def met_rule(policy: SuccessPolicy, done: set[int]) -> int | None:
+    """Return the number of the first rule that the completions achieved meet, ``None`` if there is none."""
+    for number, rule in enumerate(policy.rules):
+        wanted = numbers_in(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        counted = done if wanted is None else {index for index in done if any(index in part for part in wanted)}
+        whole = sum(map(len, wanted)) if wanted is not None else None
+        enough = rule.succeeded_count if rule.succeeded_count is not None else whole
+        if enough is not None and len(counted) >= enough:
+            return number
+    return None
+
+
+def numbers_in(text: str) -> list[range]:
+    """Read numbers as the API writes them; what is none counts as nothing.
+
+    >>> numbers_in("0-2,5")
+    [range(0, 3), range(5, 6)]
+    """
+    found = (re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip()) for part in text.split(","))
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in found if part is not None]
 
 
 def finished_at(job: Job) -> float | None:
@@ -260,8 +294,7 @@ def finished_at(job: Job) -> float | None:
 
 def index_of(pod: Pod) -> int:
     """Return the number of an indexed job's pod."""
-    text = pod.annotations.get(INDEX, "")
-    return int(text) if text.isdecimal() else 0
+    return to_int64(pod.annotations.get(INDEX, "")) or 0
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -25,7 +25,12 @@ def test_a_number_that_no_machine_word_holds_is_a_float_where_any_will_do() -> N
     from tests.support.api import definition
 
     server = Asked()
-    server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    wide = definition()
+    wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] = True
+    wide["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+        "x-kubernetes-preserve-unknown-fields"
+    ] = True
+    server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wide)
     place = f"/apis/{definition()['spec']['group']}/v1/namespaces/default/{definition()['spec']['names']['plural']}"
     body = b'{"metadata": {"name": "a"}, "spec": {"most": 1, "other": 99999999999999999999}}'
     assert server.got("POST", place, body, want=201)["spec"]["other"] == 1e20

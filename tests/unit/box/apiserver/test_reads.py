@@ -217,3 +217,118 @@ def test_schemas_say_which_fields_are_required():
     assert schemas["io.k8s.api.core.v1.PodSpec"]["required"] == ["containers"]
     assert schemas["io.k8s.api.core.v1.Container"]["required"] == ["name"]
     assert "required" not in schemas["io.k8s.api.core.v1.Pod"]
+
+
+def test_a_review_is_no_table():
+    asked = Asked()
+    place = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    assert asked.got("POST", place, review, want=406, accept=table)["reason"] == "NotAcceptable"
+    asked.got("POST", place, review, want=201, accept=f"{table},application/json")
+
+
+def test_a_definition_keeps_what_others_say_in_its_status():
+    asked = Asked()
+    place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    stored = asked.create(place, definition())
+    told = [*stored["status"]["conditions"], {"type": "Loved", "status": "True", "reason": "E2E", "message": "so"}]
+    path = f"{place}/{stored['metadata']['name']}"
+    answer = asked.got("PATCH", f"{path}/status", {"status": {"conditions": told}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    answer = asked.got("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    assert answer["status"]["storedVersions"] == ["v1"]
+
+
+def test_a_request_for_a_certificate_is_approved():
+    asked = Asked()
+    place = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    asked.create(
+        place, {"metadata": {"name": "me"}, "spec": {"request": "eA==", "signerName": "a.org/b", "usages": []}}
+    )
+    approved = {"status": {"conditions": [{"type": "Approved", "status": "True"}]}}
+    answer = asked.got("PATCH", f"{place}/me/approval", approved, content_type=MERGE)
+    assert answer["status"]["conditions"][0]["type"] == "Approved"
+
+
+GANGS = "/apis/example.org/v1/namespaces/default/gangs"
+GANG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "size": {"type": "integer"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "items": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+                "pod": {
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "properties": {"spec": {"type": "object"}},
+                },
+            },
+        }
+    },
+}
+GANG_SPEC = {
+    "size": 1,
+    "free": {"any": {"thing": 1}},
+    "labels": {"x": "y"},
+    "items": [{"a": "b"}],
+    "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}},
+}
+UNDECLARED = {
+    "at the root": ({"more": 1}, "more"),
+    "in the spec": ({"spec": {"siez": 1}}, "spec.siez"),
+    "in a list": ({"spec": {"items": [{"a": "b"}, {"odd": "c"}]}}, "spec.items[1].odd"),
+    "in the metadata": ({"metadata": {"name": "g", "nmae": "g"}}, "metadata.nmae"),
+    "in the metadata of an object inside": ({"spec": {"pod": {"metadata": {"odd": "y"}}}}, "spec.pod.metadata.odd"),
+}
+
+
+def gangs() -> Asked:
+    asked = Asked()
+    wanted = definition()
+    wanted["metadata"]["name"] = "gangs.example.org"
+    wanted["spec"]["names"] = {"plural": "gangs", "kind": "Gang"}
+    wanted["spec"]["versions"] = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": GANG_SCHEMA}}
+    ]
+    asked.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wanted)
+    return asked
+
+
+def test_what_a_schema_declares_is_kept():
+    asked = gangs()
+    gang = {"apiVersion": "example.org/v1", "kind": "Gang", "metadata": {"name": "g"}, "spec": GANG_SPEC}
+    assert asked.got("POST", f"{GANGS}?fieldValidation=Strict", gang, want=201)["spec"] == GANG_SPEC
+
+
+@pytest.mark.parametrize(("content", "path"), UNDECLARED.values(), ids=UNDECLARED)
+def test_what_it_does_not_declare_is_refused_or_dropped(content: dict[str, object], path: str) -> None:
+    asked = gangs()
+    gang = {"apiVersion": "example.org/v1", "kind": "Gang", "metadata": {"name": "g"}, **content}
+    refused = asked.got("POST", f"{GANGS}?fieldValidation=Strict", gang, want=400)["message"]
+    assert refused.endswith(f'strict decoding error: unknown field "{path}"')
+    applied = asked.got(
+        "PATCH", f"{GANGS}/g?fieldManager=me", gang, want=400, content_type="application/apply-patch+yaml"
+    )
+    assert f".{path}: field not declared in schema" in applied["message"]
+    assert asked.ask("POST", f"{GANGS}?fieldValidation=Warn", gang).warnings == (f'unknown field "{path}"',)
+    asked.got("PATCH", f"{GANGS}/g?fieldValidation=Strict", {"spec": {"size": 2}}, content_type=MERGE)
+    assert path.rpartition(".")[2] not in str(asked.get(f"{GANGS}/g"))
+
+
+def test_a_field_that_is_given_twice_is_refused_or_warned_of():
+    asked = Asked()
+    body = b'{"metadata": {"name": "a"}, "data": {"x": "1", "x": "2"}, "other": 1}'
+    maps = "/api/v1/namespaces/default/configmaps"
+    refused = asked.got("POST", f"{maps}?fieldValidation=Strict", body, want=400)["message"]
+    assert refused.endswith('strict decoding error: unknown field "other", duplicate field "data.x"')
+    assert 'duplicate field "data.x"' in asked.ask("POST", f"{maps}?fieldValidation=Warn", body).warnings
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata:\n  x: one\n  x: two\n"
+    how = {"content_type": "application/apply-patch+yaml"}
+    refused = asked.got("PATCH", f"{maps}/b?fieldManager=me", text, want=400, **how)["message"]
+    assert 'line 6: key "x" already set in map' in refused

@@ -6,6 +6,7 @@ from moorage.api.pod import Pod
 from moorage.api.workloads import Deployment, ReplicaSet
 from moorage.box.controllers.actions import Delete
 from moorage.box.controllers.garbage import GarbageCollector
+from moorage.box.controllers.ownership import owner_reference
 from moorage.box.controllers.view import View
 from moorage.clock import VirtualClock
 
@@ -21,6 +22,24 @@ def owned(age: float = 100.0) -> ReplicaSet:
     return make(ReplicaSet, "web-1", owner=make(Deployment, "web"), age=age)
 
 
+def shared(*owners: KubeObject, **metadata: object) -> Pod:
+    """Make a pod with several owners, each of which would wait for it."""
+    references = [{**owner_reference(item), "controller": False} for item in owners]
+    return make(Pod, "p", metadata={"ownerReferences": references, **metadata})
+
+
+def in_circle(name: str, before: str) -> Pod:
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": before,
+        "uid": f"uid-of-{before}",
+        "blockOwnerDeletion": True,
+    }
+    return make(Pod, name, metadata={"ownerReferences": [reference], "finalizers": ["foregroundDeletion"], **DYING})
+
+
+OTHER = make(ReplicaSet, "other")
 STRANGER = make(Deployment, "web", metadata={"uid": "another"})
 CUSTOM = make(Pod, "p", metadata={"ownerReferences": [{"apiVersion": "x/v1", "kind": "Gang", "name": "g", "uid": "u"}]})
 CASES = {
@@ -39,6 +58,22 @@ CASES = {
         [owner("orphan"), owned()],
         "Deployment/shop/web",
         ["change web-1"],
+    ),
+    "what has another owner is let go of by one that waits": (
+        [owner("foregroundDeletion"), OTHER, shared(owner("foregroundDeletion"), OTHER)],
+        "Deployment/shop/web",
+        ["change p"],
+    ),
+    "and lets go of it itself": (
+        [owner("foregroundDeletion"), OTHER, shared(owner("foregroundDeletion"), OTHER)],
+        "Pod/shop/p",
+        ["change p"],
+    ),
+    "an owner that is gone is named no more": ([OTHER, shared(owner(), OTHER)], "Pod/shop/p", ["change p"]),
+    "of pods that wait for each other none is waited for": (
+        [in_circle("a", "c"), in_circle("b", "a"), in_circle("c", "b")],
+        "Pod/shop/a",
+        ["change a"],
     ),
     "then it may go, too": ([owner("orphan")], "Deployment/shop/web", ["change web"]),
 }

@@ -6,6 +6,7 @@ from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 from moorage.api.meta import format_time
 from moorage.api.pod import Pod
 from moorage.api.workloads import Job
+from moorage.box.controllers.actions import Create
 from moorage.box.controllers.job import INDEX, JobProgress
 
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
@@ -141,3 +142,38 @@ def test_a_suspended_job_says_so_and_begins_anew() -> None:
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
     resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
     assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))
+
+
+POLICIES = {
+    "one of them": ({"succeededIndexes": "0"}, {0}, True),
+    "not that one": ({"succeededIndexes": "1-2"}, {0, 1}, False),
+    "all of them": ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, True),
+    "so many": ({"succeededCount": 2}, {1, 4}, True),
+    "too few": ({"succeededCount": 2}, {1}, False),
+    "so many of these": ({"succeededIndexes": "0-2", "succeededCount": 1}, {2}, True),
+    "others do not count": ({"succeededIndexes": "0-2", "succeededCount": 1}, {4}, False),
+}
+
+
+@pytest.mark.parametrize(("rule", "done", "is_met"), POLICIES.values(), ids=POLICIES)
+def test_a_policy_says_which_completions_are_enough(rule: dict[str, Any], done: set[int], is_met: bool) -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in done]
+    given = job(completionMode="Indexed", completions=5, parallelism=0, successPolicy={"rules": [{}, rule]})
+    status = status_in(JobProgress(given, pods, NOW).actions())
+    told = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
+    because = ("SuccessPolicy", "Matched rules at index 1")
+    assert told == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
+
+
+def test_pods_do_what_their_command_says() -> None:
+    sleeper = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["sleep", "300"]}]}}
+    (create, *_) = JobProgress(job(template=sleeper), [], NOW).actions()
+    assert isinstance(create, Create)
+    assert create.data["metadata"]["annotations"] == {"moorage.io/run-for": "300s"}
+
+
+def test_two_counts_are_told_even_if_they_are_zero() -> None:
+    status = status_in(JobProgress(job(), [work(phase="Succeeded")], NOW).actions())
+    assert (status["ready"], status["terminating"]) == (0, 0)
+    later = job(status=status)
+    assert said(JobProgress(later, [work(phase="Succeeded")], NOW).actions()) == []

@@ -1,6 +1,6 @@
 """What is done to objects on their way in: types checked, defaults filled in, priorities resolved, rules enforced."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +24,7 @@ from moorage.box.apiserver.admission.service_addresses import SERVICES, give_add
 from moorage.box.apiserver.admission.validation import problems_of
 from moorage.box.apiserver.admission.workload_defaults import DEFAULTS
 from moorage.box.apiserver.kinds.resources import ServedResource
-from moorage.box.apiserver.kinds.schema import complete, schema_of_kind, type_problem, unknown_fields
+from moorage.box.apiserver.kinds.schema import complete, schema_of_kind, type_problem
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, forbidden, invalid
 from moorage.box.apiserver.storage.plain_data import apply_difference
 from moorage.box.apiserver.storage.store import Store, StoredChange
@@ -83,23 +83,19 @@ class Admission:
         return self._pods
 
     def check_fields(
-        self, resource: ServedResource, data: Mapping[str, Any], how: str, known: Mapping[str, Any] | None = None
+        self, resource: ServedResource, how: str, unknown: Sequence[str], repeated: Sequence[str] = ()
     ) -> tuple[str, ...]:
-        """Look for unknown fields as the request wants it: refuse them, warn of them or ignore them.
-
-        Those that ``known``, the object as it was, has already are nobody's fault now.
-        """
-        schema = schema_of_kind(resource.api_version, resource.name)
-        if how in ("", "Ignore") or schema is None:
-            return ()
-        before = set(unknown_fields(known, schema)) if known is not None else set()
-        unknown = tuple(f'unknown field "{path}"' for path in unknown_fields(data, schema) if path not in before)
-        if unknown and how == "Strict":
+        """Treat fields that are unknown or given twice as the request wants it: refuse them, or warn of them."""
+        problems = (
+            *(f'unknown field "{path}"' for path in unknown),
+            *(f'duplicate field "{path}"' for path in repeated),
+        )
+        if problems and how == "Strict":
             kind = f'{resource.name} in version "{resource.version}"'
             raise bad_request(
-                f"{kind} cannot be handled as a {resource.name}: strict decoding error: {', '.join(unknown)}"
+                f"{kind} cannot be handled as a {resource.name}: strict decoding error: {', '.join(problems)}"
             )
-        return unknown
+        return problems
 
     def admit_new(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Return a new object as it is to be stored."""

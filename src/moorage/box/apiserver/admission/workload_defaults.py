@@ -211,5 +211,7 @@ INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
     "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
 }
 """What clients may count on before any controller has looked at a new object."""
-KEEPS_STATUS: Final = frozenset(("nodes",))
+OWN_STATUS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+"""Whose status the server itself writes, along with whatever else is written."""
+KEEPS_STATUS: Final = frozenset(("nodes", OWN_STATUS))
 """A kubelet registers its node together with the node's status."""

@@ -8,10 +8,17 @@ import msgspec
 from moorage.api.meta import format_time
 from moorage.api.struct import Data
 from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.box.apiserver.kinds.schema import schema_of
 from moorage.box.apiserver.requests.refusals import Cause, bad_request, invalid, invalid_value, required
 from moorage.box.apiserver.storage.store import Store, StoredChange
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
+METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+ACCEPTED: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -118,11 +125,18 @@ class CustomResources:
         for entry in self._store.list(definition):
             self._store.remove(definition, entry.key)
 
+    def unknown_fields(self, resource: ServedResource, data: Data) -> list[str]:
+        """Return the paths of the fields of an object that its schema does not declare."""
+        schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
+        return [path for _, _, path in undeclared(data, {**schema, EMBEDDED: True})] if schema else []
+
     def complete(self, resource: ServedResource, data: Data) -> None:
-        """Fill in defaults and check an object against its schema; 422 says what is wrong."""
+        """Drop what a schema does not declare, fill in defaults, and check the rest; 422 says what is wrong."""
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
             return
+        for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
+            del parent[name]
         for name, below in _properties(schema).items():
             if name in ("apiVersion", "kind", "metadata") or not isinstance(below, dict):
                 continue
@@ -154,16 +168,22 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if causes:
         raise invalid(resource, name, causes)
-    moment = format_time(now)
-    conditions = (("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", ""))
-    data["status"] = {
-        "acceptedNames": data["spec"]["names"],
-        "storedVersions": [version.name for version in spec.versions if version.storage],
-        "conditions": [
-            {"type": kind, "status": "True", "reason": reason, "message": text, "lastTransitionTime": moment}
-            for kind, reason, text in conditions
-        ],
-    }
+    data["status"] = _definition_status(data, spec, format_time(now))
+
+
+def _definition_status(data: Data, spec: DefinitionSpec, moment: str) -> Data:
+    """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
+    known = data.get("status") or {}
+    told = [dict(condition) for condition in known.get("conditions") or ()]
+    for kind, reason, text in ACCEPTED:
+        if all(condition.get("type") != kind for condition in told):
+            condition = {"type": kind, "status": "True", "reason": reason, "message": text}
+            told.append({**condition, "lastTransitionTime": moment})
+    stored = list(known.get("storedVersions") or ())
+    stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
+    names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
+    data["spec"]["names"] = names
+    return {"acceptedNames": names, "storedVersions": stored, "conditions": told}
 
 
 def _copied(content: Any) -> Any:
@@ -189,6 +209,38 @@ def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
     if isinstance(data, list) and isinstance(items, dict):
         for item in data:
             fill_defaults(item, items)
+
+
+def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[Data, str, str]]:
+    """Find the fields that a schema does not declare: what they are in, their names and their paths."""
+    items = schema.get("items")
+    if isinstance(data, list) and isinstance(items, dict):
+        for number, item in enumerate(data):
+            yield from undeclared(item, items, f"{path}[{number}]")
+    if not isinstance(data, dict):
+        return
+    known, others = _properties(schema), schema.get("additionalProperties")
+    is_object = schema.get(EMBEDDED) is True
+    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True or others is True
+    for name, content in data.items():
+        here = f"{path}.{name}" if path else name
+        if is_object and name in ("apiVersion", "kind"):
+            continue
+        if is_object and name == "metadata":
+            yield from _undeclared_metadata(content, here)
+        elif isinstance(known.get(name), dict):
+            yield from undeclared(content, known[name], here)
+        elif isinstance(others, dict):
+            yield from undeclared(content, others, here)
+        elif not keeps:
+            yield data, name, here
+
+
+def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, str]]:
+    schema = schema_of(METADATA)
+    assert schema is not None
+    if isinstance(metadata, dict):
+        yield from ((metadata, name, f"{path}.{name}") for name in metadata if schema.field(name) is None)
 
 
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -23,6 +23,10 @@ _SCALARS: Final[Mapping[str, Data]] = {
     "raw": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     "fields": {"type": "object"},
     "strings": {"type": "array", "items": {"type": "string"}},
+    "json": {},
+    "schemaorschemas": {},
+    "schemaorbool": {},
+    "schemaorstrings": {},
 }
 _QUERY: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 

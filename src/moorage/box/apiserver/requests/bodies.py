@@ -1,12 +1,15 @@
 """Reading request bodies: JSON, YAML and Kubernetes' protobuf, into plain data without nulls."""
 
+import json
 import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from moorage.api.codec import without_nulls
-from moorage.api.documents import read_documents
+from moorage.api.documents import parse_documents, read_documents
 from moorage.box.apiserver.requests.refusals import bad_request, unsupported_media_type
 from moorage.box.apiserver.requests.request import JSON, ApiRequest
 from moorage.errors import InputError
@@ -51,7 +54,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
     kind = media_type(request.content_type)
     if kind not in PATCHES:
         raise unsupported_media_type(kind, PATCHES)
-    patch = read_yaml(request.body) if kind == APPLY_PATCH else read_json(request.body)
+    patch = read_yaml(request.body, is_strict=True) if kind == APPLY_PATCH else read_json(request.body)
     if kind == JSON_PATCH:
         return kind, patch
     if not isinstance(patch, dict):
@@ -83,6 +86,44 @@ def read_json(body: bytes) -> Any:
     return _with_words(data) if _LONG_NUMBER(body) else data
 
 
+class _Mapping(dict[str, Any]):
+    """A mapping that remembers which of its keys came twice."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def repeated_fields(body: bytes) -> list[str]:
+    """Return the paths of the fields that JSON gives more than once; it parses, so somebody has read it before.
+
+    >>> repeated_fields(b'{"spec": {"paused": true, "paused": false}}')
+    ['spec.paused']
+    """
+    found = False
+
+    def paired(pairs: list[tuple[str, Any]]) -> _Mapping:
+        nonlocal found
+        mapping = _Mapping(pairs)
+        if len(mapping) < len(pairs):
+            found = True
+            mapping.repeated = tuple(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        return mapping
+
+    data = json.loads(body, object_pairs_hook=paired, parse_int=str, parse_float=str)
+    return list(_repeated(data, "")) if found else []
+
+
+def _repeated(data: Any, path: str) -> Iterator[str]:
+    if isinstance(data, _Mapping):
+        for name, below in data.items():
+            here = f"{path}.{name}" if path else name
+            if name in data.repeated:
+                yield here
+            yield from _repeated(below, here)
+    elif isinstance(data, list):
+        for number, item in enumerate(data):
+            yield from _repeated(item, f"{path}[{number}]")
+
+
 def _with_words(data: Any) -> Any:
     """Make floats of the whole numbers that no machine word holds, as Go's decoder does."""
     if isinstance(data, dict):
@@ -97,12 +138,23 @@ def _with_words(data: Any) -> Any:
     return data
 
 
-def read_yaml(body: bytes) -> Any:
-    """Decode YAML, of which JSON is a part."""
+def _refuse_repeated(text: str) -> None:
+    repeated = [item for document in parse_documents(text) for item in document.repeated]
+    if repeated:
+        lines = "\n".join(
+            f'  line {item.line}: key "{item.path.rpartition(".")[2]}" already set in map' for item in repeated
+        )
+        raise bad_request(f"error decoding YAML: yaml: unmarshal errors:\n{lines}")
+
+
+def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
+    """Decode YAML, of which JSON is a part; a strict reader refuses fields that are given twice."""
     if body[:1] == b"{":
         return read_json(body)
     try:
         documents = list(read_documents(body.decode(), source="the body"))
+        if is_strict:
+            _refuse_repeated(body.decode())
     except (InputError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise bad_request(str(error)) from error
     if len(documents) != 1:

@@ -28,6 +28,7 @@ _SCALARS: Final = {
     "double": _Proto.TYPE_DOUBLE,
     "bytes": _Proto.TYPE_BYTES,
 }
+_JSON_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _OPAQUE: Final[Mapping[str, tuple[tuple[str, int, str], ...]]] = {
     "time": (("seconds", 1, "int64"), ("nanos", 2, "int32")),
     "microtime": (("seconds", 1, "int64"), ("nanos", 2, "int32")),
@@ -36,7 +37,11 @@ _OPAQUE: Final[Mapping[str, tuple[tuple[str, int, str], ...]]] = {
     "duration": (("duration", 1, "int64"),),
     "raw": (("raw", 1, "bytes"),),
     "fields": (("raw", 1, "bytes"),),
-    "strings": (("items", 1, "string"),),
+    "strings": (("items", 1, "[]string"),),
+    "json": (("raw", 1, "bytes"),),
+    "schemaorschemas": (("schema", 1, _JSON_SCHEMA), ("schemas", 2, f"[]{_JSON_SCHEMA}")),
+    "schemaorbool": (("allows", 1, "bool"), ("schema", 2, _JSON_SCHEMA)),
+    "schemaorstrings": (("schema", 1, _JSON_SCHEMA), ("strings", 2, "[]string")),
     "typemeta": (("apiVersion", 1, "string"), ("kind", 2, "string")),
     "unknown": (("typeMeta", 1, "typemeta"), ("raw", 2, "bytes"), ("contentEncoding", 3, "string")),
 }
@@ -79,7 +84,8 @@ def _pool() -> descriptor_pool.DescriptorPool:
     for name, parts in _OPAQUE.items():
         message = file.message_type.add(name=name)
         for part, number, kind in parts:
-            _describe(message, part, Field(number=number, type=kind, shape="list" if name == "strings" else ""))
+            shape = "list" if kind.startswith("[]") else ""
+            _describe(message, part, Field(number=number, type=kind.removeprefix("[]"), shape=shape))
     for name, fields in tables().types.items():
         message = file.message_type.add(name=_flat(name))
         for field in fields:
@@ -190,6 +196,20 @@ def _embedded(message: Any) -> Any:
         raise bad_request(f"an embedded object is not JSON: {error}") from error
 
 
+def _schema_or(other: str) -> Callable[[Any], Any]:
+    """Make a conversion of what is either a schema or something else."""
+
+    def convert(message: Any) -> Any:
+        if message.HasField("schema"):
+            return _struct(message.schema, _JSON_SCHEMA)
+        found = getattr(message, other)
+        if other == "schemas":
+            return [_struct(item, _JSON_SCHEMA) for item in found]
+        return found if isinstance(found, bool) else [_text(item) for item in found]
+
+    return convert
+
+
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": lambda content: base64.b64encode(content).decode(),
     "time": _time,
@@ -199,5 +219,9 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "duration": lambda message: f"{message.duration / 1e9:g}s",
     "raw": _embedded,
     "fields": _embedded,
+    "json": _embedded,
+    "schemaorschemas": _schema_or("schemas"),
+    "schemaorbool": _schema_or("allows"),
+    "schemaorstrings": _schema_or("strings"),
     "strings": lambda message: [_text(item) for item in message.items],
 }

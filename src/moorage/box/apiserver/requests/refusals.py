@@ -115,6 +115,12 @@ def nothing_runs(pod: str, what: str) -> ApiError:
     return ApiError(message, status=400, reason="BadRequest")
 
 
+def not_acceptable() -> ApiError:
+    """Refuse to answer in a form that there is not."""
+    message = "only the following media types are accepted: application/json"
+    return ApiError(message, status=406, reason="NotAcceptable")
+
+
 def not_allowed() -> ApiError:
     """Refuse a verb that the resource does not have."""
     message = "the server does not allow this method on the requested resource"

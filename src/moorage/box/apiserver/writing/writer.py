@@ -13,7 +13,7 @@ from moorage.api.meta import format_time, parse_time
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.admission import Admission
 from moorage.box.apiserver.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
-from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS
+from moorage.box.apiserver.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS
 from moorage.box.apiserver.kinds.resources import ServedResource, served
 from moorage.box.apiserver.requests.refusals import (
     already_exists,
@@ -255,7 +255,7 @@ class Writer:
             merged = {**old, "metadata": metadata, "status": new.get("status")}
             return {key: content for key, content in merged.items() if content is not None}
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
-        if resource.has_status and options.subresource != "binding":
+        if resource.has_status and options.subresource != "binding" and resource.storage != OWN_STATUS:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]

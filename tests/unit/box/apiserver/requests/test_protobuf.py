@@ -87,3 +87,28 @@ def test_what_cannot_be_read_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(ApiError) as error:
         decode_protobuf(body)
     assert error.value.status == 400
+
+
+def test_a_definition_has_schemas_within_schemas():
+    size = field(5, "integer") + field(8, field(1, b"3"))
+    words = field(5, "array") + field(24, field(1, field(5, "string")))
+    others = field(5, "object") + field(30, field(1, 1))
+    more = field(5, "object") + field(30, field(2, field(5, "string")))
+    named = ((b"size", size), (b"words", words), (b"others", others), (b"more", more))
+    schema = field(5, "object") + b"".join(field(29, field(1, name) + field(2, below)) for name, below in named)
+    version = field(1, "v1") + field(2, 1) + field(3, 1) + field(4, field(1, schema))
+    names = field(1, "gangs") + field(2, "") + field(4, "Gang")
+    spec = field(1, "example.org") + field(3, names) + field(4, "Namespaced") + field(7, version)
+    body = envelope(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", field(1, field(1, "gangs.example.org")) + field(2, spec)
+    )
+    (read,) = decode_protobuf(body)["spec"]["versions"]
+    assert read["schema"]["openAPIV3Schema"] == {
+        "type": "object",
+        "properties": {
+            "size": {"type": "integer", "default": 3},
+            "words": {"type": "array", "items": {"type": "string"}},
+            "others": {"type": "object", "additionalProperties": True},
+            "more": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }

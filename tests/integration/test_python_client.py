@@ -1,0 +1,54 @@
+"""The official Python client on a whole cluster: it refuses to read an object that lacks what its kind requires."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes
+import yaml
+from kubernetes.client import ApiException
+
+from moorage.testing import Cluster
+
+MANIFESTS: Final = Path(__file__).with_name("every_kind.yaml")
+MADE_BY_OTHERS: Final = {"Pod", "Event", "Namespace", "ServiceAccount", "ControllerRevision"}
+
+
+def test_it_reads_every_kind(tmp_path: Path) -> None:
+    read = asyncio.run(story(tmp_path / "kubeconfig"))
+    written = {document["kind"] for document in yaml.safe_load_all(MANIFESTS.read_text())}
+    assert written | MADE_BY_OTHERS <= read
+
+
+async def story(config: Path) -> set[str]:
+    async with Cluster(nodes=2) as cluster:
+        config.write_text(yaml.safe_dump(cluster.kubeconfig))
+        await cluster.apply(MANIFESTS)
+        apps = ("app=deployment", "app=daemonset", "app=statefulset")
+        await cluster.wait_for(lambda: all(map(cluster.running, apps)))
+        return await asyncio.to_thread(read_all, config)
+
+
+def read_all(config: Path) -> set[str]:
+    """List everything that the client knows of, and return the kinds that there were objects of."""
+    read = set()
+    with kubernetes.config.new_client_from_config(str(config)) as client:  # type: ignore[no-untyped-call]
+        for name in dir(kubernetes.client):
+            if name.endswith("Api") and name != "CustomObjectsApi":
+                read |= read_group(getattr(kubernetes.client, name)(client))
+    return read
+
+
+def read_group(api: Any) -> set[str]:
+    endings = ("_with_http_info", "_without_preload_content")
+    listing = [name for name in dir(api) if name.startswith("list_") and not name.endswith(endings)]
+    read = set()
+    for name in (name for name in listing if "namespaced" not in name):
+        try:
+            found = getattr(api, name)()
+        except ApiException as error:
+            if error.status != 404:  # a version or a kind that is not served
+                raise
+            continue
+        read |= {item.kind or type(item).__name__[2:] for item in found.items}
+    return {kind.removeprefix("reV1") for kind in read}
