@@ -126,10 +126,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _note_custom(cluster)
         for what, problem in refusals.items():
             typer.echo(f"note: {what} could not do all: {problem}", err=True)
-    if output is DecisionFormat.TABLE:
-        _print_tables(decisions, run, whole_timeline=timeline)
-    else:
-        _print(decisions, more, output)
+    _print(decisions, run, more, output, whole_timeline=timeline)
 
 
 def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
@@ -235,13 +232,22 @@ def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
         yield show
 
 
-def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:
+def _print(
+    decisions: "list[Decision]",
+    run: "Run | None",
+    more: "Mapping[str, Any]",
+    output: DecisionFormat,
+    *,
+    whole_timeline: bool,
+) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
     if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2, more=more))
-    else:
+    elif output is DecisionFormat.YAML:
         typer.echo(to_yaml(decisions, more=more), nl=False)
+    else:
+        _print_tables(decisions, run, whole_timeline=whole_timeline)
 
 
 def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
