@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, wraps
 from hashlib import blake2b
 from itertools import chain
-from typing import Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -14,6 +14,9 @@ R = TypeVar("R")
 
 MAX_KEY_LENGTH: Final = 1024
 """How long a key that a user wrote may be."""
+
+MAX_KEPT: Final = 32 * 1024
+"""How long an encoding may be whose object is kept: some thousand pods with specs of a megabyte would stay."""
 
 MAX_KEY_LABELS: Final = 64
 """How many labels a key may hold; what a pod with more of them asks for is worked out every time."""
@@ -111,10 +114,13 @@ class LRU(dict[K, V]):
         return len(self) + len(self._old)
 
 
-def cached_if_short(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def cached_if_short(
+    size: int, length: Callable[[Any], int] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Cache a pure function of texts like functools.lru_cache, but nothing whose text is too long to be kept as a key.
 
-    Users write these texts: without the limit, some thousand of them of a megabyte each would stay in memory.
+    Users write these texts: without the limit, some thousand of them of a megabyte each would stay in memory. An
+    argument that is no text needs a ``length``, which returns how many characters are in it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -123,7 +129,10 @@ def cached_if_short(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @wraps(function)
         def look_up(*args: P.args, **kwargs: P.kwargs) -> R:
             for arg in args:
-                if arg.__class__ is str and len(arg) > MAX_KEY_LENGTH:
+                if arg.__class__ is str:
+                    if len(arg) > MAX_KEY_LENGTH:
+                        return function(*args, **kwargs)
+                elif length is not None and length(arg) > MAX_KEPT:
                     return function(*args, **kwargs)
             return cached(*args, **kwargs)  # type: ignore[arg-type]
 

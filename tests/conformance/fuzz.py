@@ -41,9 +41,13 @@ def main() -> int:
 
 def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
     """Run the fuzzer with Moorage on our side."""
-    # What plugins log while they decide is not what is compared.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    silence_logs()
     return Fuzzer(options, oracle, decide, console).run()
+
+
+def silence_logs() -> None:
+    """Have plugins log nothing while they decide: that is not what is compared."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def report(outcome: Outcome, options: Options, console: Console) -> None:

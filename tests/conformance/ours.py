@@ -24,13 +24,14 @@ def decide(case: Case) -> list[dict[str, Any]]:
     """Try every pending pod of a case once; return the decisions as they would be written, those on groups last."""
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
-    policy = Policy(_config(case, gates), REGISTRY, gates)
+    policy = Policy(config_of(case, gates), REGISTRY, gates)
     single = OnePass(cluster, policy, search_all=case.search == "all", cross_check=True)
     written: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
     return [*written, *msgspec.to_builtins(single.groups)]
 
 
-def _config(case: Case, gates: FeatureGates) -> SchedulerConfiguration:
+def config_of(case: Case, gates: FeatureGates) -> SchedulerConfiguration:
+    """Return the configuration of a case."""
     if case.config is None:
         return default_config(gates=gates)
     return load_config(json.dumps(case.config), gates=gates)

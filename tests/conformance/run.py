@@ -6,6 +6,7 @@ from typing import Final
 
 from rich.console import Console
 
+from tests.conformance.changes import prove
 from tests.conformance.fuzz import compare, features_of, report
 from tests.conformance.fuzzer import Options
 from tests.conformance.oracle import Oracle, find_binary
@@ -13,6 +14,8 @@ from tests.parity.queue_histories import history
 from tests.parity.queue_oracle import ask, first_difference
 
 QUEUE_HISTORIES: Final = 60
+CHANGES: Final = 30
+"""Clusters whose pending pods are explained, of each sort."""
 HISTORY_STEPS: Final = 120
 
 
@@ -21,6 +24,7 @@ def main() -> int:
     now = datetime.now(UTC)
     console = Console(soft_wrap=True)
     differing = _decisions(now.strftime("fresh-%Y%m%d%H%M%S"), console)
+    differing += _changes(now.strftime("fresh-%Y%m%d%H%M%S"), console)
     differing += _queues(1, console) + _queues(int(now.timestamp()), console)
     return 1 if differing else 0
 
@@ -42,6 +46,17 @@ def _decisions(fresh: str, console: Console) -> int:
             report(outcome, options, console)
             differing += outcome.differing
     return differing
+
+
+def _changes(fresh: str, console: Console) -> int:
+    """Have kube-scheduler's code judge the changes that explain offers for pending pods."""
+    wrong = 0
+    with Oracle() as oracle:
+        for seed, count, features in (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (fresh, 10, "all")):
+            tally = prove(seed, count, features, oracle, console)
+            console.print(f"changes, seed {seed} {features}: {tally}", highlight=False)
+            wrong += len(tally.wrong)
+    return wrong
 
 
 def _queues(first: int, console: Console) -> int:

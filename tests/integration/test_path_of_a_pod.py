@@ -83,7 +83,7 @@ def trace_pod() -> Trace:
 
     @in_virtual_time
     async def run() -> None:
-        async with Cluster(nodes=5) as cluster:
+        async with Cluster(nodes=5, cross_check=False) as cluster:
             await cluster.apply(manifest("first"))
             await cluster.wait_for(lambda: len(cluster.running()) == 1)
             await asyncio.sleep(5)

@@ -256,6 +256,13 @@ CLUSTERS: Final = {
         "n1",
         failed("cannot handle request with derived attributes, the feature is disabled"),
     ),
+    "DRANodeAllocatableResources": Example(
+        with_devices(
+            [devices({"name": "d0", "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "8"}}}})]
+        ),
+        turned_down(NO_CPU),
+        "n1",
+    ),
     "DRADeviceCompatibilityGroups": Example(grouped_partitions(), "n1", NO_DEVICE),
     "DRAOptionalNodeOperations": Example(
         with_devices([devices({"name": "d0"}, skipNodeOperations=["*"])]), NO_DEVICE, "n1"

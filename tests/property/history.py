@@ -116,6 +116,8 @@ class History:
             if self.random.random() < 0.6:
                 await self.simulation.run_until_quiet(most_seconds=self.random.choice((0.01, 0.3, 3.0, 100.0)))
         await self.simulation.run_until_quiet(most_seconds=200.0)
+        if self.simulation.scheduler.unexpected is not None:
+            raise self.simulation.scheduler.unexpected
 
     def happen(self) -> None:
         """Let one thing happen, as users and controllers would make it."""

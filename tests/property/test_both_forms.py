@@ -23,9 +23,10 @@ from moorage.config.args import (
     UtilizationShapePoint,
 )
 from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import FilterPlugin, Plugin, ScorePlugin
+from moorage.framework.plugin import DependsOn, FilterPlugin, Plugin, ScorePlugin
 from moorage.framework.status import IntArray, Status, Verdict
 from moorage.plugins.catalogue import IN_TREE
 from moorage.plugins.node_affinity import NodeAffinity
@@ -97,8 +98,48 @@ class Meddler(FilterPlugin):
     """Changes the nodes it looks at, as far as they let it."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        node.nonzero_cpu += 1
+        node.node.metadata.labels["seen"] = "yes"
         return None
+
+
+class Namedropper(FilterPlugin):
+    """Signs nothing of a pod, and goes by its name."""
+
+    depends_on = DependsOn.NODE
+
+    def sign(self, pod: Pod) -> tuple[()]:
+        return ()
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("a stranger") if pod.name == "namesake" else None
+
+
+class Busybody(ScorePlugin):
+    """Says that it looks at a node alone, and counts the pods of all."""
+
+    depends_on = DependsOn.PODS
+
+    def sign(self, pod: Pod) -> tuple[()]:
+        return ()
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return min(100, int(self._handle.nodes.pod_count.sum()))
+
+
+class Forgetful(FilterPlugin):
+    """Says that it looks at requests, and looks at the labels of pods."""
+
+    depends_on = DependsOn.REQUESTS
+
+    def sign(self, pod: Pod) -> tuple[()]:
+        return ()
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        checked = any("moorage.io/checked" in other.labels for other in node.pods.values())
+        return Status.unschedulable("checked") if checked else None
 
 
 class Enthusiast(ScorePlugin):
@@ -120,6 +161,9 @@ BROKEN = {
     "an answer that depends on the window": (Nearsighted, "crowd"),
     "no reason": (Wordless, "without a reason"),
     "a changed node": (Meddler, "may only read"),
+    "a signature that says too little": (Namedropper, "signs two pods alike"),
+    "an answer that depends on other nodes": (Busybody, "say so by depends_on"),
+    "an answer that depends on labels of pods": (Forgetful, "say so by depends_on"),
     "a score above 100": (Enthusiast, "not between 0 and 100"),
     "a score that is no integer": (Fractions, "float64, not int64"),
 }

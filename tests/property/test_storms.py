@@ -58,6 +58,7 @@ async def weather(seed: int, clock: VirtualClock) -> None:
     await simulation.run_until_quiet(most_seconds=250)  # no pod is flushed yet: every one was woken
     waiting = [pod.key for pod in world.store.list(Pod) if not pod.node_name]
     assert not waiting, f"never bound: {waiting}"
+    assert simulation.scheduler.unexpected is None
     assert not stranded(simulation.scheduler)
     if are_running:
         assert len(world.evicted) == preemptors, f"{preemptors} pods needed a place, {len(world.evicted)} were evicted"

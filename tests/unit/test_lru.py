@@ -1,9 +1,14 @@
 """The bounded map: what goes, what stays, and how much there is at most."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.lru import LRU, MAX_KEY_LENGTH, Doorkeeper, cached_if_short, short_key
+from moorage.api import affinity_terms, shape
+from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm
+from moorage.api.selectors import LabelSelector
+from moorage.lru import LRU, MAX_KEPT, MAX_KEY_LENGTH, Doorkeeper, cached_if_short, short_key
+from moorage.testing import make_pod
 
 
 @given(st.integers(1, 12), st.lists(st.integers(0, 30)))
@@ -88,6 +93,31 @@ def test_long_texts_are_answered_but_not_kept() -> None:
     short, long = "a", "a" * (MAX_KEY_LENGTH + 1)
     assert [length(short), length(short), length(long), length(long)] == [1, 1, len(long), len(long)]
     assert asked == [short, long, long]
+
+
+def test_long_objects_are_answered_but_not_kept() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    @cached_if_short(8, lambda texts: sum(map(len, texts)))
+    def count(texts: tuple[str, ...]) -> int:
+        asked.append(texts)
+        return len(texts)
+
+    short, long = ("a", "b"), ("a" * MAX_KEPT, "b")
+    assert [count(short), count(short), count(long), count(long)] == [2, 2, 2, 2]
+    assert asked == [short, long, long]
+
+
+@pytest.mark.parametrize("size", [100, 2 * MAX_KEPT])
+def test_of_a_pod_with_a_huge_spec_nothing_is_kept(size: int) -> None:
+    term = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels={"a": "x" * size}))
+    affinity = Affinity(pod_affinity=PodAffinity(required=(term,)))
+    pod = make_pod("huge", affinity=affinity, node_selector={"a": "x" * size})
+    before = shape._shapes.size, affinity_terms._parsed.size
+    assert pod.shape is not None
+    assert affinity_terms.affinity_terms(pod).affinity
+    kept = shape._shapes.size - before[0], affinity_terms._parsed.size - before[1]
+    assert kept == ((1, 1) if size < MAX_KEPT else (0, 0))
 
 
 @given(st.binary(max_size=3 * MAX_KEY_LENGTH), st.binary(max_size=3 * MAX_KEY_LENGTH))

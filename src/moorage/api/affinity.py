@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, Int64, KubeStruct
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -39,7 +39,7 @@ class Toleration(KubeStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
     def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
         """Return whether this toleration covers the taint; an empty key or effect covers every one.
@@ -80,7 +80,7 @@ def whole_number(text: str) -> int | None:
 class PreferredSchedulingTerm(KubeStruct, frozen=True):
     """A preference for a kind of node, with its weight."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -107,7 +107,7 @@ class PodAffinityTerm(KubeStruct, frozen=True):
 class WeightedPodAffinityTerm(KubeStruct, frozen=True):
     """A preference to be near to, or away from, some pods, with its weight."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -137,11 +137,11 @@ class Affinity(KubeStruct, frozen=True):
 class TopologySpreadConstraint(KubeStruct, frozen=True):
     """How evenly pods must, or should, spread over the domains of a topology key."""
 
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()

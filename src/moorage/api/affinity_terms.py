@@ -10,7 +10,7 @@ from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAnti
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher, label_matcher
 from moorage.errors import SelectorError
-from moorage.lru import LRU, short_key
+from moorage.lru import LRU, MAX_KEPT, short_key
 
 T = TypeVar("T")
 
@@ -77,11 +77,13 @@ def affinity_terms(pod: Pod) -> PodTerms:
         return NO_TERMS
     known: PodTerms | None = pod.__dict__.get("_affinity_terms")
     if known is None:
-        key = (pod.namespace, short_key(_encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))))
+        encoded = _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
+        key = (pod.namespace, short_key(encoded))
         known = _parsed.find(key)
         if known is None:
             known = _parse(pod.namespace, affinity)
-            _parsed.put(key, known)
+            if len(encoded) <= MAX_KEPT:
+                _parsed.put(key, known)
         pod.__dict__["_affinity_terms"] = known
     return known
 

@@ -1,13 +1,13 @@
 """Pods, claims and volumes as they refer to each other: names, classes, owners, and whether they are bound."""
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moorage.api.pod import Pod
 from moorage.api.quantity import nano_value, value
-from moorage.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, node_matcher
+from moorage.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, length_of, node_matcher
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.api.volume import Volume
+from moorage.lru import cached_if_short
 
 CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -108,7 +108,7 @@ def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
     return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
 
 
-@lru_cache(maxsize=16384)
+@cached_if_short(16384, length_of)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
     # Upstream asks with a node that has labels and no name, and so never looks at matchFields.
     return NodeMatcher(

@@ -2,7 +2,7 @@
 
 from moorage.api.meta import KubeObject
 from moorage.api.selectors import LabelSelector
-from moorage.api.struct import Data, KubeStruct
+from moorage.api.struct import Data, Int32, Int64, KubeStruct
 
 
 class NamespaceSpec(KubeStruct, frozen=True):
@@ -43,7 +43,7 @@ class Service(KubeObject, frozen=True, dict=True, gc=True):
 class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
     """A named priority, perhaps the one that pods without a name get."""
 
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
 
@@ -52,19 +52,19 @@ class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
     """Which pods the budget protects, and how many of them must stay or may go."""
 
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
 
 
 class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
     """How many of them may go now."""
 
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str | None] = {}
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
-    observed_generation: int = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
+    observed_generation: Int64 = 0
     conditions: tuple[Data, ...] = ()
 
 

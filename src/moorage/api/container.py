@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.quantity import ResourceList
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, KubeStruct
 
 
 class ContainerClaim(KubeStruct, frozen=True):
@@ -26,8 +26,8 @@ class ResourceRequirements(KubeStruct, frozen=True):
 class ContainerPort(KubeStruct, frozen=True):
     """A port, and the node's port it takes if any."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
     name: str = ""
@@ -69,7 +69,7 @@ class Container(KubeStruct, frozen=True):
 class ContainerEnd(KubeStruct, frozen=True):
     """How a container ended."""
 
-    exit_code: int = 0
+    exit_code: Int32 = 0
 
 
 class ContainerState(KubeStruct, frozen=True):

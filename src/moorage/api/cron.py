@@ -22,9 +22,11 @@ _WORDS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_EVERY: Final = re.compile(r"@every (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_EVERY: Final = re.compile(r"@every (?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
 _HORIZON: Final = timedelta(days=5 * 366)
 """A schedule that is not due for so long, such as the 30th of February, is never due."""
+_END: Final = datetime(9990, 1, 1, tzinfo=UTC).timestamp()
+"""A status may say that a job was started in the last year that Python knows."""
 
 
 class Schedule(Struct, frozen=True):
@@ -49,6 +51,8 @@ class Schedule(Struct, frozen=True):
         """
         if self.every:
             return float(int(moment) + self.every)
+        if moment > _END:
+            return None
         start = datetime.fromtimestamp(moment, zone).replace(second=0, microsecond=0, tzinfo=None)
         when = start + timedelta(minutes=1)
         while when < start + _HORIZON:
@@ -112,7 +116,7 @@ def parse(text: str) -> Schedule:
 def _field(text: str, least: int, most: int, names: tuple[str, ...] = (), first: int = 0) -> Iterator[int]:
     numbers = {name: number for number, name in enumerate(names, first)}
     for part in text.split(","):
-        match = re.fullmatch(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?", part)
+        match = re.fullmatch(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d{1,9}))?", part, re.ASCII)
         bounds = _bounds(match, numbers, least, most) if match else None
         if match is None or bounds is None:
             hint = f"write numbers from {least} to {most}, ranges like 1-5, steps like */2, or lists of them"
@@ -126,10 +130,14 @@ def _bounds(match: re.Match[str], numbers: dict[str, int], least: int, most: int
         return None
     if begin in ("*", "?"):
         return (least, most) if end is None else None
-    found = [numbers.get(text.lower(), int(text) if text.isdecimal() else -1) for text in (begin, end or begin)]
+    found = [numbers.get(text.lower(), _number(text)) for text in (begin, end or begin)]
     if end is None and step is not None:
         found[1] = most
     return (found[0], found[1]) if least <= found[0] <= found[1] <= most else None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= 9 else -1
 
 
 def zone_of(name: str | None) -> tzinfo:

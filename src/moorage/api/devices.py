@@ -7,7 +7,7 @@ import msgspec
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.quantity import Quantity
 from moorage.api.selectors import NodeSelector
-from moorage.api.struct import Data, KubeStruct
+from moorage.api.struct import Data, Int64, KubeStruct
 
 
 class DeviceTaint(KubeStruct, frozen=True):
@@ -26,17 +26,17 @@ class DeviceToleration(KubeStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class DeviceAttribute(KubeStruct, frozen=True):
     """One typed fact about a device, or several of a type; exactly one field is set."""
 
-    int_value: int | None = msgspec.field(default=None, name="int")
+    int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
-    int_values: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="ints")
     bool_values: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
     string_values: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
     version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
@@ -130,8 +130,8 @@ class ResourcePool(KubeStruct, frozen=True):
     """The pool a slice belongs to; a pool is whole when all its slices of one generation are there."""
 
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(KubeStruct, frozen=True):
@@ -185,7 +185,7 @@ class ExactDeviceRequest(KubeStruct, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -199,7 +199,7 @@ class DeviceSubRequest(KubeStruct, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DerivedAttribute, ...] = ()

@@ -1,7 +1,6 @@
 """The one table of kinds: how each is called, where it lives in the API, what can be done with it, and its struct."""
 
 import re
-from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
@@ -40,11 +39,12 @@ from moorage.api.workloads import (
     ReplicationController,
     StatefulSet,
 )
+from moorage.lru import cached_if_short
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 
 
-@lru_cache(maxsize=1024)
+@cached_if_short(1024)
 def _collection(group: str, version: str, namespace: str, plural: str) -> str:
     root = _root(group, version)
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from moorage.api.once import once
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int64, KubeStruct
 from moorage.lru import cached_if_short
 
 
@@ -29,10 +29,10 @@ class ObjectMeta(KubeStruct, frozen=True):
     uid: str = ""
     generate_name: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -95,12 +95,14 @@ class Condition(KubeStruct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_probe_time: str | None = None
     last_transition_time: str | None = None
 
 
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)$")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
 
 
 @cached_if_short(4096)
@@ -108,15 +110,22 @@ def parse_time(text: str) -> float:
     """Turn an RFC 3339 time into seconds since the epoch."""
     match = _TIME.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a time; write it like 2026-01-31T12:00:00Z")
+        raise _no_time(text)
     seconds, fraction, zone = match.groups()
-    offset = "+00:00" if zone in "Zz" else zone
-    return datetime.fromisoformat(seconds + offset).timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+    try:
+        whole = datetime.fromisoformat(seconds + ("+00:00" if zone in "Zz" else zone)).timestamp()
+    except ValueError as error:
+        raise _no_time(text) from error
+    return whole + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+def _no_time(text: str) -> ValueError:
+    return ValueError(f"{text[:64]!r} is not a time; write it like 2026-01-31T12:00:00Z")
 
 
 def format_time(moment: float) -> str:
-    """Write a moment as Kubernetes does, in whole seconds of UTC."""
-    return _format_second(int(moment))
+    """Write a moment as Kubernetes does, in whole seconds of UTC; what no year of four digits holds is cut to them."""
+    return _format_second(max(_FIRST_SECOND, min(int(moment), _LAST_SECOND)))
 
 
 @lru_cache(maxsize=256)
@@ -127,4 +136,4 @@ def _format_second(moment: int) -> str:
 def format_micro_time(moment: float) -> str:
     """Write a moment as leases and events do, with microseconds."""
     second, micro = divmod(int(moment * 1_000_000 + 0.5), 1_000_000)
-    return f"{_format_second(second)[:-1]}.{micro:06}Z"
+    return f"{format_time(second)[:-1]}.{micro:06}Z"

@@ -9,7 +9,7 @@ from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.requests import countable
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int64, KubeStruct
 from moorage.lru import LRU
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -38,7 +38,7 @@ class ContainerImage(KubeStruct, frozen=True):
     """An image the node holds, under all its names."""
 
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 _images: LRU[ContainerImage, ContainerImage] = LRU(MAX_SHARED_IMAGES, lambda image: image)

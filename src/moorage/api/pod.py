@@ -11,7 +11,7 @@ from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
 from moorage.api.quantity import Quantity, ResourceList
 from moorage.api.shape import Shape, take_shape
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, Int64, KubeStruct
 from moorage.api.volume import Volume
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -65,13 +65,13 @@ class PodSpec(KubeStruct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     resources: ResourceRequirements | None = None
     overhead: ResourceList = {}
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     host_network: bool = False
     host_users: bool | None = None
     scheduling_group: SchedulingGroup | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     restart_policy: str = ""
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.pod import PodResourceClaim, PodResourceClaimStatus
-from moorage.api.struct import Data, KubeStruct
+from moorage.api.struct import Data, Int32, KubeStruct
 
 NEVER_PREEMPTS: Final = "Never"
 
@@ -12,7 +12,7 @@ NEVER_PREEMPTS: Final = "Never"
 class GangPolicy(KubeStruct, frozen=True):
     """A group of pods that runs only when this many of them can."""
 
-    min_count: int = 0
+    min_count: Int32 = 0
 
 
 class PodGroupPolicy(KubeStruct, frozen=True):
@@ -25,7 +25,7 @@ class PodGroupPolicy(KubeStruct, frozen=True):
 class CompositeGangPolicy(KubeStruct, frozen=True):
     """A group of groups that runs only when this many of them can."""
 
-    min_group_count: int = 0
+    min_group_count: Int32 = 0
 
 
 class CompositePodGroupPolicy(KubeStruct, frozen=True):
@@ -60,7 +60,7 @@ class GroupSpec(KubeStruct, frozen=True):
     scheduling_constraints: GroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
 
     @property

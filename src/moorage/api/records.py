@@ -2,7 +2,7 @@
 
 from moorage.api.meta import KubeObject, ObjectMeta
 from moorage.api.storage import ObjectReference
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, KubeStruct
 
 
 class Binding(KubeStruct, frozen=True, omit_defaults=False):
@@ -17,7 +17,7 @@ class Binding(KubeStruct, frozen=True, omit_defaults=False):
 class EventSeries(KubeStruct, frozen=True):
     """How often an event came again."""
 
-    count: int = 0
+    count: Int32 = 0
     last_observed_time: str | None = None
 
 
@@ -40,10 +40,10 @@ class LeaseSpec(KubeStruct, frozen=True):
     """Who leads, since when and for how long."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
     strategy: str | None = None
     preferred_holder: str | None = None
 

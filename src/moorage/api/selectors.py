@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
+from moorage.api.integers import to_int64
 from moorage.api.struct import KubeStruct
 from moorage.errors import SelectorError
 from moorage.lru import cached_if_short
@@ -17,7 +17,6 @@ NODE_NAME_FIELD: Final = "metadata.name"
 
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
-_INTEGER: Final = re.compile(r"[+-]?\d+\Z")
 
 
 class LabelSelectorRequirement(KubeStruct, frozen=True):
@@ -80,9 +79,9 @@ class Requirement(Struct, frozen=True):
             case "DoesNotExist":
                 return found is None
             case "Gt":
-                return (number := _as_int64(found)) is not None and number > self.bound
+                return found is not None and (number := to_int64(found)) is not None and number > self.bound
             case _:
-                return (number := _as_int64(found)) is not None and number < self.bound
+                return found is not None and (number := to_int64(found)) is not None and number < self.bound
 
 
 class LabelMatcher(Struct, frozen=True):
@@ -166,7 +165,16 @@ class NodeMatcher(Struct, frozen=True):
         return False
 
 
-@lru_cache(maxsize=4096)
+def length_of(selector: NodeSelector) -> int:
+    """Return how many characters of values are in a node selector: what makes it long, if anything does."""
+    return sum(
+        sum(map(len, item.values))
+        for term in selector.node_selector_terms
+        for item in (*term.match_expressions, *term.match_fields)
+    )
+
+
+@cached_if_short(4096, length_of)
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
@@ -211,7 +219,7 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
     if operator in ("Exists", "DoesNotExist") and operands:
         raise SelectorError(f"{key}: operator {operator} takes no values, found {len(operands)}")
     if operator in ("Gt", "Lt"):
-        bound = _as_int64(operands[0]) if len(operands) == 1 else None
+        bound = to_int64(operands[0]) if len(operands) == 1 else None
         if bound is None:
             raise SelectorError(f"{key}: operator {operator} needs exactly one integer, found {list(operands)}")
         return Requirement(key, operator, frozenset(operands), bound)
@@ -243,10 +251,3 @@ def _equalities(labels: Mapping[str, str]) -> list[Requirement]:
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     """Order the requirements, so that selectors meaning the same are equal."""
     return tuple(sorted(requirements, key=lambda item: (item.key, item.operator, sorted(item.values))))
-
-
-def _as_int64(text: str | None) -> int | None:
-    if text is None or not _INTEGER.match(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None

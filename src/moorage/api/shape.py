@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr, replace
 from moorage.api import requests
 from moorage.api.meta import Condition
 from moorage.api.volume import Volume
-from moorage.lru import LRU, short_key
+from moorage.lru import LRU, MAX_KEPT, short_key
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
@@ -77,11 +77,13 @@ def take_shape(pod: "Pod") -> Shape:
     """
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
-    key = short_key(_encoder.encode(spec if reported is None else (spec, reported)))
+    encoded = _encoder.encode(spec if reported is None else (spec, reported))
+    key = short_key(encoded)
     shape = _shapes.get(key) or _shapes.find(key)
     if shape is None:
         shape = Shape(pod, spec, reported)
-        _shapes.put(key, shape)
+        if len(encoded) <= MAX_KEPT:
+            _shapes.put(key, shape)
     pod.__dict__.update(shape.facts)
     _share(pod, shape)
     return shape

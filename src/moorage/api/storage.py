@@ -5,7 +5,7 @@ import msgspec
 from moorage.api.meta import KubeObject
 from moorage.api.quantity import Quantity, ResourceList
 from moorage.api.selectors import LabelSelector, NodeSelector
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, KubeStruct
 from moorage.api.volume import AWSElasticBlockStore, AzureDisk, GCEPersistentDisk, PersistentVolumeClaimSpec, VolumeById
 
 
@@ -108,7 +108,7 @@ class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
 class CSINodeAllocatable(KubeStruct, frozen=True):
     """How many volumes of a driver a node can hold."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(KubeStruct, frozen=True):

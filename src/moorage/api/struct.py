@@ -1,11 +1,16 @@
 """The base of every Kubernetes struct: camelCase on the wire, snake_case here, immutable, defaults left out."""
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 Data = dict[str, Any]
 """An object, or a part of one, as plain data."""
+
+
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number of an object is as wide as its Go type: a longer one is refused where it is read, whoever sent it."""
 
 
 class KubeStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

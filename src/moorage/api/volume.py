@@ -7,7 +7,7 @@ import msgspec
 from moorage.api.meta import ObjectMeta
 from moorage.api.quantity import ResourceList
 from moorage.api.selectors import LabelSelector
-from moorage.api.struct import KubeStruct
+from moorage.api.struct import Int32, KubeStruct
 
 
 class ClaimVolume(KubeStruct, frozen=True):
@@ -54,7 +54,7 @@ class GCEPersistentDisk(KubeStruct, frozen=True):
 
     pd_name: str = ""
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
@@ -63,7 +63,7 @@ class AWSElasticBlockStore(KubeStruct, frozen=True):
 
     volume_id: str = msgspec.field(default="", name="volumeID")
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
@@ -81,7 +81,7 @@ class ISCSI(KubeStruct, frozen=True):
 
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     read_only: bool = False
 
 

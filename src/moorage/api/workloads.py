@@ -11,7 +11,7 @@ import msgspec
 
 from moorage.api.meta import KubeObject
 from moorage.api.selectors import LabelSelector
-from moorage.api.struct import Data, KubeStruct
+from moorage.api.struct import Data, Int32, Int64, KubeStruct
 
 _EMPTY: Final = msgspec.Raw(b"{}")
 
@@ -24,9 +24,9 @@ def _decoded(part: msgspec.Raw) -> Data:
 class RollingUpdate(KubeStruct, frozen=True):
     """How many pods may be missing or too many while a workload is brought up to date."""
 
-    max_unavailable: int | str | None = None
-    max_surge: int | str | None = None
-    partition: int | None = None
+    max_unavailable: Int32 | str | None = None
+    max_surge: Int32 | str | None = None
+    partition: Int32 | None = None
 
 
 class UpdateStrategy(KubeStruct, frozen=True):
@@ -39,7 +39,7 @@ class UpdateStrategy(KubeStruct, frozen=True):
 class OrdinalsSpec(KubeStruct, frozen=True):
     """Where the numbers of a stateful set's pods begin."""
 
-    start: int = 0
+    start: Int32 = 0
 
 
 class RetentionPolicy(KubeStruct, frozen=True):
@@ -53,13 +53,13 @@ class AppsWorkloadSpec(KubeStruct, frozen=True):
     """What workloads ask for; each kind has some of these fields."""
 
     selector: LabelSelector | None = None
-    replicas: int = 1
+    replicas: Int32 = 1
     template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int32 = 0
     strategy: UpdateStrategy = UpdateStrategy()
     update_strategy: UpdateStrategy = UpdateStrategy()
-    revision_history_limit: int = 10
-    progress_deadline_seconds: int | None = None
+    revision_history_limit: Int32 = 10
+    progress_deadline_seconds: Int32 | None = None
     paused: bool = False
     service_name: str = ""
     pod_management_policy: str = ""
@@ -110,9 +110,9 @@ class ReplicationControllerSpec(KubeStruct, frozen=True):
     """
 
     selector: dict[str, str] | None = None
-    replicas: int = 1
+    replicas: Int32 = 1
     template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int32 = 0
 
     @property
     def template(self) -> Data:
@@ -138,14 +138,14 @@ class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
     """A template as it once was, to go back to."""
 
     data: Data = {}
-    revision: int = 0
+    revision: Int64 = 0
 
 
 class ExitCodes(KubeStruct, frozen=True):
     """Exit codes a rule is about, of one container or of all."""
 
     operator: str = "In"
-    values: tuple[int, ...] = ()
+    values: tuple[Int32, ...] = ()
     container_name: str | None = None
 
 
@@ -188,12 +188,12 @@ class JobSpec(KubeStruct, frozen=True):
 
     selector: LabelSelector | None = None
     template: Data = {}
-    parallelism: int = 1
-    completions: int | None = None
-    backoff_limit: int = 6
+    parallelism: Int32 = 1
+    completions: Int32 | None = None
+    backoff_limit: Int32 = 6
     completion_mode: str = "NonIndexed"
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
+    active_deadline_seconds: Int64 | None = None
+    ttl_seconds_after_finished: Int32 | None = None
     suspend: bool = False
     pod_failure_policy: FailurePolicy = FailurePolicy()
     success_policy: SuccessPolicy = SuccessPolicy()
@@ -212,12 +212,12 @@ class CronJobSpec(KubeStruct, frozen=True):
 
     schedule: str = ""
     time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
+    starting_deadline_seconds: Int64 | None = None
     concurrency_policy: str = "Allow"
     suspend: bool = False
     job_template: Data = {}
-    successful_jobs_history_limit: int = 3
-    failed_jobs_history_limit: int = 1
+    successful_jobs_history_limit: Int32 = 3
+    failed_jobs_history_limit: Int32 = 1
 
 
 class CronJob(KubeObject, frozen=True, dict=True, gc=True):

@@ -111,7 +111,7 @@ class Daemon:
         sources = PageSources(
             metrics=self._registry,
             pod_resources=resources,
-            configuration=lambda: completed_view(options.config),
+            configuration=lambda: without_secrets(completed_view(options.config)),
             flags=options.flags,
             features=options.features,
         )
@@ -200,6 +200,7 @@ class Daemon:
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
         self._keeper.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
+        explaining = asyncio.create_task(self._explain(parts), name="explaining")
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():
@@ -211,6 +212,16 @@ class Daemon:
         finally:
             cycling.cancel()
             stopping.cancel()
+            explaining.cancel()
+            await asyncio.gather(explaining, return_exceptions=True)
+
+    async def _explain(self, parts: DaemonParts) -> None:
+        """Explain pods that fit nowhere, beside the loop, if that is wanted."""
+        if self.options.flags["explain-events"]:
+            from moorage.app.explain_events import ExplainEvents, request_of
+
+            recorder, clock = parts.connection.recorder, SteadyClock()
+            await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
 
 
 def setup_of(options: Options) -> Setup:

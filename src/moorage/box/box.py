@@ -28,6 +28,8 @@ class BoxOptions:
     """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
 
     ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
+    With ``cross_check`` all answers that plugins share are compared with ones computed from nothing; the cluster fails
+    if they differ.
     ``features`` are the gates of everything but the scheduler, which has its own in its policy.
     """
 
@@ -36,6 +38,7 @@ class BoxOptions:
     pace: KubeletPace = field(default_factory=KubeletPace)
     policy: Policy | None = None
     definitions: Sequence[Manifest] = ()
+    cross_check: bool = False
     features: FeatureGates = field(default_factory=FeatureGates)
 
 
@@ -58,7 +61,9 @@ class Box:
         controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
         self._driver_client = connect()
         self.driver = Driver(self._driver_client, controllers)
-        self.scheduling = RunningScheduler(connect, clock, options.policy) if options.policy is not None else None
+        self.scheduling: RunningScheduler | None = None
+        if options.policy is not None:
+            self.scheduling = RunningScheduler(connect, clock, options.policy, cross_check=options.cross_check)
         self.tasks: list[asyncio.Task[None]] = []
 
     @property

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from moorage.assembly.parts import assemble
+from moorage.assembly.parts import Tuning, assemble
 from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
@@ -25,10 +25,17 @@ log = structlog.get_logger(__name__)
 class RunningScheduler:
     """One scheduler at work; :meth:`run` it until it is cancelled."""
 
-    def __init__(self, connect: Connect, clock: Clock, policy: Policy) -> None:
+    def __init__(self, connect: Connect, clock: Clock, policy: Policy, *, cross_check: bool = False) -> None:
         self._api = RemoteApi(connect(), connect(), clock, policy.config.client_connection)
-        self._parts = assemble(policy, self._api, clock)
+        self._parts = assemble(policy, self._api, clock, tuning=Tuning(cross_check=cross_check))
         self.scheduler = self._parts.scheduler
+
+    def failure(self) -> Exception | None:
+        """Return what went wrong in an attempt: an exception of ours, or a standing answer that did not hold."""
+        if self.scheduler.unexpected is not None:
+            return self.scheduler.unexpected
+        checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
+        return next((check.first for check in checks if check is not None and check.first is not None), None)
 
     async def run(self) -> None:
         """List and watch, then schedule until cancelled; what is under way is finished."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import config, scheduler, simulate, up
+from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -19,6 +19,10 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.command()(simulate.simulate)
+app.command()(explain.explain)
+app.command()(snapshot.snapshot)
+app.command()(capacity.capacity)
+app.add_typer(whatif.app, name="whatif")
 app.command()(up.up)
 
 

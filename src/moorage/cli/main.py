@@ -14,14 +14,25 @@ from moorage.errors import MoorageError, explain
 EXIT_INPUT: Final = 2
 EXIT_SCHEDULER: Final = 1
 EXIT_INTERRUPTED: Final = 130
+UP: Final = "up"
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments[:1] == [UP] and sys.platform == "linux":
+        from moorage.app.endable import run_endable
+
+        sys.exit(run_endable(lambda: run(arguments)))
+    sys.exit(run(arguments))
 
 
-def run(arguments: Sequence[str]) -> int:
+def kubectl_plugin() -> None:
+    """Be `kubectl moorage`: the same commands under the name that users have typed."""
+    sys.exit(run(sys.argv[1:], name="kubectl moorage"))
+
+
+def run(arguments: Sequence[str], *, name: str = "moorage") -> int:
     """Run one command line; return its exit code: 2 for a user's mistake, 1 if it is the scheduler's, 130 for Ctrl-C.
 
     The scheduler reads its flags itself, in kube-scheduler's syntax; typer only lists the command.
@@ -32,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
             return scheduler.run(arguments[1:])
         from moorage.cli.commands import app
 
-        app(list(arguments), prog_name="moorage")
+        app(list(arguments), prog_name=name)
     except SystemExit as leaving:
         return int(leaving.code or 0)
     except KeyboardInterrupt:

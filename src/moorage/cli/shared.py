@@ -1,5 +1,8 @@
-"""What several commands have in common: how configuration, plugins and feature gates are given."""
+"""What several commands have in common: how configuration, plugins, feature gates and clusters are given."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
+    from moorage.whatif.reading import ShowReading
+    from moorage.whatif.sources import LoadedCluster
 
 GatesOption = Annotated[
     list[str] | None,
@@ -17,11 +22,22 @@ PluginPaths = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="A third-party plugin; may be given several times."),
 ]
-
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="A KubeSchedulerConfiguration; without one, every --plugin is enabled."),
 ]
+ObjectFiles = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
+]
+SnapshotOption = Annotated[
+    str, typer.Option("--snapshot", metavar="FILE", help="A cluster that `moorage snapshot` has saved.")
+]
+NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="The namespace, unless the name says it.")]
+KubeconfigOption = Annotated[
+    str, typer.Option("--kubeconfig", metavar="FILE", help="How to reach the cluster; without it, as kubectl does.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.")]
 
 
 def _level(text: str) -> int:
@@ -47,6 +63,18 @@ def log_as_asked(level: int | None) -> None:
         configure_logs(LoggingOptions(verbosity=level))
 
 
+def log_trials_as_asked(level: int | None) -> None:
+    """Log as much as a level says; without one nothing: what goes wrong in a trial is part of the answer."""
+    if level is not None:
+        log_as_asked(level)
+        return
+    import logging
+
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
 def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return how to schedule, as the options say; without a configuration the plugins that are named are enabled."""
     from moorage.app.gates import choose_gates
@@ -58,3 +86,37 @@ def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] |
         named.register_path(path)
     features = choose_gates(gates or ()).features
     return load_policy(collect_plugins(named.values()), config, features=features, enabled=named.values())
+
+
+def load_source(
+    files: list[str] | None, snapshot: str, kubeconfig: str, context: str, *, quiet: bool = False
+) -> "LoadedCluster":
+    """Read the cluster that a command was given, and note on stderr what should be known of it."""
+    from moorage.whatif.sources import ClusterSource, load
+
+    source = ClusterSource(files or (), snapshot, kubeconfig, context)
+    with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
+        cluster = load(source, progress=progress)
+    if cluster.note and not quiet:
+        typer.echo(f"note: {cluster.note}", err=True)
+    return cluster
+
+
+@contextmanager
+def reading_progress(*, shown: bool) -> "Iterator[ShowReading]":
+    """Show on the terminal which kinds are read, and how far; it leaves no trace."""
+    if not shown:
+        yield lambda _kind, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(kind: str, done: int, total: int) -> None:
+            if kind not in tasks:
+                tasks[kind] = bar.add_task(kind, total=total)
+            bar.update(tasks[kind], completed=done, total=total)
+
+        yield show

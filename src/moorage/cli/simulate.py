@@ -1,21 +1,33 @@
 """`moorage simulate`: what the scheduler would do with a cluster described in files."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, VerbosityOption, log_as_asked, policy_of
+from moorage.cli.shared import (
+    ConfigOption,
+    GatesOption,
+    ObjectFiles,
+    PluginPaths,
+    SnapshotOption,
+    VerbosityOption,
+    load_source,
+    log_as_asked,
+    policy_of,
+)
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
     from moorage.simulator.attempts import ShowProgress
     from moorage.simulator.decisions import Decision
+    from moorage.simulator.documents import Document
     from moorage.simulator.group_decisions import GroupDecision
     from moorage.simulator.loading import ClusterInput
     from moorage.simulator.until_quiet import Run
@@ -39,9 +51,23 @@ class NodeSearch(StrEnum):
     CONFIG = "config"
 
 
-Files = Annotated[
-    list[str],
-    typer.Option("--file", "-f", metavar="FILE", help="Kubernetes objects, YAML or JSON; - is standard input."),
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KIND/NAME:FIELD=VALUE", help="Change a field: deployment/web:spec.replicas=5."),
+]
+RemoveNodeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remove-node", metavar="NODE", help="Take nodes away, by name, pattern or key=value; their pods wait again."
+    ),
+]
+AddNodesOption = Annotated[
+    list[str] | None,
+    typer.Option("--add-nodes", metavar="COUNTxSHAPE", help="Add nodes: 3xnode-1 or 3xcpu=8,memory=32Gi."),
+]
+CompareOption = Annotated[
+    Path | None,
+    typer.Option("--compare", metavar="CONFIG", help="Run under this configuration as well, and print what differs."),
 ]
 OnePassOption = Annotated[
     bool,
@@ -78,8 +104,13 @@ TimelineOption = Annotated[
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    file: Files,
+    file: ObjectFiles = None,
+    snapshot: SnapshotOption = "",
     config: ConfigOption = None,
+    compare: CompareOption = None,
+    set_: SetOption = None,
+    remove_node: RemoveNodeOption = None,
+    add_nodes: AddNodesOption = None,
     one_pass: OnePassOption = False,
     search: SearchOption = NodeSearch.ALL,
     until: UntilOption = "",
@@ -99,34 +130,111 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     which the embedded cluster's controllers make. The scheduler runs in virtual time until nothing more would change,
     a day at most: preemption is carried out, pods are bound, start, run and end, backoff elapses.
 
+    What if: --snapshot takes a live cluster that was saved, and -f adds to it; --set, --remove-node and --add-nodes
+    change it first; --compare runs it under two configurations.
+
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
     log_as_asked(verbosity)
-    from moorage.simulator.loading import load_cluster
-    from moorage.simulator.made_pods import with_made_pods
-
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
-    lasts, runs = _seconds(until, "--until"), _seconds(run_for, "--run-for")
     if one_pass and (until or run_for):
         raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
-    cluster = load_cluster(file, features=policy.features)
-    if not quiet:
-        _note_ignored(cluster)
+    asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
+    documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
+    cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        if one_pass:
-            cluster = with_made_pods(cluster, policy.features)
-            run, refusals = None, cluster.refusals
-            decisions, groups = _one_pass(cluster, policy, search, output, progress)
-            more = dict[str, Any](groups=groups) if groups else {}
-        else:
-            run = _run(cluster, policy, output, (lasts, runs), group_by, progress)
-            decisions, refusals, more = run.decisions, run.refusals, run.more()
+        result = asked.decide(cluster, policy, progress)
+        if compare is not None:
+            other = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
+            _print_differences(result.decisions, other.decisions, output)
+            return
     if not quiet:
         _note_custom(cluster)
-        for what, problem in refusals.items():
-            typer.echo(f"note: {what} could not do all: {problem}", err=True)
-    _print(decisions, run, more, output, whole_timeline=timeline)
+        _note_refusals(result.refusals)
+    _show(result, output, whole_timeline=timeline)
+
+
+def _show(result: "_Result", output: DecisionFormat, *, whole_timeline: bool) -> None:
+    if output is DecisionFormat.TABLE:
+        _print_tables(result.decisions, result.run, whole_timeline=whole_timeline)
+    else:
+        _print(result.decisions, result.more, output)
+
+
+def _note_refusals(refusals: "Mapping[str, str]") -> None:
+    for what, problem in refusals.items():
+        typer.echo(f"note: {what} could not do all: {problem}", err=True)
+
+
+class _Asked(NamedTuple):
+    """How a cluster is to be simulated."""
+
+    one_pass: bool
+    search: NodeSearch
+    output: DecisionFormat
+    until: float | None
+    run_for: float | None
+    group_by: str
+
+    def decide(self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None") -> "_Result":
+        """Have a policy place the pods."""
+        if self.one_pass:
+            decisions, groups = _one_pass(cluster, policy, self.search, self.output, progress)
+            return _Result(decisions, None, cluster.refusals, {"groups": groups} if groups else {})
+        run = _run(cluster, policy, self.output, (self.until, self.run_for), self.group_by, progress)
+        return _Result(run.decisions, run, run.refusals, run.more())
+
+
+class _Result(NamedTuple):
+    """What came of it: the run, if time passed; what controllers were refused; and what is printed beside decisions."""
+
+    decisions: "list[Decision]"
+    run: "Run | None"
+    refusals: "Mapping[str, str]"
+    more: "Mapping[str, Any]"
+
+
+def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
+    from moorage.simulator.loading import cluster_of
+    from moorage.simulator.made_pods import with_made_pods
+
+    cluster = cluster_of(documents, features=policy.features)
+    if not quiet:
+        _note_ignored(cluster)
+    return with_made_pods(cluster, policy.features) if one_pass else cluster
+
+
+def _documents(
+    files: "list[str]", snapshot: str, wishes: "tuple[Sequence[str], Sequence[str], Sequence[str]]", *, quiet: bool
+) -> "list[Document]":
+    """Read the cluster: a snapshot, with files on top of it, or files alone; then change what is to be changed."""
+    from moorage.simulator.documents import read_files
+    from moorage.whatif.changes import changed
+
+    if not files and not snapshot:
+        raise typer.BadParameter("give a cluster: -f FILE, or --snapshot FILE")
+    documents = [] if not snapshot else load_source(None, snapshot, "", "", quiet=quiet).documents
+    documents += read_files(files)
+    settings, removed, added = wishes
+    return changed(documents, settings=settings, removed=removed, added=added)
+
+
+def _print_differences(before: "list[Decision]", after: "list[Decision]", output: DecisionFormat) -> None:
+    from moorage.whatif.questions import differences
+
+    found = differences(before, after)
+    if output is not DecisionFormat.TABLE:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode({"differences": found}), indent=2))
+        return
+    if found:
+        widest = max(len(item.pod) for item in found)
+        longest = max(len(item.before) for item in found)
+        for item in found:
+            typer.echo(f"{item.pod:<{widest}}  {item.before:<{longest}}  →  {item.after}")
+    typer.echo(f"{len(found)} of {len(before)} pods fare differently")
 
 
 def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
@@ -232,22 +340,13 @@ def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
         yield show
 
 
-def _print(
-    decisions: "list[Decision]",
-    run: "Run | None",
-    more: "Mapping[str, Any]",
-    output: DecisionFormat,
-    *,
-    whole_timeline: bool,
-) -> None:
+def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
     if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2, more=more))
-    elif output is DecisionFormat.YAML:
-        typer.echo(to_yaml(decisions, more=more), nl=False)
     else:
-        _print_tables(decisions, run, whole_timeline=whole_timeline)
+        typer.echo(to_yaml(decisions, more=more), nl=False)
 
 
 def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:

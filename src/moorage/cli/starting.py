@@ -59,5 +59,16 @@ def log_to_stderr() -> None:
     def to_stderr(*_: object) -> "structlog.PrintLogger":
         return structlog.PrintLogger(sys.stderr)
 
-    wrapper = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=wrapper, logger_factory=to_stderr, cache_logger_on_first_use=False)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S", utc=False),
+            # Plain tracebacks: structlog's own show local variables, and with them whatever is secret.
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=to_stderr,
+        cache_logger_on_first_use=False,
+    )

@@ -4,7 +4,6 @@ This is the one place where a plugin's exception becomes an error of the attempt
 time of a single plugin can be taken (``plugin._timer``), without changing what is asked.
 """
 
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,7 +15,7 @@ from moorage.api.pod import Pod
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
@@ -90,7 +89,7 @@ def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any)
         answer: T = plugin._timer.call(point, plugin.name, method, arguments)
     except PluginError:
         raise
-    except (*PLUGIN_FAULTS, CancelledError) as error:
+    except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
         raise failure(point, plugin.name, error) from error
     return answer
@@ -116,9 +115,12 @@ def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tu
     Only when one raises are they asked again, to learn which.
     """
     try:
-        return tuple(map(method, plugins))
-    except PLUGIN_FAULTS:  # raised again by the boundary, unless it was a passing fit
-        return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
+        answers = tuple(map(method, plugins))
+        if len(answers) == len(plugins):  # a StopIteration would end the map
+            return answers
+    except PLUGIN_FAULTS as error:  # raised again by the boundary, unless it was a passing fit
+        pass_on_interrupt(error)
+    return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 
 
 def failure(point: Point, plugin: str, error: BaseException | str) -> PluginError:
@@ -132,7 +134,7 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
     if answer is None:
         return None
     if not isinstance(answer, Status):
-        raise failure(point, plugin.name, f"it answered {answer!r}, which is neither a Status nor None")
+        raise failure(point, plugin.name, f"it answered {shown(answer)}, which is neither a Status nor None")
     return None if answer.code == Code.SUCCESS else answer
 
 
@@ -146,10 +148,10 @@ def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
 def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
     """Ask one pre-filter and refuse what is no answer of PreFilter."""
     answer = ask(PRE_FILTER, plugin, plugin.pre_filter, cycle, pod, nodes)
-    if answer is None or answer is SKIP or isinstance(answer, NodeNames):
+    if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
         return answer
     if not isinstance(answer, Status):
-        raise failure(PRE_FILTER, plugin.name, f"it answered {answer!r}, which is no answer of PreFilter")
+        raise failure(PRE_FILTER, plugin.name, f"it answered {shown(answer)}, which is no answer of PreFilter")
     if answer.code == Code.SUCCESS:
         return None
     if answer.code not in PRE_FILTER_CODES:
@@ -189,7 +191,7 @@ def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo)
     if type(score) is int:
         return score
     if not isinstance(score, (int, np.integer)):
-        raise failure(SCORE, plugin.name, f"scores must be integers, not {score!r}")
+        raise failure(SCORE, plugin.name, f"scores must be integers, not {shown(score)}")
     return int(score)
 
 
@@ -210,7 +212,7 @@ def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
     """Have a plugin bring its scores into range, and refuse what is not one integer per node."""
     normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
-        problem = f"it answered {normalized!r}, not one integer for each of {len(nodes)} nodes"
+        problem = f"it answered {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
         raise failure(NORMALIZE, plugin.name, problem)
     return normalized
 
@@ -282,4 +284,4 @@ def _seconds(plugin: Plugin, wait: Wait) -> float:
     seconds = wait.seconds
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
         return min(seconds, MAX_WAIT)
-    raise failure(PERMIT, plugin.name, f"it answered {wait!r}: write Wait(seconds) with a number of 0 or more")
+    raise failure(PERMIT, plugin.name, f"it answered {shown(wait)}: write Wait(seconds) with a number of 0 or more")

@@ -15,6 +15,8 @@ from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.objects import ObjectCache
 
 MAX_NOTE_BYTES: Final = 1024
+MAX_MESSAGE: Final = 32768
+"""As long as the API lets messages of conditions be where it looks at their length."""
 SCHEDULED: Final = "PodScheduled"
 
 log = structlog.get_logger(__name__)
@@ -60,12 +62,14 @@ class FailureHandler:
             if not nominated and not pod.nominated_node_name:
                 self._queue.end_nomination(pod)  # no change of the status will do it
             self._queue.nominator.add(pod, nominated)
+        # Reasons are a plugin's words: what cannot be written, or not stored, must not cost the pod its event.
+        message = outcome.message[:MAX_MESSAGE].encode(errors="replace").decode()
         rejected = isinstance(outcome, Parked) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"
         self._services.cluster.record(
-            EventNote(pod, "FailedScheduling", "Scheduling", shortened(outcome.message), pod.scheduler_name, True)
+            EventNote(pod, "FailedScheduling", "Scheduling", shortened(message), pod.scheduler_name, True)
         )
-        patch = status_patch(pod, reason, outcome.message, nominated)
+        patch = status_patch(pod, reason, message, nominated)
         if patch:
             self._services.background.start(self._patch(pod, patch), name=f"status of {pod.key}")
 

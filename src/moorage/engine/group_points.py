@@ -11,7 +11,7 @@ from moorage.engine.extension_points import Point, ask, ask_waiting, failure, re
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
-from moorage.framework.faults import described
+from moorage.framework.faults import described, shown
 from moorage.framework.group_plugins import GroupPostFilterResult, PlacementScorePlugin
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.nodetable import NodeTable
@@ -52,7 +52,7 @@ def generate_placements(
     if isinstance(answer, Status):
         return answer
     if not all(isinstance(placement, Placement) for placement in answer):
-        raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {answer!r}, which is no list of placements")
+        raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {shown(answer)}, which is no list of placements")
     return answer or Status.unschedulable("no feasible placements found")
 
 
@@ -103,7 +103,8 @@ def _normalized(
 
 def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
     if not isinstance(scores, np.ndarray) or scores.shape != (count,) or scores.dtype.kind not in "iu":
-        raise failure(point, plugin.name, f"it answered {scores!r}, not one integer for each of {count} placements")
+        problem = f"it answered {shown(scores)}, not one integer for each of {count} placements"
+        raise failure(point, plugin.name, problem)
     return scores.astype(np.int64)
 
 
@@ -134,7 +135,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             problem = described(error.__cause__) if error.__cause__ is not None else str(error)
             return _failed(plugin.name, problem)
         if not isinstance(result, GroupPostFilterResult):
-            return _failed(plugin.name, f"it answered {result!r}, which is no GroupPostFilterResult")
+            return _failed(plugin.name, f"it answered {shown(result)}, which is no GroupPostFilterResult")
         status = result.status
         if status is None:
             return GroupPostFiltered(result.message, Code.SUCCESS, result.nominated, result.victims)

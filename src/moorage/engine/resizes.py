@@ -9,7 +9,8 @@ from typing import Final
 
 from msgspec.structs import fields, replace
 
-from moorage.config.types import PluginEntry, Plugins, PluginSet, ProfileConfig
+from moorage.config.types import PluginEntry, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
+from moorage.features import FeatureGates
 
 SETTLED: Final = (
     *("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "VolumeRestrictions", "NodeVolumeLimits"),
@@ -19,7 +20,13 @@ SETTLED: Final = (
 """Plugins that have nothing to say of a pod that is on its node already."""
 
 
-def for_resizes(config: ProfileConfig) -> ProfileConfig:
+def resizing(config: SchedulerConfiguration, features: FeatureGates) -> SchedulerConfiguration:
+    """Return how pods are tried whose resize was put off: not at all, unless room is to be made for them."""
+    is_on = features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+    return replace(config, profiles=tuple(map(_for_resizes, config.profiles)) if is_on else ())
+
+
+def _for_resizes(config: ProfileConfig) -> ProfileConfig:
     """Return a profile without the plugins that have nothing to say of a resize."""
     sets = {field.name: getattr(config.plugins, field.name) for field in fields(Plugins)}
     reduced = {name: _without_settled(found) for name, found in sets.items() if isinstance(found, PluginSet)}

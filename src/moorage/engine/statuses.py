@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from moorage.api.pod import Pod
 from moorage.engine.extension_points import FILTER, ask, failure
 from moorage.framework.cycle import CycleState
+from moorage.framework.faults import shown
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, Plugin
@@ -80,6 +81,8 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
             raise failure(FILTER, plugin.name, f"a mask must be an array of bool, not of {kind}")
         if mask.shape != (size,):
             raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
+        if not isinstance(status, Status):
+            raise failure(FILTER, plugin.name, f"it answered {shown(status)}, which is neither a Status nor None")
         if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
                 raise failure(FILTER, plugin.name, status.message)

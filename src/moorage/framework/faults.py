@@ -1,12 +1,30 @@
 """What a plugin may raise: all of it costs one attempt, even what would end a program."""
 
+import asyncio
 import signal
 import traceback
 from pathlib import Path
 from typing import Final
 
-PLUGIN_FAULTS: Final = (Exception, SystemExit, GeneratorExit, KeyboardInterrupt)
-"""Caught wherever a plugin is called. A task that is cancelled is not a fault of whoever it waits for."""
+PLUGIN_FAULTS: Final = BaseException
+"""Caught wherever a plugin is called; what is not its fault is passed on by the functions below."""
+
+MAX_SHOWN: Final = 2000
+
+
+def written(text: str) -> str:
+    """Return a text as it can be sent: not too long, and without halves of characters, which no encoding has."""
+    cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
+
+
+def shown(answer: object) -> str:
+    """Show what a plugin answered, whatever it is: showing it may raise, too."""
+    try:
+        return written(repr(answer))
+    except BaseException as error:
+        pass_on_interrupt(error)
+        return f"a {type(answer).__name__} that cannot be shown"
 
 
 _HERE: Final = str(Path(__file__).parents[1])
@@ -21,12 +39,21 @@ def described(error: BaseException) -> str:
     'it raised SystemExit(3), which ends nothing here: return a Status that says why, or raise an Exception'
     """
     if isinstance(error, Exception):
-        return str(error) or type(error).__name__
-    return f"it raised {error!r}, which ends nothing here: return a Status that says why, or raise an Exception"
+        try:
+            return written(str(error)) or type(error).__name__
+        except BaseException as another:
+            pass_on_interrupt(another)
+            return type(error).__name__
+    return f"it raised {shown(error)}, which ends nothing here: return a Status that says why, or raise an Exception"
 
 
 def pass_on_interrupt(error: BaseException) -> None:
-    """Raise a Ctrl-C again that only happened to hit a plugin; a daemon never sees one, its signals are handled."""
+    """Raise again what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
+
+    A daemon never sees a Ctrl-C, its signals are handled. A CancelledError that a plugin made up is its fault.
+    """
+    if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        raise error
     if not isinstance(error, KeyboardInterrupt):
         return
     trace = error.__traceback__
@@ -49,3 +76,11 @@ def place_of(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
     last = own[-1] if own else frames[-1]
     return f" ({last.filename}, line {last.lineno})"
+
+
+def _is_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # there is no loop
+        return False
+    return task is not None and task.cancelling() > 0

@@ -110,7 +110,8 @@ class NodeStorage:
 
     def add(self, info: NodeInfo) -> int:
         """Give a node a row at the end."""
-        row = info.row = len(self.infos)
+        row = len(self.infos)
+        NodeInfo.move_to(info, row)
         self.infos.append(info)
         self.count = row + 1
         self.row_of[info.name] = row

@@ -23,20 +23,44 @@ class NodeInfo:
     __slots__ = (
         "_allocatable",
         "_labels",
+        "_name",
         "_node",
+        "_nonzero_cpu",
+        "_nonzero_memory",
         "_pods",
         "_pods_view",
         "_ports",
         "_requested",
         "_requested_view",
-        "name",
-        "nonzero_cpu",
-        "nonzero_memory",
-        "row",
-        "version",
+        "_row",
+        "_version",
     )
 
     if TYPE_CHECKING:
+
+        @property
+        def node(self) -> Node:
+            """The node itself."""
+
+        @property
+        def name(self) -> str:
+            """Its name."""
+
+        @property
+        def row(self) -> int:
+            """Where it stands in the columns; ``NO_ROW`` if it is no node of the cluster."""
+
+        @property
+        def version(self) -> int:
+            """How often it was changed."""
+
+        @property
+        def nonzero_cpu(self) -> int:
+            """What the pods take of its CPU, if those that ask for none count as asking for a little."""
+
+        @property
+        def nonzero_memory(self) -> int:
+            """The same for memory."""
 
         @property
         def pods(self) -> Mapping[str, Pod]:
@@ -56,6 +80,12 @@ class NodeInfo:
 
     else:
         # Getters in C: filters of one node read these for every node.
+        node = property(attrgetter("_node"))
+        name = property(attrgetter("_name"))
+        row = property(attrgetter("_row"))
+        version = property(attrgetter("_version"))
+        nonzero_cpu = property(attrgetter("_nonzero_cpu"))
+        nonzero_memory = property(attrgetter("_nonzero_memory"))
         pods = property(attrgetter("_pods_view"))
         requested = property(attrgetter("_requested_view"))
         allocatable = property(attrgetter("_allocatable"))
@@ -63,11 +93,11 @@ class NodeInfo:
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._take(node)
-        self.row = NO_ROW
+        self._row = NO_ROW
         self._hold({}, {}, {})
-        self.nonzero_cpu = 0
-        self.nonzero_memory = 0
-        self.version = 0
+        self._nonzero_cpu = 0
+        self._nonzero_memory = 0
+        self._version = 0
         for pod in pods:
             NodeInfo.add_pod(self, pod)
 
@@ -79,23 +109,21 @@ class NodeInfo:
     def __repr__(self) -> str:
         return f"NodeInfo({self._node.name if self._node else '?'}, {len(self.pods)} pods)"
 
-    @property
-    def node(self) -> Node:
-        """The node itself."""
-        assert self._node is not None, "a node that is not there yet is never shown to plugins"
-        return self._node
-
-    @node.setter
-    def node(self, node: Node | None) -> None:
+    def replace_node(self, node: Node | None) -> None:
+        """Put a node in the place of its former version."""
         self._take(node)
-        self.version += 1
+        self._version += 1
+
+    def move_to(self, row: int) -> None:
+        """Say where the node stands from now on."""
+        self._row = row
 
     def _take(self, node: Node | None) -> None:
         # First what may be refused: a quantity that is none must not leave half a node behind.
         self._allocatable: Mapping[str, int] = MappingProxyType({} if node is None else node.allocatable)
         self._labels: Mapping[str, str] = MappingProxyType({} if node is None else node.labels)
         self._node = node
-        self.name = "" if node is None else node.name
+        self._name = "" if node is None else node.name
 
     @property
     def used_ports(self) -> KeysView[HostPort]:
@@ -109,47 +137,47 @@ class NodeInfo:
 
     def add_pod(self, pod: Pod) -> None:
         """Count a pod as running here."""
-        self.version += 1
+        self._version += 1
         self._pods[pod.metadata.uid] = pod
         requested = self._requested
         for name, amount in pod.requests_on_node.items():
             requested[name] = requested[name] + amount if name in requested else amount
         cpu, memory = pod.nonzero_requests
-        self.nonzero_cpu += cpu
-        self.nonzero_memory += memory
+        self._nonzero_cpu += cpu
+        self._nonzero_memory += memory
         if pod.host_ports:
             self._ports.update(dict.fromkeys(pod.host_ports))
 
     def remove_pod(self, pod: Pod) -> None:
         """Stop counting a pod; the pod that was added under this uid is the one taken away."""
-        self.version += 1
+        self._version += 1
         pod = self._pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():
             self._requested[name] -= amount
         cpu, memory = pod.nonzero_requests
-        self.nonzero_cpu -= cpu
-        self.nonzero_memory -= memory
+        self._nonzero_cpu -= cpu
+        self._nonzero_memory -= memory
         # A set, not a counter, as upstream: a port two pods share is free once either is gone.
         for port in pod.host_ports:
             self._ports.pop(port, None)
 
     def replace_pod(self, pod: Pod) -> None:
         """Put a pod in the place of its former version, which takes the same."""
-        self.version += 1
+        self._version += 1
         self._pods[pod.metadata.uid] = pod
 
     def copy(self) -> "NodeInfo":
         """Return a row for what-ifs."""
         other = NodeInfo.__new__(NodeInfo)
         other._node = self._node
-        other.name = self.name
+        other._name = self.name
         other._allocatable = self._allocatable
         other._labels = self._labels
-        other.version = self.version
-        other.row = self.row
+        other._version = self.version
+        other._row = self.row
         other._hold(dict(self._pods), dict(self._requested), dict(self._ports))
-        other.nonzero_cpu = self.nonzero_cpu
-        other.nonzero_memory = self.nonzero_memory
+        other._nonzero_cpu = self.nonzero_cpu
+        other._nonzero_memory = self.nonzero_memory
         return other
 
 
@@ -158,11 +186,11 @@ class SharedNodeInfo(NodeInfo):
 
     __slots__ = ()
 
-    def add_pod(self, pod: Pod) -> Never:
+    def add_pod(self, pod: object) -> Never:
         """Refuse: a plugin would change the cluster for everybody."""
         raise TypeError(f"node {self.name} is shared by all plugins: work on node.copy()")
 
-    remove_pod = replace_pod = add_pod
+    remove_pod = replace_pod = replace_node = move_to = add_pod  # type: ignore[assignment]
 
 
 def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:

@@ -65,6 +65,12 @@ class Status(Struct, frozen=True):
     plugin: str = ""
     cause: BaseException | None = None
 
+    def __post_init__(self) -> None:
+        # Here the traceback names the plugin's line; later it would be the line that writes an event.
+        for reason in self.reasons:
+            if reason.__class__ is not str:
+                raise TypeError(f"a reason is a text, not a {type(reason).__name__}: write Status.unschedulable('…')")
+
     @classmethod
     def unschedulable(cls, *reasons: str) -> "Status":
         """Reject the node for now: preemption or another event may change that."""

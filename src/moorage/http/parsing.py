@@ -74,9 +74,12 @@ class RequestParser:
     def _check_limits(self) -> None:
         size = len(self._body)
         if not self._has_head and (self._received > MAX_HEAD or len(self._headers) > MAX_HEADERS):
-            self.refuse(431, f"the head of the request is longer than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
+            self._refuse_head()
         elif self._received - size > 2 * MAX_HEAD + MAX_FRAMING_PER_BYTE * size:
             self.refuse(400, "the request has more framing than content")
+
+    def _refuse_head(self) -> None:
+        self.refuse(431, f"the head of the request is longer than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
 
     def refuse(self, status: int, message: str) -> None:
         """Refuse what is being read, unless it is already."""
@@ -103,10 +106,14 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         """Decide before the body is read whether it will be."""
+        if len(self._headers) > MAX_HEADERS:
+            self._refuse_head()
         self._has_head = True
-        service, has_body = self._service, False
+        service, has_body, hosts = self._service, False, 0
         for name, value in self._headers:
-            if name == b"content-length":
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
                 has_body = value != b"0"
                 if value.isdigit() and int(value[:18]) > service.max_body:
                     self._refuse_length()
@@ -114,6 +121,8 @@ class RequestParser:
                 has_body = True
             elif name == b"expect":
                 self.wants_continue = value.lower() == b"100-continue"
+        if hosts > 1:
+            self.refuse(400, "too many Host headers")
         if has_body and service.check_head is not None:
             self.refusal = service.check_head(dict(reversed(self._headers))) or self.refusal
 
@@ -202,6 +211,8 @@ class ResponseParser:
             self.keeps_alive = False  # more came than was asked for
             return
         status = self._parser.get_status_code()
+        if status < 100:
+            raise MalformedMessage(f"there is no status {status}")
         if status >= 200:
             self.status = status
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -18,6 +18,9 @@ Pem: TypeAlias = bytes | Path
 """A certificate or a key: itself, or the file it is in."""
 
 log = structlog.get_logger(__name__)
+
+_DER: Final = 2
+"""How the private call of older Pythons spells DER."""
 
 
 class ClientTls:
@@ -143,6 +146,21 @@ def trusting_context() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the certificates by which the other side was verified, its own first; none if it showed none.
+
+    A session that was resumed has its own alone.
+    """
+    if hasattr(connection, "get_verified_chain"):
+        chain: list[bytes] = connection.get_verified_chain()
+    else:
+        # Python has had this since 3.10, and made it public in 3.13.
+        found = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+        chain = [certificate.public_bytes(_DER) for certificate in found or ()]
+    own = connection.getpeercert(binary_form=True)
+    return chain or ([own] if own else [])
 
 
 def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -1,7 +1,6 @@
 """NodeAffinity: nodes that a pod's selector and affinity, or the profile's, demand or prefer."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,9 +15,11 @@ from moorage.api.selectors import (
     NODE_NAME_FIELD,
     LabelMatcher,
     NodeMatcher,
+    NodeSelector,
     NodeSelectorTerm,
     NodeTermMatcher,
     label_set_matcher,
+    length_of,
     node_matcher,
     node_term_matcher,
 )
@@ -39,6 +40,7 @@ from moorage.framework.plugin import (
     default_normalize,
 )
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.lru import cached_if_short
 
 NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -198,7 +200,11 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     return found
 
 
-@lru_cache(maxsize=1024)
+def _length_of(terms: tuple[PreferredSchedulingTerm, ...]) -> int:
+    return length_of(NodeSelector(tuple(term.preference for term in terms)))
+
+
+@cached_if_short(1024, _length_of)
 def parse_preferences(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Preference, ...]:
     """Make preferred terms ready to match, without those of no weight or no content; one that is wrong is an error."""
     return tuple(

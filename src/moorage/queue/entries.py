@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final, Self
 
 from moorage.api.pod import Pod
-from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, shown
 from moorage.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.framework.status import Code, Status
 from moorage.queue.observing import QueueObserver, report_failure
@@ -189,7 +189,7 @@ def checked(answer: object) -> Status:
     """Refuse what is neither a Status nor ``None``."""
     if isinstance(answer, Status):
         return answer
-    raise TypeError(f"it answered {answer!r}: return None, or a Status that says what the pod waits for")
+    raise TypeError(f"it answered {shown(answer)}: return None, or a Status that says what the pod waits for")
 
 
 class Unsortable:

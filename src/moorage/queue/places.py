@@ -1,14 +1,34 @@
 """The places in which pods and groups wait: active, backing off, or parked; and the ways between them."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from moorage.api.pod import Pod
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.backoff import Backoff, BackoffQueue
 from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
 from moorage.queue.hints import RequeueStrategy
-from moorage.queue.observing import ACTIVE, BACKOFF, UNSCHEDULABLE, QueueObserver
+from moorage.queue.inflight import InFlight
+from moorage.queue.observing import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    IN_FLIGHT,
+    INCOMPLETE,
+    PENDING,
+    UNSCHEDULABLE,
+    QueueObserver,
+)
 from moorage.queue.parked import ParkedPods
+from moorage.queue.sizes import QueueSizes, entity_counts, pod_counts
+
+if TYPE_CHECKING:
+    from moorage.queue.groups import GroupQueue
 
 
-class Places:
+class Places(ABC):
     """Where entries wait. An entry is a pod, or a group with all of its pods that wait."""
 
     def __init__(
@@ -29,6 +49,64 @@ class Places:
         self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
         self._parked = ParkedPods()
         self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
+        self._in_flight = InFlight()
+        self.groups: GroupQueue | None = None
+        """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
+
+    def __len__(self) -> int:
+        """Count the pods that wait, those in flight not included."""
+        waiting = len(self._active) + len(self._backoff) + len(self._parked)
+        return waiting if self.groups is None else waiting + self.groups.surplus
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        """Go through the pods that wait, members of groups included."""
+        for info in self.entries():
+            yield from info.members if info.is_group else (info,)
+        if self.groups is not None:
+            yield from self.groups.aside()
+
+    def entries(self) -> Iterator[QueuedPodInfo]:
+        """Go through what waits: pods, and groups as a whole."""
+        return chain(self._active, self._backoff, self._parked)
+
+    def sizes(self) -> QueueSizes:
+        """Count the pods by place."""
+        aside = (0, 0) if self.groups is None else (len(self.groups.incomplete), len(self.groups.pending))
+        return QueueSizes(*pod_counts(self._active, self._backoff, self._parked), len(self._in_flight), *aside)
+
+    def entity_counts(self) -> dict[tuple[str, str], int]:
+        """Count what waits by place and by type, ``pod`` or ``podgroup``."""
+        return entity_counts({ACTIVE: self._active, BACKOFF: self._backoff, UNSCHEDULABLE: self._parked})
+
+    def in_flight(self) -> tuple[str, ...]:
+        """Return the uids of the pods that are being tried, in the order in which they were popped."""
+        return tuple(self._in_flight)
+
+    def where(self, pod: Pod) -> str | None:
+        """Name the place a pod is in: active, backoff, unschedulable, gated or in-flight; of members, of their group.
+
+        A member may also be ``incomplete``, while its group is not known, or ``pending``, while its group is tried.
+        """
+        key = pod.key
+        if self.groups is not None and (held := self.groups.where(key)) is not None:
+            if held in (INCOMPLETE, PENDING):
+                return held
+            key = held
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        if (parked := self._parked.get(key)) is not None:
+            return GATED if parked.is_gated else UNSCHEDULABLE
+        return IN_FLIGHT if pod.uid in self._in_flight else None
+
+    @abstractmethod
+    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
+        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
+
+    @abstractmethod
+    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
+        """Say where an entry has gone."""
 
     def entry(self, key: str) -> QueuedPodInfo | None:
         """Return the entry of this key, wherever it waits."""
@@ -76,25 +154,6 @@ class Places:
             return self.back_off(info, label)
         return self.make_active(info, label, now)
 
-    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
-        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
-        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
-        was_admitted = from_backoff and self._pop_from_backoff
-        if not was_admitted and not self._gates.admit(info):
-            self.hold_back(info, label)
-            return False
-        if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = now
-        if info.is_group:
-            for member in info.members:
-                if member.initial_attempt_timestamp is None:
-                    member.initial_attempt_timestamp = now
-        if info.key in self._parked.entries:
-            self._parked.remove(info.key)
-        self._active.put(info, self._sort_key(info))
-        self.notify_moved(info, ACTIVE, label)
-        return True
-
     def back_off(self, info: QueuedPodInfo, label: str) -> bool:
         """Have an entry wait out its penalty, unless a pre-enqueue plugin objects; return whether it does."""
         if self._pop_from_backoff and not self._gates.admit(info):
@@ -117,14 +176,6 @@ class Places:
         self._parked.put(info)
         if is_new:
             self.notify_moved(info, UNSCHEDULABLE, label)
-
-    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
-        """Say where an entry has gone."""
-        if self._observer is not None:
-            if info.is_group:
-                self._observer.group_moved([member.pod for member in info.members], queue, label)
-            else:
-                self._observer.moved(info.pod, queue, label)
 
     def count_rejectors(self, info: QueuedPodInfo, delta: int) -> None:
         """Say that a pod waits whom some plugins rejected, or does so no more."""

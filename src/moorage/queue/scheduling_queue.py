@@ -15,7 +15,7 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -31,21 +31,13 @@ from moorage.queue.changes import pod_changes
 from moorage.queue.entries import Gates, QueuedPodInfo
 from moorage.queue.groups import GroupQueue, QueuedGroup, is_member
 from moorage.queue.hints import Hints, Interest, ProfileQueueing, RequeueStrategy
-from moorage.queue.inflight import InFlight
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
     ACTIVE,
-    BACKOFF,
-    GATED,
-    IN_FLIGHT,
-    INCOMPLETE,
-    PENDING,
     POD_POPPED,
-    UNSCHEDULABLE,
     QueueObserver,
 )
 from moorage.queue.places import Places
-from moorage.queue.sizes import QueueSizes, entity_counts, pod_counts
 from moorage.state.pod_groups import PodGroups
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
@@ -91,64 +83,15 @@ class SchedulingQueue(Places):
         self._clock = clock
         self._max_unschedulable = max_unschedulable
         self._hints = Hints(profiles, observer)
-        self._in_flight = InFlight()
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
-        """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
         self.nominator = Nominations(self.queued_pod, pods) if nominator is None else nominator
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
 
-    def __len__(self) -> int:
-        """Count the pods that wait, those in flight not included."""
-        waiting = len(self._active) + len(self._backoff) + len(self._parked)
-        return waiting if self.groups is None else waiting + self.groups.surplus
-
-    def __iter__(self) -> Iterator[QueuedPodInfo]:
-        """Go through the pods that wait, members of groups included."""
-        for info in self.entries():
-            yield from info.members if info.is_group else (info,)
-        if self.groups is not None:
-            yield from self.groups.aside()
-
-    def entries(self) -> Iterator[QueuedPodInfo]:
-        """Go through what waits: pods, and groups as a whole."""
-        return chain(self._active, self._backoff, self._parked)
-
-    def sizes(self) -> QueueSizes:
-        """Count the pods by place."""
-        aside = (0, 0) if self.groups is None else (len(self.groups.incomplete), len(self.groups.pending))
-        return QueueSizes(*pod_counts(self._active, self._backoff, self._parked), len(self._in_flight), *aside)
-
-    def entity_counts(self) -> dict[tuple[str, str], int]:
-        """Count what waits by place and by type, ``pod`` or ``podgroup``."""
-        return entity_counts({ACTIVE: self._active, BACKOFF: self._backoff, UNSCHEDULABLE: self._parked})
-
-    def in_flight(self) -> tuple[str, ...]:
-        """Return the uids of the pods that are being tried, in the order in which they were popped."""
-        return tuple(self._in_flight)
-
     def find(self, pod: Pod) -> QueuedPodInfo | None:
         """Return the waiting pod of this namespace and name."""
         return self._find(pod.key)
-
-    def where(self, pod: Pod) -> str | None:
-        """Name the place a pod is in: active, backoff, unschedulable, gated or in-flight; of members, of their group.
-
-        A member may also be ``incomplete``, while its group is not known, or ``pending``, while its group is tried.
-        """
-        key = pod.key
-        if self.groups is not None and (held := self.groups.where(key)) is not None:
-            if held in (INCOMPLETE, PENDING):
-                return held
-            key = held
-        if key in self._active:
-            return ACTIVE
-        if key in self._backoff:
-            return BACKOFF
-        if (parked := self._parked.get(key)) is not None:
-            return GATED if parked.is_gated else UNSCHEDULABLE
-        return IN_FLIGHT if pod.uid in self._in_flight else None
 
     def add(self, pod: Pod) -> None:
         """Take in a new pod; it goes to the active pods unless a pre-enqueue plugin objects."""
@@ -448,3 +391,30 @@ class SchedulingQueue(Places):
         self._in_flight.record(event, label, old, new)
         if self._observer is not None:
             self._observer.in_flight(label, +1)
+
+    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
+        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
+        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
+        was_admitted = from_backoff and self._pop_from_backoff
+        if not was_admitted and not self._gates.admit(info):
+            self.hold_back(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = now
+        if info.is_group:
+            for member in info.members:
+                if member.initial_attempt_timestamp is None:
+                    member.initial_attempt_timestamp = now
+        if info.key in self._parked.entries:
+            self._parked.remove(info.key)
+        self._active.put(info, self._sort_key(info))
+        self.notify_moved(info, ACTIVE, label)
+        return True
+
+    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
+        """Say where an entry has gone."""
+        if self._observer is not None:
+            if info.is_group:
+                self._observer.group_moved([member.pod for member in info.members], queue, label)
+            else:
+                self._observer.moved(info.pod, queue, label)

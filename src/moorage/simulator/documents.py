@@ -1,5 +1,6 @@
 """Files of Kubernetes objects as plain data, each with the place it came from."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from moorage.api.documents import read_documents
 from moorage.errors import InputError
 
 STDIN: Final = "-"
+_ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+"""An escape of JSON; the group is half of a character that needs two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,9 @@ def _parse(text: str, source: str) -> Iterator[Any]:
 
 
 def _json_documents(text: str) -> list[Any]:
+    if "\\ud" in text or "\\uD" in text:
+        # Half a character can be neither written nor sent; Go reads it as this one, and so do we.
+        text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
     decoder = JSONDecoder()
     documents, at = [], 0
     while (at := _skip_blank(text, at)) < len(text):

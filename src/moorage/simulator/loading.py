@@ -143,21 +143,30 @@ def load_cluster(
     paths: Sequence[str], *, features: FeatureGates = _DEFAULT_GATES, stdin: TextIO | None = None
 ) -> ClusterInput:
     """Read files of Kubernetes objects; InputError says where and what is wrong with the first bad one."""
-    return _Creation(features).create(read_files(paths, stdin=stdin))
+    return Creation(features).create(read_files(paths, stdin=stdin))
+
+
+def cluster_of(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:
+    """Make a cluster of documents that have been read already."""
+    return Creation(features).create(documents)
 
 
 def cluster_from(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:
     """Make a cluster of objects that are plain data already."""
-    return _Creation(features).create(documents_of(contents, source=source))
+    return Creation(features).create(documents_of(contents, source=source))
 
 
-class _Creation:
-    """Creates the objects of one input, one after the other."""
+class Creation:
+    """Creates the objects of one input, one after the other; later also single ones, as they were changed.
 
-    def __init__(self, features: FeatureGates) -> None:
+    ``runs_workloads``: controllers will make pods of the workloads, so these have to be such as an API server admits.
+    """
+
+    def __init__(self, features: FeatureGates = _DEFAULT_GATES, *, runs_workloads: bool = True) -> None:
         self._features = features
+        self._runs_workloads = runs_workloads
         self._count = 0
         self._places: dict[tuple[str, str], str] = {}
         self._workloads = WorkloadAdmission(features)
@@ -165,8 +174,10 @@ class _Creation:
         self._shaping: list[Mapping[str, Any]] = []
         self._ignored: Counter[str] = Counter()
         self._selecting: dict[str, str] = {}
+        self._groups = GroupAdmission(features)
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
+        """Create everything that some documents describe; InputError for the first bad one."""
         made: list[tuple[KubeObject, Document]] = []
         for document in documents:
             thing = self._create(document)
@@ -176,8 +187,7 @@ class _Creation:
         # Priority classes may come after the pods that name them.
         classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
-        groups = GroupAdmission(self._features)
-        objects = keep_as_given(_admit(admission, groups, thing, document) for thing, document in made)
+        objects = keep_as_given(self._admit(admission, thing, document) for thing, document in made)
         if adapt is not None:
             objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
         objects += self._missing_namespaces(objects)
@@ -187,6 +197,26 @@ class _Creation:
             self._ignored.update(str(content["kind"]) for content in self._shaping)
         return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored), selecting=self._selecting)
 
+    def create_one(
+        self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
+    ) -> KubeObject | None:
+        """Create one more object, or one anew with the identity it had; ``None`` if it is of no kind of ours."""
+        kind = _kind_of(document)
+        if kind is None:
+            return None
+        decoded = _decode(document, kind)
+        if like is not None:
+            was = like.metadata
+            metadata = replace(decoded.metadata, uid=was.uid, creation_timestamp=was.creation_timestamp)
+            decoded = replace(decoded, metadata=metadata)
+        self._count += 1
+        thing = self._completed(self._identified(decoded, kind), document)
+        if not isinstance(thing, Pod | PodGroup | CompositePodGroup):
+            return thing
+        admitted = self._admit(PodAdmission(classes, self._features), thing, document)
+        adapt = pod_adapter(self._features)
+        return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
+
     def _create(self, document: Document) -> KubeObject | None:
         kind = _kind_of(document)
         if kind is None:
@@ -194,7 +224,12 @@ class _Creation:
             return None
         thing = self._identified(_decode(document, kind), kind)
         self._refuse_again(thing, kind, document)
+        return self._completed(thing, document)
+
+    def _completed(self, thing: KubeObject, document: Document) -> KubeObject:
         _refuse_problems(thing, document.title)
+        if not self._runs_workloads:
+            return with_defaults(thing)
         if isinstance(thing, SELECTING):
             return self._admit_selecting(thing, document)
         if isinstance(thing, WORKLOADS):
@@ -209,6 +244,18 @@ class _Creation:
             except InputError as error:
                 self._selecting[document.title] = error.problem
         return selecting_only(with_defaults(thing))
+
+    def _admit(self, admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
+        if self._runs_workloads and isinstance(thing, WORKLOADS) and makes_pods(thing):
+            _check_template(admission, thing, document)
+        try:
+            if isinstance(thing, PodGroup):
+                return self._groups.admit(thing, admission)
+            if isinstance(thing, CompositePodGroup):
+                return self._groups.admit(thing, admission)
+            return admission.admit(thing) if isinstance(thing, Pod) else thing
+        except InputError as error:
+            raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 
     def _keep_aside(self, document: Document) -> None:
         group = document.api_version.rpartition("/")[0]
@@ -265,19 +312,6 @@ class _Creation:
                 made.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
                 self._count += 1
         return made
-
-
-def _admit(admission: PodAdmission, groups: GroupAdmission, thing: KubeObject, document: Document) -> KubeObject:
-    if isinstance(thing, WORKLOADS) and makes_pods(thing):
-        _check_template(admission, thing, document)
-    try:
-        if isinstance(thing, PodGroup):
-            return groups.admit(thing, admission)
-        if isinstance(thing, CompositePodGroup):
-            return groups.admit(thing, admission)
-        return admission.admit(thing) if isinstance(thing, Pod) else thing
-    except InputError as error:
-        raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 
 
 def _check_template(admission: PodAdmission, thing: PodSource, document: Document) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import selectors
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from math import ulp
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -49,8 +50,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumping = _JumpingSelector(clock)
         super().__init__(self._jumping)
         self.clock = clock
-        # A timer may be due a rounding error after the clock was moved to it; without this the loop would spin.
-        self._clock_resolution = 1e-6
+        # A timer may be due a rounding error after the clock was moved to it; without this the loop would spin. In a
+        # year of four digits such an error is up to thirty microseconds.
+        self._clock_resolution = max(1e-6, 4 * ulp(clock.now()))
 
     def time(self) -> float:
         """Return the virtual time."""

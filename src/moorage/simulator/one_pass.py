@@ -22,6 +22,7 @@ from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, PendingBinding, TaskBackground
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_results import GroupAttempt
+from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Diagnosis, Failed, Outcome, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.engine.waiting import PermitWait
@@ -184,7 +185,7 @@ class OnePass:
         cross_check: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._policy = Policy(_searching_all(policy.config), policy.registry, policy.features) if search_all else policy
+        self._policy = Policy(searching_all(policy.config), policy.registry, policy.features) if search_all else policy
         self._tuning = Tuning(cross_check=cross_check, make_extender=AwaitedExtender)
         self._log = FirstAttempts(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
@@ -194,8 +195,8 @@ class OnePass:
         return run_virtual(self._run(progress), self._clock)
 
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
-        parts = self._assembled()
-        self._load(parts)
+        parts = assemble_dry_run(self._policy, self._clock, self._log, self._tuning)
+        make_known(self._cluster, parts, self._clock)
         scheduler, decided = parts.scheduler, self._log.decisions
         binder = scheduler.binder
         assert isinstance(binder, AssumedForGood)
@@ -218,35 +219,41 @@ class OnePass:
         """What was decided on groups, a turn each."""
         return self._log.groups
 
-    def _assembled(self) -> Parts[DryRunApi]:
-        parts = assemble(
-            self._policy,
-            DryRunApi(),
-            self._clock,
-            observers=Observers(attempts=self._log),
-            background=NoBackground(),
-            tuning=self._tuning,
-        )
-        scheduler = parts.scheduler
-        scheduler.failures = GivenNominations(scheduler)
-        scheduler.binder = AssumedForGood(scheduler)
-        scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
-        return parts
 
-    def _load(self, parts: Parts[DryRunApi]) -> None:
-        """Make everything known: a pod finds all it refers to, and pods queue up in order of appearance."""
-        apply, watched = parts.scheduler.handlers.apply, kinds_of(parts.scheduler.objects)
-        for thing in (*self._cluster.objects, *self._cluster.custom_objects()):
-            if type(thing) in watched and not isinstance(thing, Node | Pod):
-                apply(None, thing)
-        for thing in (*self._cluster.nodes, *self._cluster.running):
+def assemble_dry_run(
+    policy: Policy, clock: VirtualClock, observer: AttemptObserver, tuning: Tuning
+) -> Parts[DryRunApi]:
+    """Put a scheduler together that decides and carries nothing out."""
+    parts = assemble(
+        policy,
+        DryRunApi(),
+        clock,
+        observers=Observers(attempts=observer),
+        background=NoBackground(),
+        tuning=tuning,
+    )
+    scheduler = parts.scheduler
+    scheduler.failures = GivenNominations(scheduler)
+    scheduler.binder = AssumedForGood(scheduler)
+    scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
+    return parts
+
+
+def make_known(cluster: ClusterInput, parts: Parts[DryRunApi], clock: VirtualClock) -> None:
+    """Make everything known: a pod finds all it refers to, and pods queue up in order of appearance."""
+    apply, watched = parts.scheduler.handlers.apply, kinds_of(parts.scheduler.objects)
+    for thing in (*cluster.objects, *cluster.custom_objects()):
+        if type(thing) in watched and not isinstance(thing, Node | Pod):
             apply(None, thing)
-        for pod in self._cluster.waiting:
-            apply(None, pod)
-            self._clock.advance(1.0)
+    for thing in (*cluster.nodes, *cluster.running):
+        apply(None, thing)
+    for pod in cluster.waiting:
+        apply(None, pod)
+        clock.advance(1.0)
 
 
-def _searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
+def searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Have every node looked at, whatever the configuration says."""
     profiles = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return replace(config, percentage_of_nodes_to_score=None, profiles=profiles)
 

@@ -178,7 +178,7 @@ class Cache:
             self.update_node(node)
             return
         info = self._ghosts.get(node.name) or SharedNodeInfo(None)
-        info.node = node
+        NodeInfo.replace_node(info, node)
         self._ghosts.pop(node.name, None)
         row = self.columns.add(info)
         self.pods.resize(len(self.columns))
@@ -195,7 +195,7 @@ class Cache:
         if info is None:
             self.add_node(node)
             return
-        info.node = node
+        NodeInfo.replace_node(info, node)
         self.columns.write_node(info)
         self._tree.update(node)
 
@@ -215,7 +215,7 @@ class Cache:
         self._order = self._places = None
         self.structure += 1
         if info.pods:
-            info.node = None
+            NodeInfo.replace_node(info, None)
             self._ghosts[name] = info
 
     def _place(self, pod: Pod) -> None:
@@ -311,11 +311,11 @@ class NodeColumns(NodeStorage):
         del self.row_of[info.name]
         moved = self.infos.pop()
         self.count = last
-        info.row = NO_ROW
+        NodeInfo.move_to(info, NO_ROW)
         if row != last:
             self.infos[row] = moved
             self.row_of[moved.name] = row
-            moved.row = row
+            NodeInfo.move_to(moved, row)
             self.write_node(moved)
         else:
             self._note_node(row)

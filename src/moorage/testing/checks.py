@@ -9,8 +9,10 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import (
+    DependsOn,
     FilterPlugin,
     NodeNames,
     Plugin,
@@ -34,6 +37,7 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import MAX_NODE_SCORE, Code, IntArray, Status, Verdict
 from moorage.testing import strategies
+from moorage.testing.builders import make_pod
 from moorage.testing.rig import Rig
 
 PluginFactory = Callable[[Handle], Plugin]
@@ -51,8 +55,10 @@ def check_plugin(
     """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
 
     The rules: methods can be called as they will be; both forms agree; the status of a row does not depend on the
-    window it is seen through; columns and nodes are left as they were; a what-if leaves the attempt it was cloned from
-    alone; statuses and scores are well-formed; equal pods have equal signatures.
+    window it is seen through; columns, nodes and pods are left as they were; a what-if leaves the attempt it was cloned
+    from alone; statuses and scores are well-formed; equal pods have equal signatures. Of a plugin that signs pods: pods
+    with equal signatures get equal answers, and an answer about a node outlives all changes but those that
+    ``depends_on`` and ``epoch`` speak of.
 
     A plugin is given as its class, which is built with the defaults of its arguments, or as a function that builds it
     from a handle, which is how to give it others.
@@ -109,13 +115,16 @@ class _Trial:
 
     def run(self) -> None:
         """Check everything the plugin takes part in."""
-        before = _picture(self.rig.nodes)
+        before = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
         self._check_signature()
         if isinstance(self.plugin, FilterPlugin):
             self._check_filter(self.plugin)
         if isinstance(self.plugin, ScorePlugin):
             self._check_score(self.plugin)
-        assert _picture(self.rig.nodes) == before, f"{self.plugin.name} changed nodes or columns it may only read"
+        after = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
+        assert after == before, f"{self.plugin.name} changed nodes, pods or columns it may only read"
+        if self.plugin.depends_on < DependsOn.CLUSTER and self.plugin.sign(self.pod) is not None:
+            _StandingTrial(self.plugin, self.rig, self.pod).run()
 
     def _check_signature(self) -> None:
         signature = self.plugin.sign(self.pod)
@@ -200,6 +209,64 @@ class _Trial:
             assert one == other, f"{self.plugin.name}, row {row}: {left} says {one}, {right} says {other}"
 
 
+class _StandingTrial:
+    """Whether answers may be kept as long as the plugin says. It changes the cluster."""
+
+    def __init__(self, plugin: Plugin, rig: Rig, pod: Pod) -> None:
+        self.plugin = plugin
+        self.rig = rig
+        self.pod = pod
+
+    def run(self) -> None:
+        """Give the pod another name, then change one node after the other, and its pods."""
+        self._check_namesake()
+        for row in range(min(len(self.rig.nodes), 2)):
+            node = self.rig.nodes[row]
+            guest = make_pod("guest", node=node.name, requests={"cpu": "1", "memory": "1Gi"}, host_ports=[8123])
+            self._check_change(f"a pod on {node.name}", row, DependsOn.NODE, partial(self.rig.add, guest))
+            labels = {**guest.labels, "moorage.io/checked": "yes"}
+            renamed = replace(guest, metadata=replace(guest.metadata, labels=labels))
+            relabel = partial(self.rig.cache.update_pod, renamed)
+            self._check_change(f"labels of a pod on {node.name}", row, DependsOn.REQUESTS, relabel)
+            metadata = replace(node.node.metadata, labels={**node.labels, "moorage.io/checked": "yes"})
+            changed = replace(node.node, metadata=metadata, spec=replace(node.node.spec, unschedulable=True))
+            self._check_change(f"node {node.name}", row, None, partial(self.rig.add, changed))
+
+    def _check_namesake(self) -> None:
+        labels = {**self.pod.labels, "moorage.io/checked": "yes"}
+        metadata = replace(self.pod.metadata, name="namesake", uid="uid-of-a-namesake", labels=labels)
+        namesake = replace(self.pod, metadata=metadata)
+        if self.plugin.sign(namesake) == self.plugin.sign(self.pod):
+            same = self._answers(namesake) == self._answers(self.pod)
+            assert same, f"{self.plugin.name} signs two pods alike that it answers differently: sign what differs"
+
+    def _check_change(self, what: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
+        """Change something at a row; others may not notice, nor this one if the plugin does not look at such things."""
+        epoch, before = self.plugin.epoch(), self._answers(self.pod)
+        change()
+        if self.plugin.epoch() != epoch:
+            return
+        for row, (one, other) in enumerate(zip(before, self._answers(self.pod), strict=True)):
+            if row == changed and (least is None or self.plugin.depends_on > least):
+                continue
+            text = f"{self.plugin.name}, row {row}: {what} changed, and the answer with it, from {one} to {other}"
+            assert one == other, f"{text}; say so by depends_on, or by epoch"
+
+    def _answers(self, pod: Pod) -> list[tuple[Status | None, int]]:
+        plugin, nodes, cycle = self.plugin, self.rig.nodes, CycleState()
+        statuses: list[Status | None] = [None] * len(nodes)
+        scores = [0] * len(nodes)
+        answer = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
+        if isinstance(answer, Status) and answer.code != Code.SKIP:
+            return [(answer, 0)] * len(nodes)
+        if isinstance(plugin, FilterPlugin) and answer is None:
+            statuses = [plugin.filter(cycle, pod, node) for node in nodes]
+        prepared = plugin.pre_score(cycle, pod, nodes) if isinstance(plugin, PreScorePlugin) else None
+        if isinstance(plugin, ScorePlugin) and prepared is None:
+            scores = plugin.score_nodes(cycle, pod, nodes).tolist()
+        return list(zip(statuses, scores, strict=True))
+
+
 def _check_verdict(name: str, verdict: Verdict, size: int) -> None:
     assert isinstance(verdict, Verdict), f"{name}.filter_nodes gave {type(verdict).__name__}, not a Verdict"
     assert verdict.size == size, f"{name}.filter_nodes filtered {verdict.size} of {size} nodes"
@@ -216,6 +283,12 @@ def _check_normalized(name: str, scores: IntArray, size: int) -> None:
     assert np.issubdtype(scores.dtype, np.integer), f"{name}.normalize_scores gave {scores.dtype}, not integers"
     inside = (scores >= 0) & (scores <= MAX_NODE_SCORE)
     assert inside.all(), f"{name} scored {scores.tolist()}, which is not between 0 and {MAX_NODE_SCORE}"
+
+
+def _encoded(rig: Rig, pod: Pod) -> list[bytes]:
+    """Write down nodes and pods: their labels are plain dicts, which nothing keeps a plugin from writing to."""
+    pods = (other for node in rig.nodes for other in node.pods.values())
+    return [msgspec.msgpack.encode(thing) for thing in (pod, *(node.node for node in rig.nodes), *pods)]
 
 
 def _picture(nodes: NodeTable) -> list[object]:

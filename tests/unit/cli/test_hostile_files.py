@@ -7,6 +7,7 @@ import pytest
 from tests.hostile.classes import CLASSES
 
 from moorage.cli.main import run
+from moorage.simulator.loading import load_cluster
 
 DIGITS = "9" * 5000
 POD = '{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{{}}}}}'
@@ -22,6 +23,11 @@ FILES: dict[str, str] = {
     "a quantity of 5,000 digits": POD.format(AMOUNT.format(f'"{DIGITS}"')),
     "a quantity that is such a number": POD.format(AMOUNT.format(DIGITS)),
     "a quantity of 300 digits": POD.format(AMOUNT.format(DIGITS[:300])),
+    "a priority of 25 digits": POD.format('"priority": 1234567890123456789012345'),
+    "a priority of 33 bits": POD.format('"priority": -4294967296'),
+    "a grace period of 65 bits": POD.format('"terminationGracePeriodSeconds": 18446744073709551616'),
+    "a quantity in other digits": POD.format(AMOUNT.format('"\u0663"')),
+    "a time with other digits": POD.replace('"p"', '"p", "creationTimestamp": "2026-01-0\u0661T00:00:00Z"').format(""),
     "a priority of 5,000 digits": POD.format(f'"priority": {DIGITS}'),
     "a time that is none": "apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: !!timestamp x}\n",
 }
@@ -47,3 +53,31 @@ def test_such_a_file_is_refused(
     errors = capsys.readouterr().err
     assert errors.startswith("error: ")
     assert str(file) in errors
+
+
+def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "hostile"
+    file.write_text(POD.format("").replace('"p"', '"p", "creationTimestamp": "9999-12-31T23:59:59Z"'))
+    assert run(("simulate", "-f", str(file))) == 0
+    assert "default/p" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    {
+        r"\ud800": "\ufffd",
+        r"a\udfffb": "a\ufffdb",
+        r"\uD83D\uDE00": "\U0001f600",
+        r"\\ud800": r"\ud800",
+        r"\ud800\ud83d\ude00": "\ufffd\U0001f600",
+    }.items(),
+)
+def test_half_a_character_is_read_as_go_reads_it(
+    written: str, read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "hostile"
+    file.write_text(POD.format("").replace('"p"', f'"p", "labels": {{"a": "{written}"}}'))
+    assert run(("simulate", "-f", str(file))) == 0
+    output = capsys.readouterr()
+    assert "failed" not in output.out + output.err
+    assert load_cluster([str(file)]).pending[0].labels == {"a": read}

@@ -51,7 +51,7 @@ def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: py
 
 
 LATER_MISTAKES = {
-    "a gate we lack": (["--feature-gates=GenericWorkload=true"], "GenericWorkload"),
+    "a gate that there is not": (["--feature-gates=NoSuchGate=true"], "NoSuchGate"),
     "a file that is not there": (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
     "a plugin that is not there": (["--plugin=nowhere_at_all:X"], "nowhere_at_all"),
     "a port that cannot be had": (["--secure-port=1", "--bind-address=192.0.2.1", MASTER], "cannot listen there"),

@@ -245,7 +245,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 BAD = {
     "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: there is no such file"),
-    "no file at all": (["simulate"], "Missing option '--file' / '-f'"),
+    "no file at all": (["simulate"], "give a cluster: -f FILE, or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
         "a plugin is named as module:Class",

@@ -4,10 +4,13 @@ Every plugin here raises for pods labelled ``unlucky`` only: ordinary pods must 
 """
 
 import signal
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.support.engine import config_with, registry_with
 
 from moorage.api.meta import KubeObject
@@ -31,10 +34,11 @@ from moorage.framework.plugin import (
     ScorePlugin,
     Wait,
 )
-from moorage.framework.status import IntArray, Status
+from moorage.framework.status import IntArray, Status, Verdict
 from moorage.simulator.loop import run_virtual
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import World
+from moorage.state.cache import Cache
 from moorage.testing import make_node, make_pod
 
 UNLUCKY = make_pod("b-unlucky", labels={"unlucky": "yes"}, requests={"cpu": "1"})
@@ -198,13 +202,38 @@ def _signals_as_in_a_daemon() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_signals_as_in_a_daemon")
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+class Own(BaseException):
+    """Not meant to be caught."""
+
+
+class Speechless(Exception):
+    """Cannot even be shown."""
+
+    def __str__(self) -> str:
+        raise Own
+
+    __repr__ = __str__
+
+
+class Garbled(Exception):
+    """Has words that nothing can write, and too many of them."""
+
+    def __str__(self) -> str:
+        return "\ud800" * 3_000_000
+
+
+FATAL = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError, StopIteration, Own, Speechless, Garbled)
+
+
+@pytest.mark.parametrize("kind", FATAL)
 @pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
 def test_what_would_end_a_program_costs_the_attempt_only(
     plugin: type[Plugin], kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fault, "kind", kind)
-    test_the_attempt_fails_in_the_plugins_name_and_others_are_placed(plugin)
+    world = schedule(plugin, first=True)
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+    assert all(plugin.name in event.note for event in world.events if event.regarding.uid == UNLUCKY.uid)
 
 
 @pytest.mark.usefixtures("_signals_as_in_a_daemon")
@@ -271,6 +300,69 @@ def test_a_post_filter_that_fails_is_told_with_the_reasons(plugin: type[Plugin],
     [message] = {event.note for event in world.events if event.regarding.uid == huge.uid}
     assert message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
     assert problem in message
+
+
+class Mute:
+    """An answer that can be neither shown nor compared."""
+
+    def __repr__(self) -> str:
+        raise Own
+
+    def __eq__(self, other: object) -> bool:
+        raise Own
+
+    def __hash__(self) -> int:
+        return 7
+
+
+ANSWERS = {"mute": Mute(), "long": "x" * 3_000_000, "a number that compares oddly": np.int64(5), "a class": Status}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        (PreFilterPlugin, "pre_filter"),
+        (FilterPlugin, "filter"),
+        (FilterPlugin, "filter_nodes"),
+        (PermitPlugin, "permit"),
+    ],
+)
+def test_an_answer_that_cannot_be_shown_costs_the_attempt_only(kind: type[Plugin], method: str, answer: Any) -> None:
+    def answers(_self: Plugin, _cycle: Any, pod: Pod, nodes: Any) -> Any:
+        if "unlucky" in pod.labels:
+            return answer
+        return Verdict.accept(len(nodes)) if method == "filter_nodes" else None
+
+    world = schedule(type("Odd", (kind,), {method: answers}))
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+
+
+@pytest.mark.parametrize("answer", [Mute(), np.int64(5)], ids=["mute", "a number that compares oddly"])
+def test_signatures_that_cannot_be_compared_cost_attempts_only(answer: Any) -> None:
+    class Odd(FilterPlugin):
+        def sign(self, pod: Pod) -> Any:
+            return answer if "unlucky" in pod.labels else ()
+
+        def filter(self, *_: Any) -> Status | None:
+            return None
+
+    world = schedule(Odd, pods=(*PODS, replace(UNLUCKY, metadata=replace(UNLUCKY.metadata, name="d", uid="d"))))
+    assert {PODS[0].uid, PODS[2].uid} <= set(world.bindings)
+
+
+def test_what_nobody_expects_is_told_and_costs_the_attempt_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Cache.assume
+
+    def fail(cache: Cache, pod: Pod) -> None:
+        if "unlucky" in pod.labels:
+            raise ZeroDivisionError("ours")
+        place(cache, pod)
+
+    monkeypatch.setattr(Cache, "assume", fail)
+    world = schedule(pods=PODS, is_expected=False)
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+    assert {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid} == {"internal error: ours"}
 
 
 def test_a_post_bind_that_raises_changes_nothing() -> None:
@@ -353,7 +445,13 @@ def test_every_reserve_plugin_gives_back_though_one_cannot() -> None:
     assert set(Bookkeeper.given_back) == {UNLUCKY.name}
 
 
-def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = False, seconds: float = 60.0) -> World:
+def schedule(
+    *plugins: type[Plugin],
+    pods: Iterable[Pod] = PODS,
+    first: bool = False,
+    seconds: float = 60.0,
+    is_expected: bool = True,
+) -> World:
     """Run a small cluster for a while of virtual time with plugins that misbehave."""
     clock = VirtualClock()
 
@@ -365,6 +463,7 @@ def schedule(*plugins: type[Plugin], pods: Iterable[Pod] = PODS, first: bool = F
         simulation.load(objects)
         await simulation.run_until_quiet(most_seconds=seconds)
         simulation.scheduler.queue.check_invariants()
+        assert (simulation.scheduler.unexpected is None) == is_expected
         return world
 
     return run_virtual(work(), clock)

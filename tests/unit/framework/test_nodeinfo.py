@@ -22,6 +22,14 @@ ATTEMPTS: dict[str, Callable[[Any], object]] = {
     "its ports": lambda node: node.used_ports.clear(),
     "all pods at once": lambda node: setattr(node, "pods", {}),
     "all labels at once": lambda node: setattr(node, "labels", {}),
+    "the node itself": lambda node: setattr(node, "node", make_node("m")),
+    "its name": lambda node: setattr(node, "name", "m"),
+    "its row": lambda node: setattr(node, "row", 7),
+    "its version": lambda node: setattr(node, "version", 0),
+    "what counts as taken": lambda node: setattr(node, "nonzero_cpu", 0),
+    "anything that is not there": lambda node: setattr(node, "note", 1),
+    "by replacing the node": lambda node: node.replace_node(make_node("m")),
+    "by moving it": lambda node: node.move_to(7),
     "by adding a pod": lambda node: node.add_pod(OTHER),
     "by removing a pod": lambda node: node.remove_pod(POD),
 }
@@ -58,4 +66,5 @@ def test_a_copy_has_pods_of_its_own() -> None:
 
 def described(node: NodeInfo) -> object:
     read = (node.pods, node.labels, node.allocatable, node.requested)
-    return [dict(part) for part in read], {*node.used_ports}
+    plain = (node.node, node.name, node.row, node.version, node.nonzero_cpu, node.nonzero_memory)
+    return [dict(part) for part in read], {*node.used_ports}, plain

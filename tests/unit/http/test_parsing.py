@@ -34,6 +34,21 @@ def test_trailers_are_never_headers(trailer: bytes) -> None:
     assert (request.body, following.path, following.all_headers) == (b"a", "/next", [])
 
 
+def test_headers_are_counted_even_if_they_come_at_once() -> None:
+    found = parser()
+    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert found.refusal is not None
+    assert found.refusal.status == 431
+    assert not found.requests
+
+
+def test_two_hosts_are_one_too_many() -> None:
+    found = parser()
+    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
+    assert found.refusal is not None
+    assert (found.refusal.status, found.refusal.body) == (400, b"too many Host headers")
+
+
 def endless_head() -> Iterator[bytes]:
     yield b"GET / HTTP/1.1\r\n"
     while True:
@@ -259,3 +274,8 @@ def test_a_closed_parser_is_freed_at_once(make: type[ResponseParser]) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_status_below_any_other_is_no_answer() -> None:
+    with pytest.raises(MalformedMessage):
+        ResponseParser().feed(b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n")

@@ -214,6 +214,13 @@ _ALL: Final = (
     Flag("plugin", kinds.PATHS, (), OWN, "Third-party plugin as module:Class; may be repeated."),
     Flag("cross-check-percent", kinds.FLOAT, 0.0, OWN, "Share of cycles in which both forms of plugins are compared."),
     Flag(
+        "explain-events",
+        kinds.BOOL,
+        False,
+        OWN,
+        "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
+    ),
+    Flag(
         "stuck-timeout",
         kinds.DURATION,
         Duration.of(seconds=60),

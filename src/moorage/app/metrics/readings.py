@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from moorage.api.integers import to_int64
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, limits_total, spec_requests
 from moorage.app.metrics.cells import CellRegistry, LabelValues
@@ -69,9 +70,9 @@ def read_informers(registry: CellRegistry, informers: Informers, deliveries: Del
 
     def versions() -> Values:
         for informer in informers.all:
-            if informer.machine.version.isdecimal():
+            if (version := to_int64(informer.machine.version)) is not None:
                 # As upstream: a gauge is a float, which holds fifteen digits.
-                yield informer_labels(informer.kind), float(int(informer.machine.version) % 10**15)
+                yield informer_labels(informer.kind), float(version % 10**15)
 
     registry["informer_store_resource_version"].read_from(versions)
     registry["informer_queued_items"].read_from(

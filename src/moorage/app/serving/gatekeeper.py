@@ -24,6 +24,7 @@ from moorage.app.serving.users import (
 from moorage.errors import MoorageError, TooManyRequests
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.http.messages import HttpRequest, Reply
+from moorage.http.tls import verified_chain
 
 AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
 AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
@@ -89,9 +90,9 @@ class Gatekeeper(Struct):
 
     async def identify(self, request: HttpRequest) -> User | None:
         """Find out who asks: a proxy's user, a certificate's, a token's, or nobody; ``None`` for a false token."""
-        certificate = peer_certificate(request)
-        if certificate is not None:
-            user = self._certified(request, certificate)
+        chain = peer_chain(request)
+        if chain:
+            user = self._certified(request, chain)
             if user is not None:
                 return user.authenticated()
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -100,13 +101,14 @@ class Gatekeeper(Struct):
         user = None if self.tokens is None else await self.tokens.user_of(token.strip())
         return None if user is None else user.authenticated()
 
-    def _certified(self, request: HttpRequest, certificate: "x509.Certificate") -> User | None:
-        if self.proxy_authorities.issued(certificate):
+    def _certified(self, request: HttpRequest, chain: "Sequence[x509.Certificate]") -> User | None:
+        certificate = chain[0]
+        if self.proxy_authorities.issued(chain):
             headers = ((name.decode("latin-1"), text.decode("latin-1")) for name, text in request.all_headers)
             user = proxied_user(headers, certificate, self.proxy_headers)
             if user is not None:
                 return user
-        return certificate_user(certificate) if self.client_authorities.issued(certificate) else None
+        return certificate_user(certificate) if self.client_authorities.issued(chain) else None
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
         """Decide whether somebody may do something to a path."""
@@ -133,15 +135,15 @@ def _covers(allowed: str, path: str) -> bool:
     return allowed.endswith("*") and path.startswith(allowed[:-1])
 
 
-def peer_certificate(request: HttpRequest) -> "x509.Certificate | None":
-    """Return the certificate a client showed, if it showed one that TLS could verify."""
+def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
+    """Return the certificate a client showed and those above it, if it showed one that TLS could verify."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
-    encoded = connection.getpeercert(binary_form=True) if connection is not None else None
-    if not encoded:
-        return None
+    chain = verified_chain(connection) if connection is not None else []
+    if not chain:
+        return []
     from cryptography import x509
 
-    return x509.load_der_x509_certificate(encoded)
+    return [x509.load_der_x509_certificate(encoded) for encoded in chain]
 
 
 def refusal(code: int, reason: str, message: str) -> Reply:

@@ -115,6 +115,9 @@ def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLCon
         except (OSError, ValueError) as error:
             raise InputError("--client-ca-file", f"the CAs of clients cannot be used: {error}") from error
         context.verify_mode = ssl.CERT_OPTIONAL
+        # A client that resumes a session shows its certificate alone, not by whom it was verified.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
     return context
 
 

@@ -48,9 +48,9 @@ class Authorities:
     def __init__(self, bundle: bytes = b"") -> None:
         self._certificates = _certificates_in(bundle) if bundle else []
 
-    def issued(self, certificate: "x509.Certificate") -> bool:
-        """Return whether a certificate, whose chain TLS has verified already, is one of ours."""
-        return any(_issued(authority, certificate) for authority in self._certificates)
+    def issued(self, chain: "Sequence[x509.Certificate]") -> bool:
+        """Return whether a certificate is one of ours: it, or one above it in the chain that TLS has verified."""
+        return any(_issued(authority, certificate) for certificate in chain for authority in self._certificates)
 
 
 def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":

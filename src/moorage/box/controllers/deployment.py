@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelSelector
@@ -235,8 +236,7 @@ def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:
 
 
 def _revision(replica_set: ReplicaSet) -> int:
-    text = replica_set.annotations.get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
+    return to_int64(replica_set.annotations.get(REVISION, "")) or 0
 
 
 def _without_hash(template: Data) -> Data:

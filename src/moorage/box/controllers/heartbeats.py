@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject, format_micro_time, format_time, parse_time
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from moorage.api.quantity import value
@@ -58,9 +59,10 @@ class NodeShape:
 
 
 def _zones(text: str) -> int:
-    if not text.isdecimal():
+    zones = to_int64(text)
+    if zones is None or zones < 0:
         raise InputError("--shape", f"zones={text} is not a number", hint="write zones=3, or zones=0 for none")
-    return int(text)
+    return zones
 
 
 def _amount(name: str, text: str) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Final
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject, format_time, parse_time
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import PodGroup, Workload
@@ -293,8 +294,7 @@ def finished_at(job: Job) -> float | None:
 
 def index_of(pod: Pod) -> int:
     """Return the number of an indexed job's pod."""
-    text = pod.annotations.get(INDEX, "")
-    return int(text) if text.isdecimal() else 0
+    return to_int64(pod.annotations.get(INDEX, "")) or 0
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
@@ -161,7 +162,7 @@ def ended(pod: Pod, now: float) -> Data:
     code = pod.annotations.get(EXIT_CODE, "0")
     is_success = code.strip() == "0"
     reason = "Completed" if is_success else "Error"
-    exit_code = int(code) if code.lstrip("-").isdecimal() else 1
+    exit_code = number if (number := to_int64(code.strip())) is not None and -(2**31) <= number < 2**31 else 1
     state = {
         "terminated": {
             "exitCode": exit_code,
@@ -247,9 +248,9 @@ def duration(text: str, *, where: str) -> float:
     >>> duration("1m30s", where="--for")
     90.0
     """
-    if re.fullmatch(r"\d+(\.\d+)?", text):
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text, re.ASCII):
         return float(text)
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise InputError(where, f"{text!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
+        raise InputError(where, f"{text[:40]!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from moorage.api.integers import to_int64
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_time
 from moorage.api.pod import Pod
@@ -114,9 +115,6 @@ def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> It
 
 def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:
     """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
-    try:
-        cost = int(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0"))
-    except ValueError:
-        cost = 0
+    cost = to_int64(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")) or 0
     young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")
     return bool(pod.node_name), pod.status.phase == "Running", is_ready(pod), cost, young_first

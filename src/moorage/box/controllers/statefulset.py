@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import PersistentVolumeClaim
@@ -85,9 +86,8 @@ class Ordinals:
         return f"{self.stateful_set.name}-{number}"
 
     def _is_wanted(self, name: str) -> bool:
-        digits = name.rpartition("-")[2]
-        number = int(digits) if digits.isdecimal() and len(digits) < 12 else -1
-        return number in self.numbers and name == self._name(number)
+        number = to_int64(name.rpartition("-")[2])
+        return number is not None and number in self.numbers and name == self._name(number)
 
     @property
     def revision(self) -> str:
@@ -239,5 +239,4 @@ def _revision(pod: Pod) -> str:
 
 
 def _ordinal(pod: Pod) -> int:
-    number = pod.name.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0
+    return to_int64(pod.name.rpartition("-")[2]) or 0

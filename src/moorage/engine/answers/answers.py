@@ -12,10 +12,11 @@ from moorage.api.pod import Pod
 from moorage.api.shape import MAX_SHAPES, Shape
 from moorage.engine.answers.layout import Layout
 from moorage.engine.answers.standing import PluginAnswer, StandingAnswer
-from moorage.engine.extension_points import EPOCH, SIGN, ask, ask_each
+from moorage.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
 from moorage.engine.profile import Profile
 from moorage.engine.statuses import StatusTable
 from moorage.errors import PluginError
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.plugin import DependsOn, Plugin
 from moorage.lru import LRU, Doorkeeper
 from moorage.state.cache import Cache
@@ -64,11 +65,18 @@ class Answers:
         signature = self._signature(pod)
         try:
             answer = self._answers.find(signature)
-        except TypeError:
+            return self._new(signature) if answer is None else answer
+        except PLUGIN_FAULTS as error:
             for plugin, sign in zip(self._signers, signature, strict=True):
                 ask(SIGN, plugin, hash, sign)
-            raise
-        return self._new(signature) if answer is None else answer
+            raise self._incomparable(SIGN, error) from error
+
+    def _incomparable(self, point: Point, error: BaseException) -> PluginError:
+        """Blame those who are not ours for signatures or epochs that raise when they are compared."""
+        pass_on_interrupt(error)
+        self._reset()
+        names = ", ".join(plugin.name for plugin in self._pod_signers)
+        return failure(point, names, f"{described(error)}: answer with texts, numbers, and tuples of them")
 
     def _signature(self, pod: Pod) -> Signature:
         known = self._by_template
@@ -90,13 +98,25 @@ class Answers:
             raise
         if self._structure != self._cache.structure or len(self._table) > MAX_STATUSES:
             self._reset()
-        elif epochs != self._epochs:
-            self._answers.clear()
-            self._by_template.clear()
-            for plugin, before, now in zip(self._with_epoch, self._epochs, epochs, strict=True):
-                if before != now:
-                    self._parts[plugin.name].clear()
+        else:
+            self._drop_by_epoch(epochs)
         self._structure, self._epochs = self._cache.structure, epochs
+
+    def _drop_by_epoch(self, epochs: tuple[Hashable, ...]) -> None:
+        try:
+            if epochs == self._epochs:
+                return
+            changed = [
+                plugin
+                for plugin, before, now in zip(self._with_epoch, self._epochs, epochs, strict=True)
+                if before != now
+            ]
+        except PLUGIN_FAULTS as error:
+            raise self._incomparable(EPOCH, error) from error
+        self._answers.clear()
+        self._by_template.clear()
+        for plugin in changed:
+            self._parts[plugin.name].clear()
 
     def _new(self, signature: Signature) -> StandingAnswer:
         parts = []

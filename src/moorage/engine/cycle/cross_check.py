@@ -32,6 +32,8 @@ class CrossCheck:
         self._is_live = is_live
         self._chance = Random()
         self.differences = 0
+        self.first: CrossCheckError | None = None
+        """The first difference; the attempt that met it failed, and may have been repeated since."""
 
     def verdicts(
         self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable, group: CycleState | None = None
@@ -69,6 +71,8 @@ class CrossCheck:
 
     def _report(self, difference: str) -> None:
         self.differences += 1
+        error = CrossCheckError(difference)
+        self.first = self.first or error
         if not self._is_live:
-            raise CrossCheckError(difference)
+            raise error
         log.error("cross-check found a difference", difference=difference)

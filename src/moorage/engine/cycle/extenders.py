@@ -130,7 +130,7 @@ def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> lis
             )
         if (node := answer.stand_ins.get(name)) is not None:
             row, info = info.row, NodeInfo(node)
-            info.row = row
+            info.move_to(row)
         left.append(info)
     return left
 

@@ -8,9 +8,9 @@ from moorage.engine.cycle.found import NoNode
 from moorage.engine.extension_points import POST_FILTER, ask_waiting
 from moorage.engine.profile import Profile
 from moorage.errors import PluginError
-from moorage.framework.faults import described
+from moorage.framework.faults import described, shown
 from moorage.framework.plugin import PostFilterResult
-from moorage.framework.status import Code
+from moorage.framework.status import Code, Status
 
 log = structlog.get_logger(__name__)
 
@@ -40,8 +40,8 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
             log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
             problem = str(error) if cause is None else described(cause)
             return PostFiltered(problem, code=Code.ERROR)
-        if not isinstance(result, PostFilterResult):
-            problem = f"PostFilter plugin {plugin.name} answered {result!r}, which is no PostFilterResult"
+        if not _is_sound(result):
+            problem = f"PostFilter plugin {plugin.name} answered {shown(result)}, which is no PostFilterResult"
             return PostFiltered(problem, code=Code.ERROR)
         if result.status is None:
             return PostFiltered(result.message, result.nominated_node, result.victims, Code.SUCCESS)
@@ -53,3 +53,13 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
             kept = result
         reasons += result.status.reasons
     return PostFiltered(", ".join(reasons), kept.nominated_node if kept else None)
+
+
+def _is_sound(result: object) -> bool:
+    """Look at every part: structs take whatever they are made of."""
+    return (
+        isinstance(result, PostFilterResult)
+        and isinstance(result.nominated_node, str | None)
+        and isinstance(result.status, Status | None)
+        and isinstance(result.message, str)
+    )

@@ -238,7 +238,8 @@ def _compiled(kind: type[P], expression: str) -> P:
             program = kind(expression)
         except CelCompileError as error:
             program = error
-        _PROGRAMS.put((kind, expression), program)
+        if len(expression) <= MAX_EXPRESSION:
+            _PROGRAMS.put((kind, expression), program)
     if isinstance(program, CelCompileError):
         raise program
     assert isinstance(program, kind)

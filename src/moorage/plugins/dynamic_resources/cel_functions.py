@@ -6,7 +6,7 @@ expression runs; the checker knows them as types of their own.
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from moorage.api.quantity import NANO, nano_value
+from moorage.lru import cached_if_short
 
 Tagged = dict[str, str]
 ParameterTypes = tuple[cel.Type, ...]
@@ -65,7 +66,7 @@ class Version:
     __hash__ = None  # type: ignore[assignment]
 
 
-@lru_cache(maxsize=4096)
+@cached_if_short(4096)
 def parse_version(text: str) -> Version:
     """Read a strict semantic version."""
     match = _VERSION.match(text)

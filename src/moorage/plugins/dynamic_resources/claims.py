@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from moorage.api.devices import AllocationResult, ResourceClaim
+from moorage.api.integers import to_int64
 from moorage.api.pod import Pod, PodResourceClaim
 from moorage.errors import MoorageError
 from moorage.framework.handle import Lister
@@ -193,8 +194,7 @@ def _is_made_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
 
 
 def _version(claim: ResourceClaim) -> int:
-    version = claim.metadata.resource_version
-    return int(version) if version.isdigit() else 0
+    return to_int64(claim.metadata.resource_version) or 0
 
 
 def _same_devices(left: AllocationResult, right: AllocationResult) -> bool:

@@ -1,13 +1,13 @@
 """What a pod asks of a node, and what a node has too little of."""
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moorage.api.pod import Pod
 from moorage.api.requests import NATIVE, PODS, is_extended
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import Status
+from moorage.lru import cached_if_short
 from moorage.plugins.extended_resources import ExtendedResourceClasses
 
 TOO_MANY_PODS: Final = Status.unschedulable("Too many pods")
@@ -69,7 +69,7 @@ def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
     return found
 
 
-@lru_cache(maxsize=1024)
+@cached_if_short(1024)
 def _insufficient(resource: str) -> tuple[Status, Status]:
     reason = f"Insufficient {resource}"
     return Status.unschedulable(reason), Status.unresolvable(reason)

@@ -14,6 +14,7 @@ from moorage.api.claims import (
     reach_of_volume,
 )
 from moorage.api.csi_migration import migration_of_volume, translated
+from moorage.api.integers import to_int64
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
@@ -203,4 +204,5 @@ def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 def _is_newer(left: KubeObject, right: KubeObject) -> bool:
     """Return whether we have written a later version than the one the API has shown us so far."""
-    return int(left.metadata.resource_version or 0) > int(right.metadata.resource_version or 0)
+    mine, theirs = (to_int64(thing.metadata.resource_version) or 0 for thing in (left, right))
+    return mine > theirs

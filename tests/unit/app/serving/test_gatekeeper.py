@@ -145,6 +145,27 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
     assert visits(reviews, tmp_path, {"certificate": stranger})[0].status == 403
 
 
+def test_a_certificate_below_an_intermediate_ca_is_known(reviews: ReviewServer, tmp_path: Path) -> None:
+    authority, other = (Authority.made_in(tmp_path / name, name) for name in ("a", "b"))
+    trusted = AuthenticationOptions(client_ca_file=str(authority.file))
+    reviews.published = {
+        "requestheader-client-ca-file": other.pem.decode(),
+        "requestheader-allowed-names": '["front"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        "requestheader-group-headers": "[]",
+        "requestheader-extra-headers-prefix": "[]",
+    }
+    ann, stranger = (above.authority(tmp_path / f"{n}x", "below") for n, above in enumerate((authority, other)))
+    asked = [{"certificate": _with_chain(below, below.issue("ann"))} for below in (ann, stranger)]
+    assert [reply.status for reply in visits(reviews, tmp_path, *asked, authentication=trusted)] == [200, 403]
+
+
+def _with_chain(authority: Authority, pair: tuple[Path, Path]) -> tuple[Path, Path]:
+    """Have a client send the certificate of an intermediate CA along with its own."""
+    pair[0].write_bytes(pair[0].read_bytes() + authority.pem)
+    return pair
+
+
 def test_cas_are_looked_up_in_the_cluster(reviews: ReviewServer, tmp_path: Path) -> None:
     authority = Authority.made_in(tmp_path / "a")
     reviews.published = {"client-ca-file": authority.pem.decode()}

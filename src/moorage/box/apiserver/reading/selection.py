@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from moorage.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
@@ -11,6 +10,7 @@ from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.box.apiserver.requests.refusals import bad_request
 from moorage.box.apiserver.storage.store import Entry, SelectableFields
 from moorage.errors import SelectorError
+from moorage.lru import cached_if_short
 
 _OBJECT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -84,7 +84,7 @@ def _stored_field(resource: ServedResource, path: str) -> str:
     return path
 
 
-@lru_cache(maxsize=1024)
+@cached_if_short(1024)
 def parse_labels(text: str) -> LabelMatcher:
     """Parse a label selector such as ``app=web,tier in (a,b),!old``."""
     try:
@@ -116,7 +116,7 @@ def _requirement(part: str) -> Requirement:
     raise SelectorError(f"{part!r} is not a label selector; write key=value, key!=value, key in (a,b), key or !key")
 
 
-@lru_cache(maxsize=1024)
+@cached_if_short(1024)
 def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
     """Parse a field selector such as ``status.phase!=Failed,spec.nodeName=a``."""
     parts = [part for part in re.split(r"(?<!\\),", text) if part]

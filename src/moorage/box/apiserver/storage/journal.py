@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 
+from moorage.api.codec import UNREADABLE
 from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.errors import InputError, ServerError
 
@@ -74,12 +76,24 @@ class Journal:
         return database
 
     def _load(self) -> Store:
+        try:
+            return self._read()
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            self._database.close()
+            hint = "give another --data-dir, or a copy of the file from before it was damaged"
+            raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
+
+    def _read(self) -> Store:
         latest = self._database.execute("SELECT version FROM latest").fetchone()
-        version = latest[0] + GAP if latest is not None else 0
+        version = int(latest[0]) + GAP if latest is not None else 0
         store = Store(version=version)
         rows = self._database.execute("SELECT resource, key, version, body FROM objects ORDER BY created")
         for resource, key, at, body in rows:
-            store.restore(resource, Entry(key, at, body))
+            if _is_object(body, key):
+                store.restore(resource, Entry(key, at, body))
+            else:
+                # One that cannot be read would keep all of its kind from being listed.
+                log.error("an object is damaged and left out", resource=resource, key=key, file=str(self._file))
         store.forget_history()
         self._committed = version
         return store
@@ -193,3 +207,21 @@ def _make_private(folder: Path, file: Path) -> None:
     for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
         if part.exists():
             part.chmod(0o600)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _is_object(body: bytes, key: str) -> bool:
+    """Return whether a row holds an object, and the one that its key names."""
+    try:
+        found = msgspec.json.decode(body, type=_Stored).metadata
+    except (*UNREADABLE, TypeError):
+        return False
+    return key == (f"{found.namespace}/{found.name}" if found.namespace else found.name)

@@ -1,14 +1,16 @@
 """A store on disk: what happens when there is no room, and who may read it."""
 
 import asyncio
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moorage.box.apiserver.storage.journal import Journal
-from moorage.errors import ServerError
+from moorage.box.apiserver.storage.journal import FILE, Journal
+from moorage.errors import InputError, ServerError
 
 
 def thing(name: str, size: int = 10) -> dict[str, Any]:
@@ -86,3 +88,35 @@ def test_nobody_else_may_read_it_even_if_it_was_there(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+DAMAGED = {
+    "no JSON": ("pods", "default/x", b"\xff\x00"),
+    "no object": ("pods", "default/x", b"[]"),
+    "no name": ("nodes", "x", b'{"metadata": {}}'),
+    "another name": ("nodes", "x", b'{"metadata": {"name": "y"}}'),
+    "levels without end": ("pods", "default/x", b'{"metadata": {"name": "x"}, "a": ' + b"[" * 5000),
+    "no bytes": ("pods", "default/x", 5),
+}
+
+
+@pytest.mark.parametrize("row", DAMAGED.values(), ids=DAMAGED)
+def test_an_object_that_is_damaged_costs_itself(row: tuple[str, str, object], tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path).close())
+    resource, key, body = row
+    with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        sound = ("nodes", "sound", 1, 1, b'{"metadata": {"name": "sound"}}')
+        database.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", [sound, (resource, key, 2, 2, body)])
+    journal = Journal(tmp_path)
+    assert [entry.key for each in ("nodes", "pods") for entry in journal.store.list(each)] == ["sound"]
+    asyncio.run(journal.close())
+
+
+@pytest.mark.parametrize("statement", ["UPDATE latest SET version = 'x'", "ALTER TABLE objects DROP COLUMN created"])
+def test_a_database_that_is_damaged_is_refused(statement: str, tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path).close())
+    with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        database.execute("INSERT OR REPLACE INTO latest VALUES (1, 7)")
+        database.execute(statement)
+    with pytest.raises(InputError, match=r"the data cannot be read: .*\n  hint: "):
+        Journal(tmp_path)

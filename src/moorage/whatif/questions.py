@@ -1,0 +1,159 @@
+"""Questions to a session: how many more fit, how few nodes are enough, what another configuration would change."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.errors import InputError
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.simulator.decisions import Decision
+from moorage.simulator.documents import Document
+from moorage.whatif.changes import belongs_to_node, evicted
+from moorage.whatif.edits import DEFAULT_NAMESPACE, CreateObject, DeleteObject, ObjectId
+from moorage.whatif.session import Session
+
+MAX_REPLICAS: Final = 10_000
+
+
+class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many copies of a pod fit, on which nodes, and what stops the next one; nothing does if the limit was met."""
+
+    pod: str
+    fits: int
+    nodes: dict[str, int] = {}
+    message: str = ""
+
+
+class FewestNodes(msgspec.Struct, frozen=True):
+    """Nodes whose pods fit on the others, found by emptying one after the other, the emptiest first."""
+
+    needed: int
+    of: int
+    spare: tuple[str, ...] = ()
+
+
+class OutcomeDifference(msgspec.Struct, frozen=True):
+    """A pod that fares differently: its node, or why it has none, before and after."""
+
+    pod: str
+    before: str
+    after: str
+
+
+def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
+    """Find the pod that is meant: the first Pod, or the template of the first workload."""
+    for document in documents:
+        content = document.content
+        if document.kind == "Pod":
+            return evicted(content)
+        spec = content.get("spec") or {}
+        template = spec.get("template") or ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template")
+        if isinstance(template, dict):
+            metadata = content.get("metadata") or {}
+            named = {"name": metadata.get("name", "pod"), "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**(template.get("metadata") or {}), **named}}
+            return {**head, "spec": template.get("spec") or {}}
+    raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
+
+
+def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
+    """Place copies of a pod until one does not fit; nobody is preempted for them."""
+    name = str((pod.get("metadata") or {}).get("name") or "pod")
+    counted: dict[str, int] = {}
+    message = ""
+    with session.branch():
+        for number in range(most):
+            key = _create(session, pod, f"{name}-copy-{number}")
+            attempt = session.place(key, preempts=False)
+            if attempt.gates:
+                message = "; ".join(status.message for status in attempt.gates)
+            if not attempt.node:
+                message = message or attempt.decision.message
+                break
+            counted[attempt.node] = counted.get(attempt.node, 0) + 1
+    return ReplicaCapacity(name, sum(counted.values()), counted, message)
+
+
+def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
+    metadata = {
+        key: item for key, item in (content.get("metadata") or {}).items() if key not in ("uid", "generateName")
+    }
+    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+    session.apply(CreateObject({**content, "metadata": {**metadata, "name": name, "namespace": namespace}}))
+    return f"{namespace}/{name}"
+
+
+def fewest_nodes(session: Session) -> FewestNodes:
+    """Empty nodes one after the other, as long as all their pods fit elsewhere.
+
+    The true minimum may be lower: this is what careful draining would come to.
+    """
+    infos = sorted(session.scheduler.cache.nodes, key=_fullness)
+    spare: list[str] = []
+    with session.branch():
+        for name in [info.name for info in infos]:
+            mark = session.mark()
+            if _drain(session, name):
+                spare.append(name)
+            else:
+                session.roll_back(mark)
+    return FewestNodes(len(infos) - len(spare), len(infos), tuple(spare))
+
+
+def _fullness(info: NodeInfo) -> tuple[float, str]:
+    shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
+    return max(shares, default=0.0), info.name
+
+
+def _drain(session: Session, name: str) -> bool:
+    """Take a node away and place its pods elsewhere; tell whether all of them found a place."""
+    info = session.scheduler.cache.node(name)
+    assert info is not None
+    pods = sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0))
+    contents = []
+    for pod in pods:
+        target = ObjectId("Pod", pod.namespace, pod.name)
+        if target not in session.objects:
+            return False
+        contents.append(session.objects.content(target))
+        session.apply(DeleteObject(target))
+    session.apply(DeleteObject(ObjectId("Node", "", name)))
+    for content in contents:
+        if belongs_to_node(content):
+            continue
+        fresh = evicted(content)
+        session.apply(CreateObject(fresh))
+        target = ObjectId.of(fresh)
+        attempt = session.place(target.key, preempts=False)
+        if not attempt.node:
+            return False
+        _settle(session, target, attempt.node)
+    return True
+
+
+def _settle(session: Session, target: ObjectId, node: str) -> None:
+    """Let a placed pod be one that runs, so that it can be moved again."""
+    content = session.objects.content(target)
+    session.undo_last_placement()
+    session.apply(DeleteObject(target))
+    session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
+
+
+def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:
+    """Compare what became of each pod under two configurations."""
+    first = {decision.pod: outcome(decision) for decision in before}
+    second = {decision.pod: outcome(decision) for decision in after}
+    return [
+        OutcomeDifference(pod, first.get(pod, "is not there"), second.get(pod, "is not there"))
+        for pod in dict.fromkeys((*first, *second))
+        if first.get(pod) != second.get(pod)
+    ]
+
+
+def outcome(decision: Decision) -> str:
+    """Say in a few words what became of a pod."""
+    if decision.node:
+        return f"evicted from {decision.node}" if decision.evicted else decision.node
+    nominated = decision.nominated_node or (decision.post_filter.nominated_node if decision.post_filter else "")
+    return f"nominated to {nominated}" if nominated else str(decision.result.value)

@@ -1,0 +1,311 @@
+"""A session: a cluster and a policy, the real scheduler with the real plugins, and branches that can be undone.
+
+>>> from moorage.assembly.policy import collect_plugins, load_policy
+>>> from moorage.simulator.documents import documents_of
+>>> node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"},
+...         "status": {"allocatable": {"cpu": "1", "pods": "10"}}}
+>>> pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web"},
+...        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+>>> session = Session(documents_of([node, pod], source="here"), load_policy(collect_plugins()))
+>>> session.try_pod("default/web").node
+''
+>>> with session.branch():
+...     session.apply(PatchObject(ObjectId("Node", "", "n1"), (
+...         {"op": "replace", "path": "/status/allocatable/cpu", "value": "4"},)))
+...     session.try_pod("default/web").node
+'n1'
+>>> session.try_pod("default/web").node
+''
+>>> session.close()
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.api.meta import KubeObject
+from moorage.api.pod import Pod
+from moorage.assembly.parts import Parts, Tuning, kinds_of
+from moorage.assembly.policy import Policy
+from moorage.clock import VirtualClock
+from moorage.engine.binding.binder import PendingBinding
+from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
+from moorage.engine.cycle.post_filter import PostFiltered
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.failures import FailureHandler
+from moorage.engine.outcomes import Failed, Parked
+from moorage.engine.scheduler import Scheduler
+from moorage.errors import InputError, did_you_mean
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.framework.plugin import PreEnqueuePlugin
+from moorage.framework.status import Status
+from moorage.queue.entries import QueuedPodInfo
+from moorage.simulator.attempts import AttemptLog
+from moorage.simulator.decisions import Decision
+from moorage.simulator.documents import Document
+from moorage.simulator.loop import AwaitedExtender, VirtualLoop
+from moorage.simulator.one_pass import AssumedForGood, DryRunApi, assemble_dry_run, make_known, searching_all
+from moorage.whatif.edits import CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
+from moorage.whatif.objects import WrittenObjects, missing
+
+
+class Attempt(Struct, frozen=True):
+    """What came of one attempt: a node, or a nomination and its victims, or neither."""
+
+    decision: Decision
+    found: Found | ExtendedNodes | None = None
+    gates: tuple[Status, ...] = ()
+    """What holds the pod back before it is tried at all; it was tried all the same."""
+
+    @property
+    def node(self) -> str:
+        """The node that the pod was given; empty if it was given none, or is held back."""
+        return "" if self.gates else self.decision.node
+
+    @property
+    def nominated_node(self) -> str:
+        """The node that preemption would clear for it."""
+        nomination = self.decision.post_filter
+        return "" if nomination is None or self.gates else nomination.nominated_node
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Who would have to leave that node."""
+        return () if self.decision.post_filter is None else self.decision.post_filter.victims
+
+    def fits_on(self, row: int) -> bool:
+        """Tell whether the node in a row of the cache will do."""
+        found = self.found.found if isinstance(self.found, ExtendedNodes) else self.found
+        if self.gates or found is None or isinstance(found, NoNode):
+            return False
+        return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])
+
+
+class _Watching(AttemptLog):
+    """Keeps what the last attempt found, and describes every node only when that is wanted."""
+
+    def __init__(self) -> None:
+        super().__init__(with_nodes=False)
+        self.last: Found | ExtendedNodes | None = None
+
+    def describe_nodes(self, wanted: bool) -> None:
+        self._with_nodes = wanted
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        self.last = found
+        super().found(queued, cycle, found)
+
+
+class _Revocable(AssumedForGood):
+    """Keeps the way back of the last placement."""
+
+    last: PendingBinding | None = None
+
+    def start(self, binding: PendingBinding) -> None:
+        """End the attempt; a pod that has to wait on permit counts as placed."""
+        self._scheduler.queue.done(binding.pod.uid)
+        if binding.permit is not None:
+            self._scheduler.services.waiting.release(binding.pod.uid)
+        self.last = binding
+
+
+class _Unchanged(FailureHandler):
+    """Leaves a pod that fits nowhere as it is."""
+
+    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Do nothing."""
+
+
+class Session:
+    """A cluster in which things can be tried out; must be closed, or used in a ``with`` block.
+
+    ``honours_nominations``: nodes to which other pods are nominated are kept for them, as in a live cluster.
+    """
+
+    def __init__(self, documents: Iterable[Document], policy: Policy, *, honours_nominations: bool = True) -> None:
+        self.given_policy = policy
+        self.honours_nominations = honours_nominations
+        self.policy = Policy(searching_all(policy.config), policy.registry, policy.features)
+        self.objects = WrittenObjects(documents, policy.features)
+        self._clock = VirtualClock(self.objects.given.now)
+        self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
+        self._watching = _Watching()
+        self._parts: Parts[DryRunApi] = self._runner.run(self._assembled())
+        self.scheduler: Scheduler = self._parts.scheduler
+        self._watched = frozenset(kinds_of(self.scheduler.objects))
+        self._binder = _Revocable(self.scheduler)
+        self.scheduler.binder = self._binder
+        self.scheduler.failures = _Unchanged(self.scheduler.services, self.scheduler.queue)
+        self._undo: list[Callable[[], None]] = []
+        if not honours_nominations:
+            for pod in self.objects.given.waiting:
+                self.scheduler.queue.nominator.remove(pod)
+
+    async def _assembled(self) -> Parts[DryRunApi]:
+        tuning = Tuning(make_extender=AwaitedExtender)
+        parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning)
+        make_known(self.objects.given, parts, self._clock)
+        await parts.scheduler.life.start()
+        return parts
+
+    def close(self) -> None:
+        """Give back what the session holds."""
+        self._runner.run(self.scheduler.life.close())
+        self._parts.close()
+        self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def pod(self, key: str) -> Pod:
+        """Find a pod by ``namespace/name``; InputError with a suggestion if there is none."""
+        namespace, _, name = key.rpartition("/")
+        wanted = ObjectId("Pod", namespace or "default", name)
+        found = self.objects.find(wanted)
+        if not isinstance(found, Pod):
+            raise missing(wanted, (known.key for known in self.objects.known("Pod")))
+        return found
+
+    def cycle_of(self, pod: Pod) -> ProfileCycle:
+        """Return the profile that is to place a pod; InputError if it is another scheduler's."""
+        cycle = self.scheduler.cycles.get(pod.scheduler_name)
+        if cycle is None:
+            known = sorted(self.scheduler.cycles)
+            hint = did_you_mean(pod.scheduler_name, known) or f"give --config a profile of that name; {known} are known"
+            problem = f"it asks for the scheduler {pod.scheduler_name!r}, which is not one of this configuration"
+            raise InputError(f"Pod {pod.key}", problem, hint=hint)
+        return cycle
+
+    @contextmanager
+    def branch(self) -> Iterator[Self]:
+        """Undo everything that is done in a block when it ends."""
+        mark = self.mark()
+        try:
+            yield self
+        finally:
+            self.roll_back(mark)
+
+    def mark(self) -> int:
+        """Return what :meth:`roll_back` needs to come back to how things are now."""
+        return len(self._undo)
+
+    def roll_back(self, mark: int) -> None:
+        """Undo everything that was done since a mark."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def apply(self, *edits: Edit) -> None:
+        """Change the cluster; InputError, with nothing changed, if one of the edits cannot be made."""
+        mark = self.mark()
+        try:
+            for edit in edits:
+                self._apply(edit)
+        except BaseException:
+            self.roll_back(mark)
+            raise
+
+    def _apply(self, edit: Edit) -> None:
+        match edit:
+            case PatchObject():
+                was = self.objects.remember(edit.target)
+                after = self.objects.patched(edit)
+                self._follow(edit.target, was[1], after, was)
+            case CreateObject():
+                target = ObjectId.of(edit.content)
+                was = self.objects.remember(target)
+                self._follow(target, None, self.objects.created(edit.content), was)
+            case DeleteObject():
+                was = self.objects.remember(edit.target)
+                self._follow(edit.target, self.objects.deleted(edit.target), None, was)
+            case EditConfig():
+                raise InputError("config", "a session keeps its configuration; open another one with the new one")
+
+    def _follow(
+        self,
+        target: ObjectId,
+        before: KubeObject | None,
+        after: KubeObject | None,
+        was: tuple[Document | None, KubeObject | None],
+    ) -> None:
+        """Have the scheduler know of a change, and note how to take it back."""
+        self._undo.append(partial(self.objects.restore, target, was))
+        self._tell(before, after)
+
+    def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        if type(before if after is None else after) in self._watched:
+            self._deliver(before, after)
+            self._undo.append(partial(self._deliver, after, before))
+
+    def _deliver(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        self.scheduler.handlers.apply(before, after)
+        if isinstance(after, Pod) and not self.honours_nominations:
+            self.scheduler.queue.nominator.remove(after)
+
+    def unplace(self, pod: Pod) -> Pod:
+        """Take a pod off its node, as if it had never been placed; return it as it waits then."""
+        metadata = replace(pod.metadata, deletion_timestamp=None)
+        waiting = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))
+        self._tell(pod, None)
+        self._tell(None, waiting)
+        return waiting
+
+    def undo_last_placement(self) -> None:
+        """Take back the placement that was the last thing done."""
+        self._undo.pop()()
+
+    def try_pod(self, pod: Pod | str, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
+        """Try a pod, and leave everything as it was; ``preempts``: if it fits nowhere, look for victims."""
+        with self.branch():
+            return self.place(pod, in_detail=in_detail, preempts=preempts)
+
+    def place(self, pod: Pod | str, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
+        """Try a pod; if it fits, it stays on its node until the branch ends."""
+        waiting = self.pod(pod) if isinstance(pod, str) else pod
+        cycle = self.cycle_of(waiting)
+        gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+        self._watching.describe_nodes(in_detail)
+        return self._runner.run(self._attempt(waiting, cycle, gates, preempts))
+
+    async def _attempt(self, pod: Pod, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool) -> Attempt:
+        watching, binder = self._watching, self._binder
+        watching.last, binder.last = None, None
+        nominator = self.scheduler.queue.nominator
+        if nominated := nominator.node_of(pod):
+            # A placement would end it, and for the pod itself only its status counts.
+            nominator.remove(pod)
+            self._undo.append(partial(nominator.add, pod, nominated))
+        cycle.filtering.rotation.start = 0
+        post_filter = cycle.post_filter
+        if not preempts:
+            cycle.post_filter = _no_preemption  # type: ignore[assignment]
+        try:
+            await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()))
+        finally:
+            cycle.post_filter = post_filter
+        decision = replace(watching.decisions.pop(pod.uid), attempts=0)
+        if (placed := binder.last) is not None:
+            self._undo.append(placed.undo.unwind)
+        found, watching.last = watching.last, None
+        return Attempt(decision, found, gates)
+
+
+def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
+    """Ask a plugin whether it holds a pod back; one that raises does, as it would in the queue."""
+    try:
+        status = plugin.pre_enqueue(pod)
+    except PLUGIN_FAULTS as fault:
+        pass_on_interrupt(fault)
+        status = Status.error(described(fault))
+    return None if status is None else status.by(plugin.name)
+
+
+async def _no_preemption(_found: NoNode) -> PostFiltered:
+    return PostFiltered("")

@@ -1,0 +1,214 @@
+"""Explaining one pod: where it stands, what keeps it off which nodes, what would help, and what wakes it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.pod import Pod
+from moorage.errors import InputError, did_you_mean
+from moorage.framework.events import Action, ClusterEvent
+from moorage.framework.nodetable import NodeTable
+from moorage.simulator.decisions import Decision, NodeEntry, Result
+from moorage.whatif.session import Attempt, Session
+from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
+from moorage.why.fixes.nodes import spelled
+from moorage.why.fixes.resources import INSUFFICIENT, TOO_MANY_PODS, shortage, written
+from moorage.why.groups import group_facts
+from moorage.why.obstacles import Obstacles, find_obstacles
+from moorage.why.search import search
+from moorage.why.subject import DEFAULT_SECONDS, Remedy
+
+MAX_EXAMPLES: Final = 3
+PODS: Final = "pods"
+
+
+def explain_pod(
+    session: Session, key: str, *, node: str = "", seconds: float = DEFAULT_SECONDS, with_changes: bool = True
+) -> PodExplanation:
+    """Explain a pod; ``node`` asks why not there."""
+    pod = session.pod(key)
+    if pod.is_finished:
+        raise InputError(f"Pod {pod.key}", f"it has ended ({pod.status.phase}): nothing is decided about it any more")
+    if pod.is_terminating and not pod.node_name:
+        raise InputError(f"Pod {pod.key}", "it is being deleted: no node is looked for any more")
+    session.cycle_of(pod)
+    if node and session.scheduler.cache.node(node) is None:
+        known = session.scheduler.cache.nodes.names
+        raise InputError(f"--node {node}", "there is no such node", hint=did_you_mean(node, known))
+    with session.branch():
+        if pod.node_name:
+            return _placed(session, pod, node)
+        return _waiting(session, pod, node, seconds, with_changes)
+
+
+def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
+    attempt = session.try_pod(pod, in_detail=True)
+    decision = attempt.decision
+    obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    if attempt.gates:
+        decision = _gated(decision, attempt)
+    explanation = PodExplanation(
+        decision=decision,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        wakes=tuple(_wakes(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
+        group=group_facts(session, pod),
+    )
+    is_there = not node or decision.nodes.get(node, NodeEntry(code="?")).is_rejected
+    if with_changes and (not attempt.node or (node and is_there)):
+        found = search(session, pod.key, only_node=node, seconds=seconds)
+        changes = tuple(_change(offer) for offer in found.offers)
+        explanation = replace(explanation, changes=changes, stopped=found.stopped)
+    return _about_one_node(explanation, node)
+
+
+def _gated(decision: Decision, attempt: Attempt) -> Decision:
+    plugins = tuple(sorted({status.plugin for status in attempt.gates}))
+    message = "; ".join(status.message for status in attempt.gates)
+    return replace(
+        decision,
+        result=Result.GATED,
+        node="",
+        tied=(),
+        message=message,
+        unschedulable_plugins=plugins,
+        post_filter=None,
+    )
+
+
+def _placed(session: Session, pod: Pod, node: str) -> PodExplanation:
+    """Explain a pod that has a node, as if it were to be placed now, with all others where they are."""
+    waiting = session.unplace(pod)
+    attempt = session.try_pod(waiting, in_detail=True, preempts=False)
+    because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
+    decision = Decision(
+        pod=pod.key,
+        profile=pod.scheduler_name,
+        result=Result.SCHEDULED,
+        node=pod.node_name,
+        nodes=attempt.decision.nodes,
+        pre_filter=attempt.decision.pre_filter,
+    )
+    reasons = tuple(group_reasons(decision, waiting, session.scheduler.cache.nodes))
+    explained = PodExplanation(decision=decision, is_bound=True, reasons=reasons, because=because, runner_up=runner_up)
+    return _about_one_node(explained, node)
+
+
+def _about_one_node(explained: PodExplanation, node: str) -> PodExplanation:
+    if not node:
+        return explained
+    entry = explained.decision.nodes.get(node)
+    only = {} if entry is None else {node: entry}
+    return replace(explained, decision=replace(explained.decision, nodes=only))
+
+
+def _change(offer: Remedy) -> PossibleChange:
+    attempt = offer.attempt
+    return PossibleChange(
+        text=offer.text,
+        kind=offer.kind,
+        edits=[edit.as_data() for edit in offer.edits],
+        node=attempt.node or attempt.nominated_node,
+        victims=() if attempt.node else attempt.victims,
+    )
+
+
+def group_reasons(
+    decision: Decision, pod: Pod, nodes: NodeTable, obstacles: Obstacles | None = None
+) -> list[ReasonGroup]:
+    """Group the rejected nodes by what is wrong with them, most nodes first."""
+    if decision.pre_filter is not None:
+        said = decision.pre_filter
+        return [ReasonGroup(said.plugin, reason, len(nodes)) for reason in said.reasons]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, entry in decision.nodes.items():
+        for reason in entry.reasons if entry.is_rejected else ():
+            groups.setdefault((entry.plugin, reason), []).append(name)
+    made = [
+        ReasonGroup(
+            plugin,
+            reason,
+            len(names),
+            tuple(names[:MAX_EXAMPLES]),
+            _short(reason, names, pod, nodes),
+            0 if obstacles is None else _alone(plugin, names, nodes, obstacles),
+            _taints(names, pod, nodes) if plugin == "TaintToleration" else {},
+        )
+        for (plugin, reason), names in groups.items()
+    ]
+    return sorted(made, key=lambda group: -group.nodes)
+
+
+def _alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
+    """Count the nodes on which nothing else is in the way."""
+    rows = (info.row for name in names if (info := nodes.find(name)) is not None)
+    return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
+
+
+def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
+    """Count the taints that keep the pod off."""
+    counted: Counter[str] = Counter()
+    for name in names:
+        info = nodes.find(name)
+        for taint in info.taints if info is not None else ():
+            if taint.keeps_pods_off and not pod.tolerates(taint):
+                counted[spelled(taint)] += 1
+    return dict(counted.most_common(MAX_EXAMPLES))
+
+
+def _short(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:
+    resource = PODS if reason == TOO_MANY_PODS else reason.removeprefix(INSUFFICIENT)
+    if resource == reason:
+        return {}
+    infos = [info for name in names if (info := nodes.find(name)) is not None]
+    missing = [shortage(info, resource, pod.requests.get(resource, 0)) for info in infos]
+    least = min((amount for amount in missing if amount > 0), default=0)
+    return {resource: written(resource, least)} if least else {}
+
+
+def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tuple[tuple[ScoreDifference, ...], str]:
+    """Set the winner's scores beside those of the best of the others."""
+    scored = {name: entry for name, entry in decision.nodes.items() if entry.scores is not None}
+    won = scored.pop(winner, None)
+    if won is None or won.scores is None or not scored:
+        return (), ""
+    runner_up = max(scored, key=lambda name: scored[name].total or 0)
+    second = scored[runner_up].scores or {}
+    weights = session.cycle_of(pod).profile.weights
+    differences = tuple(
+        ScoreDifference(plugin, weights[plugin], score.weighted, second[plugin].weighted if plugin in second else 0)
+        for plugin, score in won.scores.items()
+    )
+    return differences, runner_up
+
+
+def _wakes(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
+    registrations = session.cycle_of(pod).profile.registrations()
+    seen: set[tuple[str, str]] = set()
+    for plugin in plugins:
+        for registration in registrations.get(plugin, ()):
+            for name in event_names(registration.event):
+                if (name, plugin) not in seen:
+                    seen.add((name, plugin))
+                    yield WakingEvent(name, plugin)
+
+
+def event_names(event: ClusterEvent) -> list[str]:
+    """Spell an event, and each of several that were registered at once.
+
+    >>> event_names(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT))
+    ['Node/Add', 'Node/UpdateNodeTaint']
+    """
+    whole = ClusterEvent(event.resource, event.action).label.removeprefix(str(event.resource))
+    if whole:
+        return [f"{event.resource}/{whole}"]
+    parts = [action for action in Action if action & event.action]
+    if event.action & Action.UPDATE == Action.UPDATE:
+        parts = [action for action in parts if not action & Action.UPDATE] + [Action.UPDATE]
+    names = (ClusterEvent(event.resource, action).label.removeprefix(str(event.resource)) for action in parts)
+    return [f"{event.resource}/{name}" for name in names if name]

@@ -1,0 +1,240 @@
+"""The search for changes: which smallest ones would let a pod run.
+
+Single changes first, each sort of obstacle by what can be done about it; pairs when no single one helps. Nothing is
+offered that the real plugins have not agreed to on the changed cluster.
+"""
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from moorage.errors import InputError
+from moorage.whatif.edits import Edit, EditConfig, PatchObject
+from moorage.whatif.session import Session
+from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
+from moorage.why.fixes.resources import Fix
+from moorage.why.subject import DEFAULT_SECONDS, Limits, OutOfTime, Remedy, Subject
+
+_VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
+FIXES: Final[dict[str, tuple[Fix, ...]]] = {
+    "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
+    "TaintToleration": (nodes.tolerate, nodes.untaint),
+    "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
+    "NodeAffinity": (selection.loosen, nodes.label_node),
+    "NodeDeclaredFeatures": (nodes.declare_features,),
+    "NodePorts": (neighbours.free_ports,),
+    "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
+    "PodTopologySpread": (neighbours.allow_skew, neighbours.drop_labels, neighbours.label_domain),
+    "VolumeBinding": _VOLUMES,
+    "VolumeZone": _VOLUMES,
+    "VolumeRestrictions": _VOLUMES,
+    "NodeVolumeLimits": (*_VOLUMES, storage.raise_volume_limit),
+    "DynamicResources": (storage.shrink_claims, storage.drop_claims, resources.lower_extended),
+}
+"""What can be done about each plugin's rejections."""
+
+INTRUSIVENESS: Final = (
+    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
+    *("label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "node-feature"),
+    "config",
+)
+"""Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+    ),
+    "NodeUnschedulable": ("NodeUnschedulable", "TaintToleration"),
+}
+"""Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
+MAX_PAIR_ROWS: Final = 8
+MAX_IDEAS: Final = 4
+
+
+class SearchResult(Struct):
+    """What a search has come to."""
+
+    offers: list[Remedy] = field(default_factory=list)
+    stopped: bool = False
+    """Whether it stopped looking for want of time."""
+    trials: int = 0
+
+
+def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
+    """Look for changes with which a pod that waits would fit, somewhere or on one node."""
+    limits = Limits(monotonic() + seconds)
+    found = SearchResult()
+    try:
+        for offer in _search(session, key, limits, only_node):
+            if all(offer.edits != known.edits for known in found.offers):
+                found.offers.append(offer)
+    except OutOfTime:
+        found.stopped = True
+    found.trials = limits.trials
+    found.offers.sort(key=_intrusiveness)
+    return found
+
+
+def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
+    rank = INTRUSIVENESS.index(offer.kind) if offer.kind in INTRUSIVENESS else len(INTRUSIVENESS)
+    return rank, offer.cost, len(offer.edits)
+
+
+def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
+    subject = Subject(session, key, limits, only_node=only_node)
+    any_found = False
+    if subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates"):
+        subject, offer = _without_gates(subject)
+        if offer is not None:
+            yield offer
+            return
+        for offer in _single(subject):
+            any_found = True
+            yield replace(offer, kind="pair", text=f"Remove its scheduling gates. {offer.text}")
+        return
+    for offer in _single(subject):
+        any_found = True
+        yield offer
+    if not any_found:
+        yield from _pairs(subject)
+
+
+def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
+    """Remove the scheduling gates: perhaps that is all; perhaps the pod is held back by something else."""
+    gates = subject.content["spec"]["schedulingGates"]
+    edit = subject.live_draft().remove("spec", "schedulingGates").edit()
+    names = " and ".join(str(gate.get("name")) for gate in gates)
+    offer = subject.offer("gate", f"Remove the scheduling gate {names}", edit)
+    if offer is None and subject.may_preempt:
+        offer = subject.preempting().offer("gate", f"Remove the scheduling gate {names}", edit)
+    return (subject.with_base(edit) if offer is None else subject), offer
+
+
+def _single(subject: Subject) -> Iterator[Remedy]:
+    """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
+    preempting: Subject | None = None
+    found = False
+    if subject.may_raise_priority:
+        for offer in leaving.raise_priority(subject):
+            found = True
+            yield offer
+    plugins = subject.obstacles.plugins()
+    tried: set[tuple[object, ...]] = set()
+    for plugin in plugins:
+        for fix in FIXES.get(plugin, ()):
+            if (fix, _family(plugin)) in tried:
+                continue
+            tried.add((fix, _family(plugin)))
+            offers = list(_tried(fix, subject, plugin))
+            if not offers and subject.may_preempt:
+                preempting = preempting or subject.preempting()
+                offers = list(_tried(fix, preempting, plugin))
+            found = found or bool(offers)
+            yield from offers
+    for fix in (nodes.add_node, leaving.delete_pods):
+        for offer in fix(subject, []):
+            found = True
+            yield offer
+    for offer in configuration.change_arguments(subject, set(plugins)):
+        found = True
+        yield offer
+    if not found:
+        yield from configuration.leave_out_plugins(subject, set(plugins))
+
+
+def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
+    rows = subject.rows_where_only(*_family(plugin))
+    try:
+        yield from fix(subject, rows) if rows else ()
+    except InputError:
+        return  # the object as it is written does not have what was to be changed
+
+
+def _family(plugin: str) -> tuple[str, ...]:
+    return FAMILIES.get(plugin, (plugin,))
+
+
+def _obstacles_of(subject: Subject, row: int) -> list[str]:
+    """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
+    found: dict[tuple[str, ...], str] = {}
+    for plugin in subject.obstacles.of(row):
+        found.setdefault(_family(plugin), plugin)
+    return list(found.values())
+
+
+def _pairs(subject: Subject) -> Iterator[Remedy]:
+    """Clear one obstacle of a node that has two, and look for what clears the other."""
+    found: set[tuple[str, ...]] = set()
+    for row in _rows_with_two(subject):
+        # What has an amount comes second: it is then as small as it can be on any node that is left.
+        first, second = sorted(_obstacles_of(subject, row), key=lambda name: name == "NodeResourcesFit")
+        if (first, second) in found:
+            continue
+        for idea in _ideas(subject, first, row):
+            try:
+                nested = subject.with_base(*idea.edits)
+            except InputError:
+                continue
+            for offer in _second(nested, second, row):
+                if _is_minimal(subject, offer):
+                    found.add((first, second))
+                    yield replace(offer, kind="pair", text=f"{idea.text}. {offer.text}", edits=_merged(offer.edits))
+                    break
+            if (first, second) in found:
+                break
+
+
+def _rows_with_two(subject: Subject) -> list[int]:
+    rows = [row for row in range(len(subject.nodes)) if len(_obstacles_of(subject, row)) == 2]
+    if subject.only_node:
+        info = subject.nodes.find(subject.only_node)
+        rows = [row for row in rows if info is not None and row == info.row]
+    seen: dict[tuple[str, ...], int] = {}
+    kept = []
+    for row in rows:
+        names = tuple(_obstacles_of(subject, row))
+        seen[names] = seen.get(names, 0) + 1
+        if seen[names] <= MAX_PAIR_ROWS:
+            kept.append(row)
+    return kept
+
+
+def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+    """Find changes after which a plugin no longer minds a node, whatever the others say."""
+    aiming = subject.aiming(_family(plugin), row)
+    for fix in FIXES.get(plugin, ()):
+        try:
+            yield from list(fix(aiming, [row]))[:MAX_IDEAS]
+        except InputError:
+            continue
+
+
+def _second(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+    if row in subject.rows_where_only(*_family(plugin)):
+        for fix in FIXES.get(plugin, ()):
+            yield from _tried(fix, subject, plugin)
+
+
+def _is_minimal(subject: Subject, offer: Remedy) -> bool:
+    """Tell whether no edit can be left out."""
+    edits = offer.edits
+    if any(isinstance(edit, EditConfig) for edit in edits):
+        return True
+    rest = [tuple(other for other in edits if other is not edit) for edit in edits]
+    return all(subject.trial(*fewer) is None for fewer in rest) and subject.trial(*edits) is not None
+
+
+def _merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """Put patches of one object together, if they are applied in the same way."""
+    merged: list[Edit] = []
+    for edit in edits:
+        last = merged[-1] if merged else None
+        if isinstance(edit, PatchObject) and isinstance(last, PatchObject) and last.target == edit.target:
+            operations = (*last.operations, *edit.operations)
+            merged[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
+        else:
+            merged.append(edit)
+    return tuple(merged)

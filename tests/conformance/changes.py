@@ -1,0 +1,285 @@
+"""`python -m tests.conformance.changes --seed 1 --n 100`: does what explain offers help kube-scheduler's own code?
+
+Every pending pod of random clusters is explained. Each change is applied to the objects as they are written, the other
+waiting pods are taken out, and the oracle is asked: the pod must get a node, or a nomination where others are to be
+preempted. No edit may be left out, and no amount that was lowered may be one unit larger.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rich.console import Console
+
+from moorage.assembly.policy import Policy
+from moorage.config import completed_view
+from moorage.errors import InputError, MoorageError
+from moorage.features import FeatureGates
+from moorage.simulator.documents import documents_of
+from moorage.whatif.session import Session
+from moorage.why.explain import explain_pod
+from tests.conformance.fuzz import features_of, silence_logs
+from tests.conformance.generator import Case, generate
+from tests.conformance.oracle import Oracle, OracleError
+from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
+from tests.conformance.planting import PLANTS, planted
+
+Edit = dict[str, Any]
+Object = dict[str, Any]
+MEBIBYTE: Final = 2**20
+
+
+@dataclass
+class Tally:
+    """What was tried, and what turned out wrong."""
+
+    pods: int = 0
+    without: int = 0
+    planted: int = 0
+    changes: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    refused: int = 0
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
+        found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
+        return f"{found}, {len(self.wrong)} wrong; {kinds}"
+
+
+class Prover:
+    """Explains pods, and has the oracle judge what was offered."""
+
+    def __init__(self, oracle: Oracle, console: Console) -> None:
+        self._oracle = oracle
+        self._console = console
+        self.tally = Tally()
+        self.refusal = ""
+        self._planted = 0
+
+    def prove(self, case: Case) -> None:
+        """Judge every offer for every pending pod of a cluster."""
+        gates = FeatureGates({**BASE_GATES, **case.feature_gates})
+        try:
+            policy = Policy(config_of(case, gates), REGISTRY, gates)
+        except InputError:
+            return  # a configuration that both sides refuse
+        profiles = {profile.scheduler_name for profile in policy.config.profiles}
+        documents = documents_of(case.objects, source="the case")
+        with Session(documents, policy, honours_nominations=False) as session:
+            for pod in session.objects.given.pending:
+                if pod.scheduler_name in profiles:
+                    self._prove_pod(case, session, pod.key, policy)
+
+    def _prove_pod(self, case: Case, session: Session, key: str, policy: Policy) -> None:
+        explained = explain_pod(session, key, seconds=60).as_data()
+        if explained["result"] == "scheduled":
+            self._plant(case, key, policy)
+            return
+        self._judge(case, key, explained, policy)
+
+    def _plant(self, case: Case, key: str, policy: Policy) -> None:
+        """Put one obstacle in the way of a pod that fits; the change that removes it must be among those offered."""
+        self._planted += 1
+        name = [*PLANTS][self._planted % len(PLANTS)]
+        plant, kind = PLANTS[name]
+        obstructed = planted(_alone(case, key), key, plant)
+        try:
+            said = self._oracle.decide(obstructed)
+        except OracleError:
+            return
+        if any(item["pod"] == key and item["result"] == "scheduled" for item in said):
+            return  # the profile does without the plugin that would mind
+        documents = documents_of(obstructed.objects, source="the case")
+        with Session(documents, policy, honours_nominations=False) as session:
+            explained = explain_pod(session, key, seconds=60).as_data()
+        self.tally.planted += 1
+        if kind not in {change["kind"] for change in explained["changes"]}:
+            self._tell(f"{case.seed} {key}: {name} was planted, and no {kind} is offered: {explained['changes']}")
+        self._judge(obstructed, key, explained, policy)
+
+    def _tell(self, text: str) -> None:
+        self.tally.wrong.append(text)
+        self._console.print(text, markup=False, highlight=False)
+
+    def _judge(self, case: Case, key: str, explained: dict[str, Any], policy: Policy) -> None:
+        self.tally.pods += 1
+        if not explained["changes"]:
+            self.tally.without += 1
+        for change in explained["changes"]:
+            self.tally.changes[change["kind"]] += 1
+            for problem in self._problems(_alone(case, key), key, change, policy):
+                self._tell(f"{case.seed} {key}: {problem}\n    {json.dumps(change)}")
+
+    def _problems(self, case: Case, key: str, change: dict[str, Any], policy: Policy) -> Iterator[str]:
+        edits = change["edits"]
+        said = self._outcome(case, key, edits, policy)
+        wanted = ("nominated" if change.get("victims") or change["kind"] == "priority" else "scheduled", change["node"])
+        if said is None:
+            self.tally.refused += 1
+            yield f"the oracle refuses the changed cluster: {self.refusal}"
+        elif said[0] != wanted[0] or (said[1] != wanted[1] and wanted[1] not in said[2]):
+            yield f"said {wanted}, the oracle says {said}"
+            return
+        for at, edit in enumerate(edits):
+            fewer = [other for n, other in enumerate(edits) if n != at]
+            if self._helps(case, key, fewer, policy, wanted[0]):
+                yield f"edit {at} can be left out"
+            if change["kind"] == "request":
+                for number, larger in _one_unit_more(edit, case):
+                    if self._helps(case, key, [*edits[:at], larger, *edits[at + 1 :]], policy, wanted[0]):
+                        yield f"the amount of operation {number} could be one unit larger"
+
+    def _helps(self, case: Case, key: str, edits: list[Edit], policy: Policy, wanted: str) -> bool:
+        said = self._outcome(case, key, edits, policy)
+        return said is not None and said[0] == wanted
+
+    def _outcome(self, case: Case, key: str, edits: list[Edit], policy: Policy) -> tuple[str, str, list[str]] | None:
+        try:
+            decisions = self._oracle.decide(applied(case, edits, policy))
+        except OracleError as error:
+            self.refusal = str(error)
+            return None
+        decision = next((item for item in decisions if item["pod"] == key), {})
+        nominated = (decision.get("postFilter") or {}).get("nominatedNode", "")
+        result = "nominated" if nominated else decision.get("result", "gone")
+        node = nominated or decision.get("node", "")
+        return result, node, decision.get("tied", _equals(decision, node))
+
+
+def _equals(decision: dict[str, Any], node: str) -> list[str]:
+    """List the nodes that a draw might have chosen as well: all that are feasible and score the same."""
+    nodes = decision.get("nodes", {})
+    total = nodes.get(node, {}).get("total")
+    return [name for name, entry in nodes.items() if "code" not in entry and entry.get("total") == total]
+
+
+def _alone(case: Case, key: str) -> Case:
+    """Take the other waiting pods out."""
+    kept = [item for item in case.objects if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) == key]
+    return replace(case, objects=kept)
+
+
+def _key(item: Object) -> str:
+    metadata = item["metadata"]
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
+    """Apply edits to the objects as they are written, by rules of our own: the simplest there are."""
+    objects, config = deepcopy(case.objects), case.config
+    for edit in edits:
+        if "create" in edit:
+            objects.append(deepcopy(edit["create"]))
+        elif "delete" in edit:
+            objects = [item for item in objects if not _is(item, edit["delete"])]
+        elif "config" in edit:
+            config = completed_view(policy.config)
+            for operation in edit["config"]:
+                _operate(config, operation)
+        else:
+            found = [item for item in objects if _is(item, edit["object"])]
+            assert len(found) == 1, f"{edit['object']} is there {len(found)} times"
+            for operation in edit["patch"]:
+                _operate(found[0], operation)
+    return replace(case, objects=objects, config=config)
+
+
+def _is(item: Object, wanted: Object) -> bool:
+    metadata = item["metadata"]
+    namespace = metadata.get("namespace") or "default" if "namespace" in wanted else wanted.get("namespace")
+    return (item["apiVersion"], item["kind"], metadata["name"], namespace) == (
+        wanted["apiVersion"],
+        wanted["kind"],
+        wanted["name"],
+        wanted.get("namespace"),
+    )
+
+
+def _operate(target: Any, operation: dict[str, Any]) -> None:
+    *way, last = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
+    for step in way:
+        target = target[int(step)] if isinstance(target, list) else target[step]
+    value = deepcopy(operation.get("value"))
+    match operation["op"], target:
+        case "add", list():
+            target.insert(len(target) if last == "-" else int(last), value)
+        case "add", dict():
+            target[last] = value
+        case "replace", list():
+            target[int(last)] = value
+        case "replace", dict():
+            assert last in target, operation
+            target[last] = value
+        case "remove", list():
+            del target[int(last)]
+        case "remove", dict():
+            del target[last]
+        case _:
+            raise AssertionError(f"{operation} on {type(target).__name__}")
+
+
+def _one_unit_more(edit: Edit, _case: Case) -> Iterator[tuple[int, Edit]]:
+    """Make each lowered amount one unit larger; of what has a limit, request and limit together."""
+    by_resource: dict[str, list[int]] = {}
+    for number, operation in enumerate(edit.get("patch", ())):
+        head, _, resource = operation["path"].rpartition("/")
+        place = head.rpartition("/")[0] if head.endswith(("/requests", "/limits")) else None
+        if operation["op"] == "remove" or isinstance(operation.get("value"), dict):
+            continue
+        by_resource.setdefault(f"{place} {resource}", []).append(number)
+    for name, numbers in by_resource.items():
+        changed = deepcopy(edit)
+        for number in numbers:
+            operation = changed["patch"][number]
+            operation["value"] = _larger(name.rpartition(" ")[2], operation["value"])
+        yield numbers[0], changed
+
+
+def _larger(resource: str, amount: str) -> str:
+    if amount == "0":
+        return {"cpu": "1m", "memory": "1Mi", "hugepages-2Mi": "2Mi"}.get(resource, "1")
+    if resource == "cpu":
+        milli = int(amount[:-1]) if amount.endswith("m") else int(amount) * 1000
+        return f"{milli + 1}m"
+    if amount.endswith("Mi") or resource == "memory":
+        step = int(resource.removeprefix("hugepages-").removesuffix("Mi")) if resource.startswith("hugepages-") else 1
+        return f"{int(amount.removesuffix('Mi')) + step}Mi"
+    return str(int(amount) + 1)
+
+
+def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console, first: int = 0) -> Tally:
+    """Run some clusters."""
+    silence_logs()
+    prover = Prover(oracle, console)
+    for number in range(first, first + count):
+        case = generate(f"{seed}/{number}", features=features_of(features))
+        try:
+            prover.prove(case)
+        except MoorageError as error:
+            prover.tally.wrong.append(f"{case.seed}: {error}")
+            console.print(f"{case.seed}: {error}", markup=False, highlight=False)
+    return prover.tally
+
+
+def main() -> int:
+    """Run what the command line says; 1 when an offer was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.changes", description=__doc__)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--n", type=int, default=100, help="how many clusters")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--features", default="")
+    arguments = parser.parse_args()
+    console = Console(soft_wrap=True)
+    with Oracle() as oracle:
+        tally = prove(arguments.seed, arguments.n, arguments.features, oracle, console, arguments.first)
+    console.print(str(tally), highlight=False)
+    return 1 if tally.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

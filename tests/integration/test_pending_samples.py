@@ -1,0 +1,107 @@
+"""The sample pending pods: the first change that `moorage explain` names, made with kubectl, lets each of them run."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.box.apiserver.writing.patches import json_patch
+
+PENDING = Path(__file__).parents[2] / "examples" / "pending"
+MOORAGE = (sys.executable, "-c", "from moorage.cli.main import main; main()")
+SAMPLES = {
+    "too-big": "request",
+    "wants-ssd": "selector",
+    "wants-company": "affinity",
+    "gated": "gate",
+    "port-taken": "port",
+    "too-uneven": "spread",
+    "claim-missing": "claim",
+}
+ENOUGH = 120.0
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    file = tmp_path_factory.mktemp("up") / "kubeconfig"
+    manifests = str(PENDING / "pods.yaml")
+    options = ("--nodes", "3", "--shape", "cpu=4,memory=8Gi", "--kubeconfig", str(file), "-f", manifests)
+    with subprocess.Popen((*MOORAGE, "up", *options), stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while not running.stdout.readline().startswith("nodes 3/3 ready"):
+            assert running.poll() is None
+        placed = ("pod/agent-1", "pod/agent-2", "pod/agent-3", "pod/spread-1")
+        kubectl(file, "wait", "--for=condition=Ready", *placed, "--timeout=60s")
+        yield file
+        os.kill(running.pid, signal.SIGINT)
+        running.communicate(timeout=ENOUGH)
+
+
+def kubectl(kubeconfig: Path, *arguments: str, body: Any = None) -> str:
+    given = None if body is None else json.dumps(body)
+    command = ("kubectl", "--kubeconfig", str(kubeconfig), *arguments)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=ENOUGH, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def explain(*arguments: str) -> Any:
+    command = (*MOORAGE, "explain", *arguments, "-o", "json")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENOUGH, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
+    """Do what an edit says, as a user would."""
+    if "create" in edit:
+        kubectl(kubeconfig, "create", "-f", "-", body=edit["create"])
+        return
+    if "delete" in edit:
+        kubectl(kubeconfig, "delete", edit["delete"]["kind"], edit["delete"]["name"])
+        return
+    target = edit["object"]
+    if edit["apply"] == "patch":
+        kubectl(kubeconfig, "patch", target["kind"], target["name"], "--type=json", "-p", json.dumps(edit["patch"]))
+        return
+    found = json.loads(kubectl(kubeconfig, "get", target["kind"], target["name"], "-o", "json"))
+    changed = json_patch(found, edit["patch"])
+    changed.pop("status", None)
+    kept = {key: changed["metadata"][key] for key in ("name", "namespace", "labels") if key in changed["metadata"]}
+    kubectl(kubeconfig, "replace", "--force", "-f", "-", body={**changed, "metadata": kept})
+
+
+@pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
+def test_the_first_change_lets_it_run(kubeconfig: Path, pod: str, kind: str) -> None:
+    explained = explain(pod, "--kubeconfig", str(kubeconfig))
+    first = explained["changes"][0]
+    assert first["kind"] == kind
+    for edit in first["edits"]:
+        carry_out(kubeconfig, edit)
+    kubectl(kubeconfig, "wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=60s")
+
+
+@pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
+def test_files_say_the_same_as_the_cluster(pod: str, kind: str, tmp_path: Path) -> None:
+    """Without a cluster, pods that would run are given their nodes by hand."""
+    import yaml
+
+    things = [
+        thing for name in ("nodes", "pods") for thing in yaml.safe_load_all((PENDING / f"{name}.yaml").read_text())
+    ]
+    homes = {"agent-1": "node-1", "agent-2": "node-2", "agent-3": "node-3", "spread-1": "node-1"}
+    for thing in things:
+        if home := homes.get(thing["metadata"]["name"]):
+            thing["spec"]["nodeName"] = home
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+    assert explain(pod, "-f", str(file))["changes"][0]["kind"] == kind

@@ -1,0 +1,166 @@
+"""`moorage explain`, `capacity`, `simulate --compare` and the rest as users type them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.why.clusters import Object, node, pod
+
+from moorage.cli.main import run
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", requests={"cpu": "3"})["spec"]}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    things = [
+        node("n1"),
+        node("n2"),
+        pod("big", requests={"cpu": "5"}),
+        pod("fits"),
+        pod("runs", on="n1"),
+        pod("foreign", schedulerName="other"),
+        deleted(pod("leaving")),
+        deleted(pod("stopping", on="n1", requests={"cpu": "0"})),
+        {**pod("ended", on="n1"), "status": {"phase": "Failed"}},
+        deployment,
+    ]
+    return written(tmp_path / "cluster.json", things)
+
+
+def deleted(thing: Object) -> Object:
+    return {**thing, "metadata": {**thing["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+def written(path: Path, things: list[Object]) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+    return str(path)
+
+
+def test_json_is_what_the_format_says(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "big", "-f", cluster, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["result"] == "unschedulable"
+    assert said["reasons"] == [
+        {
+            "plugin": "NodeResourcesFit",
+            "reason": "Insufficient cpu",
+            "nodes": 2,
+            "examples": ["n1", "n2"],
+            "short": {"cpu": "1"},
+        }
+    ]
+    assert said["changes"][0] == {
+        "text": "Lower the cpu request of container main from 5 to 4",
+        "kind": "request",
+        "edits": [
+            {
+                "object": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "big"},
+                "apply": "replace",
+                "patch": [{"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "4"}],
+            }
+        ],
+        "node": "n2",
+    }
+    assert {"event": "Node/Add", "plugin": "NodeResourcesFit"} in said["wakes"]
+
+
+def test_nothing_but_json_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where plugins and the engine have something to log, in every trial."""
+    waits = {**pod("a", requests={"cpu": "9"}), "status": {"nominatedNodeName": "ghost"}}
+    assert run(["explain", "a", "-f", written(tmp_path / "c.json", [node("n1"), waits]), "-o", "json"]) == 0
+    printed = capfd.readouterr()
+    assert json.loads(printed.out)["result"] == "unschedulable"
+    assert printed.err == ""
+
+
+def test_a_pod_that_fits_is_compared_with_the_runner_up(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "fits", "-f", cluster, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["result"], said["node"], said["runnerUp"]) == ("scheduled", "n2", "n1")
+    assert {"plugin", "weight", "winner", "runnerUp"} == said["because"][0].keys()
+    assert said["changes"] == []
+
+
+def test_a_pod_that_runs_is_bound(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "default/runs", "-f", cluster, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["result"], said["node"], said["runnerUp"]) == ("bound", "n1", "n2")
+
+
+def test_a_workload_is_counted(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "deployment/web", "-f", cluster, "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["workload"], said["fits"], said["of"]) == ("deployment/web", 2, 3)
+    (edit,) = said["next"]["changes"][0]["edits"]
+    assert edit["object"]["kind"] == "Deployment"
+    assert edit["patch"][0]["path"] == "/spec/template/spec/containers/0/resources/requests/cpu"
+
+
+PAGES = {
+    "pending": (
+        "big",
+        ["is pending", "2 nodes: Insufficient cpu, at least 1 short", "What would make it fit", "1. Lower"],
+    ),
+    "fits": ("fits", ["fits, and would go to n2", "n2 against n1"]),
+    "has a node": ("runs", ["has the node n1"]),
+    "has a node that it is leaving": ("stopping", ["has the node n1"]),
+    "a workload": ("deploy/web", ["2 of 3 pods fit", "What stops the next one"]),
+}
+
+
+@pytest.mark.parametrize(("name", "told"), PAGES.values(), ids=PAGES)
+def test_pages_for_people(cluster: str, name: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", name, "-f", cluster]) == 0
+    page = capsys.readouterr().out
+    for text in told:
+        assert text in page
+    assert run(["explain", name, "-f", cluster, "-o", "html"]) == 0
+    html = capsys.readouterr().out
+    assert html.startswith("<!doctype html>")
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "<script" not in html
+
+
+MISTAKES = {
+    "no such pod": (["bog"], "did you mean 'default/big'?"),
+    "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
+    "another scheduler's": (["foreign"], "it asks for the scheduler 'other'"),
+    "a pod that is being deleted": (["leaving"], "it is being deleted"),
+    "a pod that has ended": (["ended"], "it has ended (Failed)"),
+    "no such node": (["big", "--node", "n9"], "there is no such node"),
+    "no such workload": (["deployment/wob"], "did you mean 'default/web'?"),
+    "two sources": (["big", "--snapshot", "s"], "files or from a snapshot"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_told(cluster: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", *arguments, "-f", cluster]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: ")
+    assert told in errors
+
+
+def test_capacity_says_what_stops_the_next(cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = written(tmp_path / "pod.json", [pod("small", requests={"cpu": "2"})])
+    assert run(["capacity", "-f", wanted, "--cluster", cluster]) == 0
+    told = capsys.readouterr().out
+    assert "3 more of small fit" in told
+    assert "The next one: 0/2 nodes are available" in told
+
+
+def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: "
+        "{type: MostAllocated, resources: [{name: cpu, weight: 100}]}}}]}]"
+    )
+    things = written(tmp_path / "two.json", [node("n1"), node("n2"), pod("runs", on="n1"), pod("fits")])
+    assert run(["simulate", "--one-pass", "-q", "-f", things, "--compare", str(config)]) == 0
+    assert "default/fits  n2  →  n1" in capsys.readouterr().out
+    assert run(["whatif", "fewest-nodes", "-f", things]) == 0
+    assert "1 of 2 nodes are enough" in capsys.readouterr().out

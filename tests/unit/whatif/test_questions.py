@@ -1,0 +1,35 @@
+"""How many more fit, and how few nodes are enough."""
+
+from tests.unit.why.clusters import node, pod, session
+
+from moorage.simulator.documents import documents_of
+from moorage.whatif.questions import capacity, fewest_nodes, template_pod
+
+
+def test_copies_are_counted_until_one_does_not_fit() -> None:
+    with session(node("n1"), node("n2", cpu="2"), pod("a", on="n1", requests={"cpu": "3"})) as opened:
+        found = capacity(opened, pod("web"))
+        assert (found.fits, found.nodes) == (3, {"n1": 1, "n2": 2})
+        assert "Insufficient cpu" in found.message
+        assert capacity(opened, pod("web"), most=2).message == ""
+
+
+def test_a_workload_stands_for_its_pods() -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x")["spec"]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": template},
+    }
+    made = template_pod(documents_of([deployment], source="here"))
+    assert made["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}
+
+
+def test_nodes_are_emptied_while_their_pods_fit_elsewhere() -> None:
+    pods = [pod(f"p{n}", on=f"n{n}") for n in range(1, 5)]
+    nodes = [node(f"n{n}", cpu="2") for n in range(1, 5)]
+    with session(*nodes, *pods) as opened:
+        found = fewest_nodes(opened)
+        assert (found.needed, found.of, len(found.spare)) == (2, 4, 2)
+        assert sorted(info.name for info in opened.scheduler.cache.nodes) == ["n1", "n2", "n3", "n4"], "all is undone"

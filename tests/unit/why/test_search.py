@@ -1,0 +1,170 @@
+"""One obstacle at a time: the change that removes it is offered, smallest and least intrusive first."""
+
+from typing import Any
+
+import pytest
+from tests.unit.why.clusters import HOSTNAME, ZONE, Object, node, pod, session
+
+from moorage.whatif.edits import edit_from
+from moorage.why.explain import explain_pod
+
+HARD = "DoNotSchedule"
+ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]}}  # fmt: skip
+NEAR = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}  # fmt: skip
+ON_SSD = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}}  # fmt: skip
+SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": HARD, "nodeAffinityPolicy": "Ignore",
+           "labelSelector": {"matchLabels": {"app": "web"}}}]  # fmt: skip
+PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
+CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]
+
+OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
+    "too much cpu": ([node("n1"), pod("p", requests={"cpu": "5"})], ["request", "node-capacity"]),
+    "a full node": (
+        [node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p")],
+        ["request", "priority", "delete-pod", "add-node", "node-capacity"],
+    ),
+    "a taint": ([node("n1", taints=[TAINT]), pod("p")], ["toleration", "node-taint"]),
+    "a cordon": ([node("n1", unschedulable=True), pod("p")], ["toleration", "cordon", "add-node"]),
+    "a selector": ([node("n1"), pod("p", nodeSelector={"disk": "ssd"})], ["selector", "node-label"]),
+    "node affinity": ([node("n1"), pod("p", affinity=ON_SSD)], ["affinity", "node-label"]),
+    "anti-affinity": (
+        [node("n1"), pod("a", on="n1", labels={"app": "web"}), pod("p", affinity=ANTI)],
+        ["affinity", "priority", "delete-pod"],
+    ),
+    "somebody else's anti-affinity": (
+        [node("n1"), pod("a", on="n1", affinity=ANTI), pod("p", labels={"app": "web"})],
+        ["priority", "label", "delete-pod"],
+    ),
+    "affinity to nobody": ([node("n1"), pod("p", affinity=NEAR)], ["affinity"]),
+    "uneven spread": (
+        [
+            node("n1", zone="z1"),
+            node("n2", zone="z2"),
+            pod("a", on="n1", labels={"app": "web"}),
+            pod("p", labels={"app": "web"}, nodeSelector={ZONE: "z1"}, topologySpreadConstraints=SPREAD),
+        ],
+        ["spread", "selector", "priority", "label", "node-label", "delete-pod"],
+    ),
+    "a port": (
+        [node("n1"), pod("a", on="n1", containers=PORT), pod("p", containers=PORT)],
+        ["port", "priority", "delete-pod", "add-node"],
+    ),
+    "a gate": ([node("n1"), pod("p", schedulingGates=[{"name": "example.com/quota"}])], ["gate"]),
+    "a claim that is not there": ([node("n1"), pod("p", volumes=CLAIM)], ["volume"]),
+    "no nodes at all": ([pod("p")], ["add-node"]),
+}
+
+
+@pytest.mark.parametrize(("things", "kinds"), OBSTACLES.values(), ids=OBSTACLES)
+def test_each_obstacle_has_its_changes(things: list[Object], kinds: list[str]) -> None:
+    with session(*things) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert [change.kind for change in explained.changes] == kinds
+    assert not explained.stopped
+
+
+@pytest.mark.parametrize(("things", "kinds"), OBSTACLES.values(), ids=OBSTACLES)
+def test_changes_help_a_cluster_that_is_read_anew(things: list[Object], kinds: list[str]) -> None:
+    """Every change, written down and read back, on a fresh session; none of its edits can be left out."""
+    with session(*things) as opened:
+        changes = explain_pod(opened, "default/p").as_data()["changes"]
+    for change in changes:
+        assert outcome(things, change["edits"]) == (change["node"], tuple(change.get("victims", ())))
+        for left_out in range(len(change["edits"])):
+            fewer = [edit for at, edit in enumerate(change["edits"]) if at != left_out]
+            assert outcome(things, fewer) in ("refused", ("", ()))
+
+
+def outcome(things: list[Object], edits: list[Any]) -> object:
+    from moorage.errors import InputError
+
+    with session(*things) as fresh:
+        try:
+            fresh.apply(*(edit_from(edit) for edit in edits))
+        except InputError:
+            return "refused"
+        attempt = fresh.try_pod("default/p")
+        return attempt.node or attempt.nominated_node, attempt.victims
+
+
+AMOUNTS = {
+    "cpu, to the millicore": ({"cpu": "5"}, "/spec/containers/0/resources/requests/cpu", "3700m"),
+    "memory, to the mebibyte": ({"memory": "9Gi"}, "/spec/containers/0/resources/requests/memory", "7167Mi"),
+}
+
+
+@pytest.mark.parametrize(("requests", "path", "value"), AMOUNTS.values(), ids=AMOUNTS)
+def test_requests_are_lowered_no_further_than_needed(requests: Object, path: str, value: str) -> None:
+    taken = {"cpu": "300m", "memory": str(2**30 + 1)}
+    with session(node("n1"), pod("a", on="n1", requests=taken), pod("p", requests=requests)) as opened:
+        first = explain_pod(opened, "default/p").changes[0]
+    (edit,) = first.edits
+    assert edit["patch"] == [{"op": "replace", "path": path, "value": value}]
+    assert edit["apply"] == "replace"
+
+
+def test_the_hungriest_container_is_lowered() -> None:
+    containers = [
+        {"name": name, "image": "app", "resources": {"requests": {"cpu": cpu}}}
+        for name, cpu in (("a", "1"), ("b", "3"), ("c", "3"))
+    ]
+    with session(node("n1"), pod("p", containers=containers)) as opened:
+        first = explain_pod(opened, "default/p").changes[0]
+    assert first.text == "Lower the cpu request of container b from 3 to 0"
+
+
+def test_a_budget_keeps_pods_from_being_named() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    full = pod("a", on="n1", labels={"app": "a"}, requests={"cpu": "4"})
+    with session(node("n1"), full, pod("p"), budget) as opened:
+        kinds = [change.kind for change in explain_pod(opened, "default/p").changes]
+    assert "delete-pod" not in kinds
+
+
+def test_two_obstacles_take_a_pair() -> None:
+    with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"}, nodeSelector={HOSTNAME: "n1"})) as opened:
+        (pair,) = explain_pod(opened, "default/p").changes
+    assert pair.kind == "pair"
+    assert pair.text == ("Tolerate gpu=only:NoSchedule. Lower the cpu request of container main from 5 to 4")
+
+
+def test_on_one_node_only() -> None:
+    things = (node("n1"), node("n2", taints=[TAINT]), pod("p", requests={"cpu": "5"}))
+    with session(*things) as opened:
+        explained = explain_pod(opened, "default/p", node="n2")
+    assert [change.kind for change in explained.changes] == ["pair"]
+    assert list(explained.decision.nodes) == ["n2"]
+
+
+def test_the_search_stops_in_time_and_says_so() -> None:
+    with session(node("n1"), pod("p", requests={"cpu": "5"})) as opened:
+        explained = explain_pod(opened, "default/p", seconds=0.0)
+    assert explained.stopped
+    assert "stopped" in explained.as_data()
+
+
+def test_a_profile_that_forbids_every_node_can_be_changed() -> None:
+    config = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - pluginConfig:
+      - name: NodeAffinity
+        args:
+          addedAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+              nodeSelectorTerms: [{matchExpressions: [{key: ours, operator: Exists}]}]
+"""
+    with session(node("n1"), pod("p"), config=config) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert [change.kind for change in explained.changes] == ["node-label", "config"]
