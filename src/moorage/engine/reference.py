@@ -43,15 +43,15 @@ def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable, group: Cycl
 
 
 def filter_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable) -> IdArray:
-    """Filter a window; the result numbers, for each node, the status of the first plugin that rejects it."""
-    numbers: IdArray = np.zeros(len(nodes), dtype=np.int32)
+    """Filter a window; the result has, for each node, the id of the status of the first plugin that rejects it."""
+    status_ids: IdArray = np.zeros(len(nodes), dtype=np.int32)
     alive: BoolArray = np.ones(len(nodes), dtype=np.bool_)
     for plugin in profile.filter:
         if plugin.name not in cycle.skipped_filters:
             for rejected, number in rejected_rows(plugin, cycle, pod, nodes, table, alive):
-                numbers[rejected] = number
+                status_ids[rejected] = number
                 alive = alive & ~rejected
-    return numbers
+    return status_ids
 
 
 def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Scores:

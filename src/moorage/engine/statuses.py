@@ -1,4 +1,4 @@
-"""Which nodes were rejected and by whom: a status per row, kept as numbers so that counting is a histogram."""
+"""Which nodes were rejected and by whom: a status per row, kept as its id so that counting is a histogram."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,9 +47,9 @@ class StatusTable:
             self.plugins.add(status.plugin)
         return known
 
-    def written(self, numbers: IdArray, rows: Mapping[int, Status]) -> IdArray:
+    def written(self, status_ids: IdArray, rows: Mapping[int, Status]) -> IdArray:
         """Return a copy of a column with other statuses on some rows."""
-        copy = numbers.copy()
+        copy = status_ids.copy()
         for row, status in rows.items():
             copy[row] = self.number(status)
         return copy
@@ -111,23 +111,23 @@ class RowStatuses(NodeStatuses):
     """The statuses of an attempt: a number per row; rows that were not examined have none."""
 
     def __init__(
-        self, nodes: NodeTable, numbers: IdArray, table: StatusTable, examined: BoolArray | None, absent: Status
+        self, nodes: NodeTable, status_ids: IdArray, table: StatusTable, examined: BoolArray | None, absent: Status
     ) -> None:
         super().__init__({}, absent)
         self._nodes = nodes
         # FEASIBLE is 0: a product is found in half the time that a choice takes.
-        self._numbers = numbers if examined is None else numbers * examined
+        self._status_ids = status_ids if examined is None else status_ids * examined
         self._table = table
 
     def kept(self) -> NodeStatuses:
         """Return the same statuses, which later attempts do not change."""
-        return RowStatuses(self._nodes, self._numbers.copy(), self._table, None, self.absent)
+        return RowStatuses(self._nodes, self._status_ids.copy(), self._table, None, self.absent)
 
     @cached_property
     def _by_name(self) -> Mapping[str, Status]:
         explicit: dict[str, Status] = {}
-        for row in np.flatnonzero(self._numbers):
-            status = self._table[int(self._numbers[row])]
+        for row in np.flatnonzero(self._status_ids):
+            status = self._table[int(self._status_ids[row])]
             assert status is not None
             explicit[self._nodes[int(row)].name] = status
         return explicit
@@ -140,29 +140,29 @@ class RowStatuses(NodeStatuses):
     @property
     def explicit_count(self) -> int:
         """How many nodes have a status of their own."""
-        return int(np.count_nonzero(self._numbers))
+        return int(np.count_nonzero(self._status_ids))
 
     def __getitem__(self, node_name: str) -> Status:
         info = self._nodes.find(node_name)
-        return (None if info is None else self._table[int(self._numbers[info.row])]) or self.absent
+        return (None if info is None else self._table[int(self._status_ids[info.row])]) or self.absent
 
     def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
         """Return those of the rows whose status has exactly this code, in the given order."""
-        numbers = range(len(self._table))
-        is_wanted = np.array([(self._table[number] or self.absent).code == code for number in numbers])
-        rows: RowArray = order[is_wanted[self._numbers[order]]]
+        status_ids = range(len(self._table))
+        is_wanted = np.array([(self._table[number] or self.absent).code == code for number in status_ids])
+        rows: RowArray = order[is_wanted[self._status_ids[order]]]
         return rows
 
     def distinct(self) -> Iterable[Status]:
         """Return every status that some node has."""
-        for number in np.unique(self._numbers):
+        for number in np.unique(self._status_ids):
             if (status := self._table[int(number)]) is not None:
                 yield status
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""
         counted: Counter[str] = Counter()
-        counts = np.bincount(self._numbers, minlength=len(self._table))
+        counts = np.bincount(self._status_ids, minlength=len(self._table))
         for number in np.flatnonzero(counts):
             if (status := self._table[int(number)]) is not None:
                 for reason in status.reasons:

@@ -46,7 +46,7 @@ FEW_ROWS: Final = 6
 INFEASIBLE_TOTAL: Final = -1
 MAX_NOMINATED: Final = 4096
 
-NO_NUMBERS: Final = np.zeros(0, dtype=np.int32)
+NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_MASK: Final = np.zeros(0, dtype=np.bool_)
 NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
 
@@ -67,7 +67,7 @@ class PluginAnswer:
         self.pre_filtered: PreFilterAnswer = None
         self.skips_filter = False
         self.skips_score = False
-        self.numbers: IdArray = NO_NUMBERS
+        self.status_ids: IdArray = NO_STATUS_IDS
         # These three only widen until all rows are computed again: they may be too cautious, never wrong.
         self.rejects_any = False
         self.raw: IntArray = NO_TOTALS
@@ -107,7 +107,7 @@ class PluginAnswer:
         elif len(rows) <= FEW_ROWS:
             for row in rows:
                 status = filter_node((plugin,), self.cycle, pod, nodes[row])
-                self.numbers[row] = number = FEASIBLE if status is None else self._table.number(status)
+                self.status_ids[row] = number = FEASIBLE if status is None else self._table.number(status)
                 self.rejects_any = self.rejects_any or number != FEASIBLE
         elif self._filter_window(plugin, pod, nodes, np.array(rows)):
             self.rejects_any = True
@@ -117,15 +117,15 @@ class PluginAnswer:
     def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> bool:
         """Filter some rows at once (``None``: all); tell whether any was rejected."""
         window = nodes if rows is None else nodes.take(rows)
-        numbers: IdArray = np.zeros(len(window), dtype=np.int32)
+        status_ids: IdArray = np.zeros(len(window), dtype=np.int32)
         if plugin.name not in self.cycle.skipped_filters:
             for rejected, number in rejected_rows(plugin, self.cycle, pod, window, self._table, None):
-                numbers[rejected] = number
+                status_ids[rejected] = number
         if rows is None:
-            self.numbers = numbers
+            self.status_ids = status_ids
         else:
-            self.numbers[rows] = numbers
-        return bool(numbers.any())
+            self.status_ids[rows] = status_ids
+        return bool(status_ids.any())
 
     def pre_score(self, pod: Pod, nodes: NodeTable) -> None:
         """Run the plugin's pre-score, if the profile has it."""
@@ -218,7 +218,7 @@ class StandingAnswer:
         self._position = self._nodes_filtered = self._nodes_scored = -1
         self._shares: list[Share] | None = None
         self._pod_shares: list[Share] = []
-        self.numbers: IdArray = NO_NUMBERS
+        self.status_ids: IdArray = NO_STATUS_IDS
         self.feasible: BoolArray = NO_MASK
         self.feasible_count = 0
         self.feasible_version = 0
@@ -295,11 +295,11 @@ class StandingAnswer:
         self._position, self._nodes_filtered = position, nodes_filtered
 
     def _combine_all(self, size: int) -> None:
-        self.numbers = np.zeros(size, dtype=np.int32)
-        rejecting = [part.numbers for part in self._filters if part.rejects_any]
-        for numbers in rejecting:
-            self.numbers = np.where(self.numbers == FEASIBLE, numbers, self.numbers)
-        self.feasible = np.equal(self.numbers, FEASIBLE)
+        self.status_ids = np.zeros(size, dtype=np.int32)
+        rejecting = [part.status_ids for part in self._filters if part.rejects_any]
+        for status_ids in rejecting:
+            self.status_ids = np.where(self.status_ids == FEASIBLE, status_ids, self.status_ids)
+        self.feasible = np.equal(self.status_ids, FEASIBLE)
         self.feasible_count = int(np.count_nonzero(self.feasible)) if rejecting else size
         self.feasible_version += 1
         self._totals_dirty = True
@@ -307,9 +307,9 @@ class StandingAnswer:
     def _combine_row(self, row: int) -> None:
         number = FEASIBLE
         for part in self._filters:
-            if part.rejects_any and (number := int(part.numbers[row])) != FEASIBLE:
+            if part.rejects_any and (number := int(part.status_ids[row])) != FEASIBLE:
                 break
-        self.numbers[row] = number
+        self.status_ids[row] = number
         self._rows_to_total[row] = None
         is_feasible = number == FEASIBLE
         if is_feasible != bool(self.feasible[row]):

@@ -36,7 +36,7 @@ class CrossCheck:
         """The first difference; the attempt that met it failed, and may have been repeated since."""
 
     def verdicts(
-        self, pod: Pod, nodes: NodeTable, numbers: IdArray, table: StatusTable, group: CycleState | None = None
+        self, pod: Pod, nodes: NodeTable, status_ids: IdArray, table: StatusTable, group: CycleState | None = None
     ) -> None:
         """Compare the statuses of each row."""
         if not self._is_due():
@@ -45,7 +45,7 @@ class CrossCheck:
         cycle = pre_filtered_cycle(self._profile, pod, nodes, group)
         expected = filter_all(self._profile, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
-            found, want = table[int(numbers[row])], plain[int(expected[row])]
+            found, want = table[int(status_ids[row])], plain[int(expected[row])]
             if found != want:
                 self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
                 return

@@ -149,39 +149,39 @@ class Filtering:
             known = tried
         try:
             answer.filter(pod, nodes)
-            numbers, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
+            status_ids, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
-                self.cross_check.verdicts(pod, nodes, numbers, answer.table, self.group)
+                self.cross_check.verdicts(pod, nodes, status_ids, answer.table, self.group)
             if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
-                numbers = answer.table.written(numbers, refused)
-                feasible, is_own = np.equal(numbers, FEASIBLE), False
+                status_ids = answer.table.written(status_ids, refused)
+                feasible, is_own = np.equal(status_ids, FEASIBLE), False
         except PluginError as error:
-            numbers, table = self._filter_one_by_one(pre, known, error)
-            found = SeveralNodes(pod, cycle, diagnosis, None, np.equal(numbers, FEASIBLE), 0, self.rotation.start)
-            return self._settle(found, numbers, table, pre, known)
+            status_ids, table = self._filter_one_by_one(pre, known, error)
+            found = SeveralNodes(pod, cycle, diagnosis, None, np.equal(status_ids, FEASIBLE), 0, self.rotation.start)
+            return self._settle(found, status_ids, table, pre, known)
         version = answer.feasible_version if is_own else None
         found = SeveralNodes(pod, cycle, diagnosis, answer, feasible, 0, self.rotation.start, version)
-        return self._settle(found, numbers, answer.table, pre, known)
+        return self._settle(found, status_ids, answer.table, pre, known)
 
     def _ask_fresh_filters(
         self, answer: StandingAnswer, cycle: CycleState, pod: Pod
     ) -> tuple[IdArray, BoolArray, bool]:
         """Add the verdicts of the filters that are asked in every cycle; return whether the answer's own still hold."""
-        numbers, feasible, is_own = answer.numbers, answer.feasible, True
+        status_ids, feasible, is_own = answer.status_ids, answer.feasible, True
         for fresh in answer.layout.fresh_filters:
             if fresh.plugin.name in cycle.skipped_filters:
                 continue
-            alive = _alive(fresh, answer, numbers, feasible)
+            alive = _alive(fresh, answer, status_ids, feasible)
             for rejected, number in rejected_rows(fresh.plugin, cycle, pod, self.cache.nodes, answer.table, alive):
-                numbers = numbers.copy()
-                np.putmask(numbers, rejected, number)
+                status_ids = status_ids.copy()
+                np.putmask(status_ids, rejected, number)
                 feasible, is_own = feasible & ~rejected, False
-        return numbers, feasible, is_own
+        return status_ids, feasible, is_own
 
     def _settle(
         self,
         found: SeveralNodes,
-        numbers: IdArray,
+        status_ids: IdArray,
         table: StatusTable,
         pre: PreFiltered,
         known: dict[int, Status],
@@ -209,10 +209,10 @@ class Filtering:
         if examined is not None:
             for row in known:
                 if not examined[row]:
-                    numbers = table.written(numbers, known)
+                    status_ids = table.written(status_ids, known)
                     examined = examined.copy()
                     examined[row] = True
-        found.diagnosis.statuses = statuses = RowStatuses(nodes, numbers, table, examined, absent)
+        found.diagnosis.statuses = statuses = RowStatuses(nodes, status_ids, table, examined, absent)
         if examined is not None:
             self.rotation.advance(found.count + statuses.explicit_count, self._node_count())
         if found.count == 0:
@@ -312,7 +312,7 @@ class Filtering:
         return looked_at
 
 
-def _alive(fresh: FreshFilter, answer: StandingAnswer, numbers: IdArray, feasible: BoolArray) -> BoolArray:
+def _alive(fresh: FreshFilter, answer: StandingAnswer, status_ids: IdArray, feasible: BoolArray) -> BoolArray:
     """Find the rows no filter before this one rejected: a later standing rejection gives way to this plugin's."""
     table = answer.table
     if fresh.kept_after.isdisjoint(table.plugins):
@@ -321,4 +321,4 @@ def _alive(fresh: FreshFilter, answer: StandingAnswer, numbers: IdArray, feasibl
     for number in range(1, len(table)):
         status = table[number]
         later.append(status is not None and status.plugin in fresh.kept_after)
-    return np.array(later, dtype=np.bool_)[numbers]
+    return np.array(later, dtype=np.bool_)[status_ids]

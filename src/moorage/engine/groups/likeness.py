@@ -96,7 +96,7 @@ class Likeness:
         answer = self._answer
         assert answer is not None
         _bring_up_to_date(answer, self._pods[0], self._cycle)
-        said: list[NDArray[Any]] = [answer.numbers.take(rows)]
+        said: list[NDArray[Any]] = [answer.status_ids.take(rows)]
         for part in answer.parts_in_force():
             if part.plugin.depends_on > DependsOn.REQUESTS:
                 return None
