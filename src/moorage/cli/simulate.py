@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from moorage.simulator.attempts import ShowProgress
     from moorage.simulator.decisions import Decision
     from moorage.simulator.documents import Document
+    from moorage.simulator.group_decisions import GroupDecision
     from moorage.simulator.loading import ClusterInput
     from moorage.simulator.until_quiet import Run
 
@@ -143,15 +144,22 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
     cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
     with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        decisions, run, refusals = asked.decide(cluster, policy, progress)
+        result = asked.decide(cluster, policy, progress)
         if compare is not None:
-            others, _, _ = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
-            _print_differences(decisions, others, output)
+            other = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
+            _print_differences(result.decisions, other.decisions, output)
             return
     if not quiet:
         _note_custom(cluster)
-        _note_refusals(refusals)
-    _print(decisions, run, output, whole_timeline=timeline)
+        _note_refusals(result.refusals)
+    _show(result, output, whole_timeline=timeline)
+
+
+def _show(result: "_Result", output: DecisionFormat, *, whole_timeline: bool) -> None:
+    if output is DecisionFormat.TABLE:
+        _print_tables(result.decisions, result.run, whole_timeline=whole_timeline)
+    else:
+        _print(result.decisions, result.more, output)
 
 
 def _note_refusals(refusals: "Mapping[str, str]") -> None:
@@ -169,14 +177,22 @@ class _Asked(NamedTuple):
     run_for: float | None
     group_by: str
 
-    def decide(
-        self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None"
-    ) -> "tuple[list[Decision], Run | None, Mapping[str, str]]":
-        """Have a policy place the pods; return the decisions, the run if there was one, and what was refused."""
+    def decide(self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None") -> "_Result":
+        """Have a policy place the pods."""
         if self.one_pass:
-            return _one_pass(cluster, policy, self.search, self.output, progress), None, cluster.refusals
+            decisions, groups = _one_pass(cluster, policy, self.search, self.output, progress)
+            return _Result(decisions, None, cluster.refusals, {"groups": groups} if groups else {})
         run = _run(cluster, policy, self.output, (self.until, self.run_for), self.group_by, progress)
-        return run.decisions, run, run.refusals
+        return _Result(run.decisions, run, run.refusals, run.more())
+
+
+class _Result(NamedTuple):
+    """What came of it: the run, if time passed; what controllers were refused; and what is printed beside decisions."""
+
+    decisions: "list[Decision]"
+    run: "Run | None"
+    refusals: "Mapping[str, str]"
+    more: "Mapping[str, Any]"
 
 
 def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
@@ -253,11 +269,12 @@ def _one_pass(
     search: NodeSearch,
     output: DecisionFormat,
     progress: "ShowProgress | None",
-) -> "list[Decision]":
+) -> "tuple[list[Decision], list[GroupDecision]]":
     from moorage.simulator.one_pass import OnePass
 
     in_detail = _is_in_detail(cluster, output)
-    return OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail).run(progress)
+    single = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
+    return single.run(progress), single.groups
 
 
 def _run(
@@ -323,22 +340,23 @@ def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
         yield show
 
 
-def _print(decisions: "list[Decision]", run: "Run | None", output: DecisionFormat, *, whole_timeline: bool) -> None:
+def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:
     from moorage.simulator.decisions import to_json, to_yaml
 
-    more = {} if run is None else run.more()
     if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2, more=more))
-    elif output is DecisionFormat.YAML:
-        typer.echo(to_yaml(decisions, more=more), nl=False)
     else:
-        from rich.console import Console
+        typer.echo(to_yaml(decisions, more=more), nl=False)
 
-        from moorage.simulator.report import print_decisions, summary
-        from moorage.simulator.run_report import print_run
 
-        console = Console()
-        print_decisions(decisions, console)
-        if run is not None:
-            print_run(run, console, whole_timeline=whole_timeline)
-        console.print(summary(decisions), highlight=False)
+def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
+    from rich.console import Console
+
+    from moorage.simulator.report import print_decisions, summary
+    from moorage.simulator.run_report import print_run
+
+    console = Console()
+    print_decisions(decisions, console)
+    if run is not None:
+        print_run(run, console, whole_timeline=whole_timeline)
+    console.print(summary(decisions), highlight=False)

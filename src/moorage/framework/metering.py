@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import accumulate
 from typing import Final, Generic, Protocol, TypeVar
 
-import numpy as np
 from msgspec import Struct
 
 PREFIX: Final = "moorage_plugin"
@@ -72,7 +72,7 @@ class HistogramCell:
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self._counts = np.zeros(len(bounds) + 1, dtype=np.int64)
+        self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
         self._values: list[float] = []
         self.observe: Callable[[float], None] = self._values.append
@@ -88,16 +88,19 @@ class HistogramCell:
     def fold(self) -> None:
         """Count what was observed since the last time."""
         if self._values:
+            import numpy as np  # only here: the keeper names metrics, but counts none, and must stay small
+
             values = np.array(self._values)
             self._values.clear()
             places = np.searchsorted(self.bounds, values, side="left")
-            self._counts += np.bincount(places, minlength=len(self._counts))
+            counted = np.bincount(places, minlength=len(self._counts)).tolist()
+            self._counts = [before + more for before, more in zip(self._counts, counted, strict=True)]
             self._total += float(values.sum())
 
     def reset(self) -> None:
         """Begin again at zero."""
         self._values.clear()
-        self._counts[:] = 0
+        self._counts = [0] * len(self._counts)
         self._total = 0.0
 
     def sum(self) -> float:
@@ -108,8 +111,7 @@ class HistogramCell:
     def cumulated(self) -> list[float]:
         """Return how many observations were at most each bound; the last number counts all."""
         self.fold()
-        counts: list[float] = np.cumsum(self._counts).astype(float).tolist()
-        return counts
+        return list(map(float, accumulate(self._counts)))
 
 
 class Meter(Protocol):

@@ -120,7 +120,7 @@ class Play:
     async def _verdict(self, pod: Object) -> Object:
         """Wait until the pod is bound or reported, or known to be held back."""
         found = await self._await_verdict(pod, DOUBT_SECONDS)
-        if not _is_judged(found):
+        if not is_judged(found):
             await self._send_canary()
             patience = BINDING_SECONDS if _needs_others(pod) else 0.0
             found = await self._await_verdict(pod, patience)
@@ -130,7 +130,7 @@ class Play:
         deadline = time.monotonic() + seconds
         while True:
             found = await self._now(pod)
-            if _is_judged(found) or time.monotonic() > deadline:
+            if is_judged(found) or time.monotonic() > deadline:
                 return found
             self._scheduler.require_alive()
             await asyncio.sleep(POLL_SECONDS)
@@ -147,7 +147,7 @@ class Play:
         pod = await self._stage.add({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CANARY}, "spec": spec})
         assert pod is not None, self._stage.refused
         found = await self._await_verdict(pod, READY_SECONDS)
-        assert _is_judged(found), f"{self._scheduler.name} never judged the canary:\n{self._scheduler.log()}"
+        assert is_judged(found), f"{self._scheduler.name} never judged the canary:\n{self._scheduler.log()}"
         await self._stage.remove("Pod", CANARY, "default")
         message: str = _condition(found).get("message", "")
         return message
@@ -162,7 +162,7 @@ class Play:
         if fate.node:
             fate.scheduled = await self._event(pod, "Scheduled")
             await self._note_belongings(fate, pod)
-        elif _is_judged(pod):
+        elif is_judged(pod):
             fate.event = await self._event(pod, "FailedScheduling")
 
     async def _event(self, pod: Object, reason: str) -> str:
@@ -243,7 +243,8 @@ def _condition(pod: Object) -> Object:
     return told[0] if told else {}
 
 
-def _is_judged(pod: Object) -> bool:
+def is_judged(pod: Object) -> bool:
+    """Tell whether a pod is bound, or was told why not."""
     return bool(pod["spec"].get("nodeName")) or _condition(pod).get("reason", "SchedulingGated") != "SchedulingGated"
 
 

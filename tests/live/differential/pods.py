@@ -22,7 +22,7 @@ class PodFitter:
     def fit(self, pod: Object) -> Object:
         """Change what would be refused, and keep what it means to a scheduler."""
         spec = pod["spec"]
-        self._fit_priority(spec)
+        self.fit_priority(spec)
         self._fit_overhead(spec)
         if spec.get("hostNetwork"):
             spec.pop("hostUsers", None)
@@ -34,7 +34,7 @@ class PodFitter:
         _fit_volumes(spec)
         return pod
 
-    def _fit_priority(self, spec: Object) -> None:
+    def fit_priority(self, spec: Object) -> None:
         """Turn a bare number into a class: the number alone is what admission computes."""
         if (value := spec.pop("priority", None)) is None:
             return

@@ -43,6 +43,21 @@ def test_the_scheduler_imports_nothing_heavy_that_it_may_not_need() -> None:
     assert "moorage.app.daemon" in imported
 
 
+KEEPER = """
+import sys
+from moorage.cli.starting import start_lightly
+start_lightly(with_numpy=False)
+import moorage.app.keeper.keeper
+print("\\n".join(sys.modules))
+"""
+
+
+def test_the_keeper_stays_small() -> None:
+    ran = subprocess.run([sys.executable, "-c", KEEPER], capture_output=True, text=True, check=True)
+    unwanted = {"numpy", "cryptography", "uvloop", "moorage.engine.scheduler", "moorage.plugins.catalogue"}
+    assert unwanted & set(ran.stdout.split()) == set()
+
+
 THREADS = """
 import os
 from moorage.cli.starting import start_lightly

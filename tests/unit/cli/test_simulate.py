@@ -407,6 +407,29 @@ def test_how_long_pods_run_can_be_said(tmp_path: Path, capsys: pytest.CaptureFix
         assert life.get("phase") == phase
 
 
+GANG = """\
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: training}
+spec: {schedulingPolicy: {gang: {minCount: 3}}}
+"""
+
+
+def test_one_pass_tells_what_became_of_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {schedulingGroup: {podGroupName: training}, "
+    pod += "containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}\n"
+    file = tmp_path / "gang.yaml"
+    file.write_text(NODE + GANG + "".join(pod.replace("NAME", name) for name in "abc"))
+
+    run(["simulate", "--one-pass", "-q", "-o", "json", "--feature-gates", "GenericWorkload=true", "-f", str(file)])
+
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    assert (group["group"], group["result"], len(group["pods"])) == ("default/training", "unschedulable", 3)
+    assert group["conditions"]["default/training"]["message"].startswith(
+        "minCount (3) cannot be satisfied: 2 scheduled"
+    )
+
+
 QUOTA = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: '2'}}\n"
 DEPLOYMENT = """
 apiVersion: apps/v1

@@ -1,0 +1,207 @@
+"""Groups before both schedulers: all members of one arrive, then the group itself, and all are judged together.
+
+Only what chance has no part in is played: no racks, and no trees, which need them.
+"""
+
+import asyncio
+import time
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from moorage.client.rest import ApiClient
+from tests.conformance.compare import Difference
+from tests.conformance.generator import Case, generate
+from tests.conformance.generator.words import Object
+from tests.live.differential.play import BINDING_SECONDS, DOUBT_SECONDS, POLL_SECONDS, Fate, Play, is_judged
+from tests.live.differential.pods import PodFitter
+from tests.live.differential.scene import Scene, scene_of
+from tests.live.differential.sides import OURS, THEIRS, Side, side
+from tests.live.differential.stage import Stage
+from tests.support.control_plane import ControlPlane
+
+GATES: Final = {"GenericWorkload": True}
+FLAGS: Final = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
+KIND: Final = "PodGroup"
+
+
+@dataclass
+class GroupFate:
+    """What became of a group: its condition, and the fates of its members."""
+
+    group: str
+    condition: str = ""
+    members: list[Fate] = field(default_factory=list)
+    victims: list[str] = field(default_factory=list)
+
+    @property
+    def compared(self) -> dict[str, object]:
+        """What does not depend on the moment at which one looks.
+
+        The rest of a group that is placed in part is tried again at once, and one whose victims leave waits in changing
+        words.
+        """
+        nodes = {fate.pod: fate.node or fate.nominated for fate in self.members}
+        told: dict[str, object] = {"nodes": nodes, "victims": self.victims}
+        if not self.victims:
+            told["messages"] = {fate.pod: (fate.reason, fate.message) for fate in self.members}
+            if len({bool(fate.node) for fate in self.members}) == 1:
+                told["condition"] = self.condition
+        return told
+
+
+@dataclass(frozen=True)
+class GroupScene:
+    """A cluster, and groups that arrive one after the other, each with the pods that wait for it."""
+
+    scene: Scene
+    standing: list[Object]
+    arriving: list[tuple[Object, list[Object]]]
+
+
+def make_group_scene(seed: str) -> GroupScene:
+    """Make a scene in which some group has members to place."""
+    number = 0
+    while True:
+        case = generate(f"{seed}.{number}", features=frozenset({"groups"}))
+        made = _scene(replace(case, config=None, feature_gates=GATES))
+        if made.arriving:
+            return made
+        number += 1
+
+
+def _scene(case: Case) -> GroupScene:
+    groups = [deepcopy(thing) for thing in case.objects if thing["kind"] == KIND]
+    others = [thing for thing in case.objects if thing["kind"] not in (KIND, "CompositePodGroup")]
+    scene = scene_of(replace(case, objects=others))
+    fitter = PodFitter()
+    standing, arriving = [], []
+    for group in groups:
+        group["apiVersion"], group["spec"] = "scheduling.k8s.io/v1beta1", _spec(group["spec"], fitter)
+        group.pop("status", None)
+        members = [entrant.pod for entrant in scene.entrants if _key(entrant.pod) == _name(group)]
+        if members:
+            arriving.append((group, members))
+        else:
+            standing.append(group)
+    known = {thing["metadata"]["name"] for thing in scene.of("PriorityClass")}
+    classes = [thing for thing in fitter.classes() if thing["metadata"]["name"] not in known]
+    return GroupScene(replace(scene, objects=[*classes, *scene.objects], entrants=[]), standing, arriving)
+
+
+def _spec(spec: Object, fitter: PodFitter) -> Object:
+    kept: Object = {key: spec[key] for key in ("schedulingPolicy", "disruptionMode", "priority") if key in spec}
+    if spec.get("preemptionPolicy"):
+        kept["preemptionPolicy"] = spec["preemptionPolicy"]
+    fitter.fit_priority(kept)
+    return kept
+
+
+def _name(thing: Object) -> str:
+    return f"{thing['metadata'].get('namespace', 'default')}/{thing['metadata']['name']}"
+
+
+def _key(pod: Object) -> str:
+    group = pod["spec"].get("schedulingGroup", {}).get("podGroupName", "")
+    return f"{pod['metadata'].get('namespace', 'default')}/{group}"
+
+
+class GroupPlay(Play):
+    """One scene of groups before one scheduler."""
+
+    def __init__(self, stage: Stage, made: GroupScene, scheduler: Side) -> None:
+        super().__init__(stage, made.scene, scheduler)
+        self._made = made
+
+    async def play(self) -> list[GroupFate]:
+        """Let the groups arrive."""
+        await self._send_canary()
+        await self._add_nodes()
+        return [await self._arrive(group, members) for group, members in self._made.arriving]
+
+    async def _arrive(self, group: Object, members: list[Object]) -> GroupFate:
+        made = [pod for content in members if (pod := await self._stage.add(content)) is not None]
+        # Their order is that of their creation, which the API server tells in whole seconds: their names are in order.
+        await self._send_canary()
+        added = await self._stage.add(group)
+        assert added is not None, self._stage.refused
+        fate = GroupFate(group["metadata"]["name"])
+        found = await self._all_judged(made)
+        await self._note_victims(fate)
+        for pod in found:
+            current = await self._now(pod)
+            told = Fate(pod["metadata"]["name"])
+            await self._note(told, current)
+            fate.members.append(told)
+        fate.condition = await self._condition_of(group)
+        await self._clear(group, found, fate)
+        return fate
+
+    async def _all_judged(self, pods: list[Object]) -> list[Object]:
+        """Wait until every member is bound or told something, or known to be held back."""
+        for patience in (DOUBT_SECONDS, BINDING_SECONDS / 5):
+            deadline = time.monotonic() + patience
+            while time.monotonic() < deadline:
+                found = [await self._now(pod) for pod in pods]
+                if all(map(is_judged, found)):
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+            await self._send_canary()
+        return [await self._now(pod) for pod in pods]
+
+    async def _note_victims(self, fate: GroupFate) -> None:
+        await asyncio.sleep(DOUBT_SECONDS)
+        for pod in await self._stage.all_of("Pod"):
+            if self._is_new_victim(pod):
+                self._gone.add(pod["metadata"]["uid"])
+                fate.victims.append(pod["metadata"]["name"])
+        fate.victims.sort()
+
+    async def _condition_of(self, group: Object) -> str:
+        metadata = group["metadata"]
+        found = await self._stage.get(KIND, metadata["name"], metadata.get("namespace", "default"))
+        told = (found or {}).get("status", {}).get("conditions", ())
+        return " / ".join(f"{item['status']} {item['reason']} {item['message']}" for item in told)
+
+    async def _clear(self, group: Object, pods: list[Object], fate: GroupFate) -> None:
+        """Let go of victims, of who was not placed, and of the group, so that the next one finds the same cluster."""
+        for pod in pods:
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            if not (await self._now(pod))["spec"].get("nodeName"):
+                await self._stage.remove("Pod", name, namespace)
+        for name in fate.victims:
+            await self._let_go(name)
+        if not any(told.node for told in fate.members):
+            await self._stage.remove(KIND, group["metadata"]["name"], group["metadata"].get("namespace", "default"))
+
+
+async def play(plane: ControlPlane, made: GroupScene, name: str) -> list[GroupFate]:
+    """Play a scene before one scheduler, from nothing to nothing."""
+    async with ApiClient(plane.connection()) as client:
+        stage = Stage(client)
+        await _clear_groups(stage)
+        await stage.tear_down()
+        await stage.set_up(made.scene)
+        for group in made.standing:
+            await stage.add(group)
+        with side(name, plane, made.scene) as scheduler:
+            return await GroupPlay(stage, made, scheduler).play()
+
+
+async def _clear_groups(stage: Stage) -> None:
+    for group in await stage.all_of(KIND):
+        await stage.remove(KIND, group["metadata"]["name"], group["metadata"]["namespace"])
+
+
+def compare(plane: ControlPlane, made: GroupScene) -> tuple[list[Difference], list[GroupFate]]:
+    """Play a scene before both; after a group of another fate the clusters are not the same any more."""
+    theirs = asyncio.run(play(plane, made, THEIRS))
+    ours = asyncio.run(play(plane, made, OURS))
+    for own, their in zip(ours, theirs, strict=True):
+        if own.compared != their.compared:
+            return [
+                Difference(own.group, key, key, own.compared.get(key), their.compared.get(key))
+                for key in sorted({*own.compared, *their.compared})
+                if own.compared.get(key) != their.compared.get(key)
+            ], theirs
+    return [], theirs
