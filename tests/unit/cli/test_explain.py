@@ -164,3 +164,8 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
     assert run(["whatif", "fewest-nodes", "-f", things]) == 0
     assert "1 of 2 nodes are enough" in capsys.readouterr().out
+
+
+def test_kubectl_shows_the_name_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--help"], name="kubectl moorage") == 0
+    assert capsys.readouterr().out.strip().startswith("Usage: kubectl moorage explain")
