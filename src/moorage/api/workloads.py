@@ -174,7 +174,7 @@ class SuccessRule(KubeStruct, frozen=True):
     """Which completions are enough: these (``0-2,5``), so many, or so many of these."""
 
     succeeded_indexes: str | None = None
-    succeeded_count: int | None = None
+    succeeded_count: Int32 | None = None
 
 
 class SuccessPolicy(KubeStruct, frozen=True):

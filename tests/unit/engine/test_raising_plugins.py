@@ -225,6 +225,7 @@ class Garbled(Exception):
 FATAL = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError, StopIteration, Own, Speechless, Garbled)
 
 
+@pytest.mark.usefixtures("_signals_as_in_a_daemon")
 @pytest.mark.parametrize("kind", FATAL)
 @pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
 def test_what_would_end_a_program_costs_the_attempt_only(
