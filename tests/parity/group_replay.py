@@ -43,7 +43,7 @@ class GroupReplay(Replay):
             tuning=Tuning(),
         )
         self._scheduler = scheduler = parts.scheduler
-        scheduler.binder = AssumedForGood(scheduler)
+        scheduler.carry_out_by(scheduler.failures, AssumedForGood)
         self.queue: Any = scheduler.queue
         self.handlers: Any = scheduler.handlers
         self.rig: Any = SimpleNamespace(objects=scheduler.objects, cache=scheduler.cache, clock=clock)

@@ -1,6 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -105,6 +105,12 @@ class Scheduler:
             waiting=self.services.waiting,
             features=features,
         )
+
+    def carry_out_by(self, failures: FailureHandler, make_binder: "Callable[[Scheduler], Binder]") -> None:
+        """Have others take back what failed and bind the rest: for those who only want to know what would happen."""
+        self.failures = failures
+        self.binder = make_binder(self)
+        self.services.cancel_pre_bind = self.binder.cancel_pre_bind
 
     def _life_of_plugins(self) -> PluginLife:
         built = (*self.cycles.values(), *self._resizes.values())

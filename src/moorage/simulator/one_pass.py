@@ -232,10 +232,7 @@ def assemble_dry_run(
         background=NoBackground(),
         tuning=tuning,
     )
-    scheduler = parts.scheduler
-    scheduler.failures = GivenNominations(scheduler)
-    scheduler.binder = AssumedForGood(scheduler)
-    scheduler.services.cancel_pre_bind = scheduler.binder.cancel_pre_bind
+    parts.scheduler.carry_out_by(GivenNominations(parts.scheduler), AssumedForGood)
     return parts
 
 

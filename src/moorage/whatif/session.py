@@ -138,9 +138,9 @@ class Session:
         self._parts: Parts[DryRunApi] = self._runner.run(self._assembled())
         self.scheduler: Scheduler = self._parts.scheduler
         self._watched = frozenset(kinds_of(self.scheduler.objects))
-        self._binder = _Revocable(self.scheduler)
-        self.scheduler.binder = self._binder
-        self.scheduler.failures = _Unchanged(self.scheduler.services, self.scheduler.queue)
+        self._binder = binder = _Revocable(self.scheduler)
+        unchanged = _Unchanged(self.scheduler.services, self.scheduler.queue)
+        self.scheduler.carry_out_by(unchanged, lambda _scheduler: binder)
         self._undo: list[Callable[[], None]] = []
         if not honours_nominations:
             for pod in self.objects.given.waiting:
