@@ -35,7 +35,7 @@ def _decisions(fresh: str, console: Console) -> int:
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
-        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 500), (fresh, 60))),
+        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (fresh, 40))),
     ]
     differing = 0
     with Oracle() as oracle:
