@@ -39,12 +39,10 @@ from moorage.api.workloads import (
     ReplicationController,
     StatefulSet,
 )
-from moorage.lru import cached_if_short
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 
 
-@cached_if_short(1024)
 def _collection(group: str, version: str, namespace: str, plural: str) -> str:
     root = _root(group, version)
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"

@@ -171,7 +171,7 @@ class PluginAnswer:
         if position is None:
             return None
         rows = self._log.since(position)
-        if rows is None or len(rows) > max(FEW_ROWS, len(nodes)):
+        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
             return None
         return list(dict.fromkeys(rows))
 
@@ -279,7 +279,7 @@ class StandingAnswer:
         if self._position == position:
             return
         dirty = self._columns.changes.since(self._position)
-        if dirty is not None and len(dirty) > max(FEW_ROWS, len(nodes)):
+        if dirty is not None and len(dirty) > FEW_ROWS and len(dirty) > len(nodes):
             dirty = None
         nodes_filtered = self._columns.node_changes.position
         # Filters that look at nodes alone need not be asked while no node has changed.
