@@ -317,7 +317,8 @@ class GroupBench:
         return thing
 
     async def patch(self, thing: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
-        raise NotImplementedError
+        """Take a patch of something that no part of groups writes."""
+        raise AssertionError(f"{thing.key} was patched with {patch} {subresource}")
 
     async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
         """Merge something into a status, conditions by type."""

@@ -22,6 +22,7 @@ from moorage.engine.outcomes import Failed, Parked, Placed
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
+from moorage.framework.faults import described
 from moorage.framework.groups import GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
@@ -42,6 +43,7 @@ class Committing(Protocol):
     failures: FailureHandler
     cycles: dict[str, ProfileCycle]
     observer: AttemptObserver | None
+    unexpected: Exception | None
 
     def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
         """Give a pod its node and start its binding; or take it back and say who refused."""
@@ -81,11 +83,18 @@ class GroupCycle:
         self._members = {member.uid: member for member in members}
         search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
         tree = self._tree_of(queued, members)
-        trial = await self._searched(search, tree)
-        code = trial.code
         meter, name = self._services.meter, profile.profile.name
-        meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-        helped = await self._post_filter(search, profile, tree, trial) if code is Code.UNSCHEDULABLE else None
+        try:
+            trial = await self._searched(search, tree)
+            code = trial.code
+            meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
+            helped = await self._post_filter(search, profile, tree, trial) if code is Code.UNSCHEDULABLE else None
+        except Exception as error:
+            # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
+            log.exception("attempt of a group failed unexpectedly", group=queued.key)
+            self._scheduler.unexpected = self._scheduler.unexpected or error
+            self._fail(queued, tree, Status.error(f"internal error: {described(error)}"))
+            return
         conditions = self._submit(trial, members)
         result = result_of(trial)
         meter.count("scheduler_podgroup_schedule_attempts_total", result, name)
@@ -129,7 +138,7 @@ class GroupCycle:
         return problem
 
     def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
-        """Give up before anything was tried: all pods are told the same."""
+        """Give up with nothing placed: all pods are told the same."""
         members = _in_order(tree, queued.members)
         for member in members:
             self._end(member, Failed(status.message))

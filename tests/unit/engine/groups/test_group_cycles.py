@@ -11,11 +11,15 @@ from moorage.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity
 from moorage.api.pod import Pod, SchedulingGate
 from moorage.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
 from moorage.api.selectors import LabelSelector
+from moorage.engine.cycle.found import ExtendedNodes, Found
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.observing import AttemptObserver
 from moorage.errors import ServerError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import FilterPlugin, ReservePlugin
 from moorage.framework.status import Status
+from moorage.queue.entries import QueuedPodInfo
 from moorage.testing import in_virtual_time
 
 SCHEDULED = ("True", "Scheduled", "")
@@ -433,3 +437,27 @@ async def test_the_rest_of_a_large_gang_is_tried_while_its_members_wait_for_it()
     await bench.settle()
     assert len(bench.placed()) == 300
     assert bench.reserved() == []
+
+
+class FailsOnce(AttemptObserver):
+    """Fails as only our own code would: not as a plugin, and not with an error of ours."""
+
+    has_failed = False
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        if queued.pod.name == "b" and not self.has_failed:
+            self.has_failed = True
+            raise ValueError("ours")
+
+
+@in_virtual_time
+async def test_what_nobody_expects_costs_a_group_one_attempt_and_leaves_nothing_behind() -> None:
+    bench = GroupBench()
+    bench.scheduler.observer = FailsOnce()
+    bench.add(a_node("n"), gang(), *members("a", "b", "c"))
+    await bench.step()
+    assert bench.reserved() == []
+    assert {note.note for note in bench.events} == {"internal error: ours"}
+    assert str(bench.scheduler.unexpected) == "ours"
+    await bench.wait(30)
+    assert set(bench.placed()) == {"a", "b", "c"}
