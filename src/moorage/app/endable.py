@@ -9,10 +9,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
-from moorage.app.keeper.process import EXIT_FAILURE, die_with
+from moorage.app.keeper.process import EXIT_FAILURE, die_with, leave
 
 GRACE_SECONDS: Final = 15.0
 """More than ending in order takes: what is under way has five seconds."""
@@ -42,10 +41,7 @@ def run_endable(work: Callable[[], int]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        leave(code)
 
 
 def _mind(child: int) -> int:

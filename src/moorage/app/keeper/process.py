@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from msgspec import Struct
 
@@ -74,10 +74,15 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End a forked process at once, with what it printed written, and without what its parent does at its end."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def die_with(parent: int) -> None:
