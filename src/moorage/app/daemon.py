@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
@@ -23,6 +24,7 @@ from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
+from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
@@ -70,7 +72,8 @@ class Daemon:
 
     def __init__(self, options: Options, ends: Ends) -> None:
         self.options = options
-        self._registry = CellRegistry(options.metrics)
+        gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
+        self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
         self._setup = setup_of(options)
         self._keeper = KeeperClient(ends, self._setup, self._registry)
         self._stopping = self._keeper.stopping
