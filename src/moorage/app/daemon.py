@@ -33,6 +33,7 @@ from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
 
 CYCLE_SECONDS: Final = 5.0
@@ -42,6 +43,8 @@ EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
 FOLD_SECONDS: Final = 5.0
+CONFIG_LEVEL: Final = 2
+"""From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +60,9 @@ def run_daemon(options: Options, ends: Ends) -> int:
         log.info("feature gate has no effect", gate=name, reason=reason)
     if options.gates.unsupported:
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
-    log.info("using configuration", v=2, config=to_yaml(without_secrets(completed_view(options.config))))
+    if VERBOSITY.of(__name__) >= CONFIG_LEVEL:
+        shown = to_yaml(without_secrets(completed_view(options.config)))
+        log.info("using configuration", v=CONFIG_LEVEL, config=shown)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options, ends).run())
