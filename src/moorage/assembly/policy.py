@@ -1,11 +1,11 @@
 """How to schedule: a configuration, the plugins that it may name, and the feature gates."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
@@ -25,8 +25,7 @@ from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import IN_TREE
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How to schedule: the configuration, the plugins it may name, and the feature gates."""
 
     config: SchedulerConfiguration
@@ -34,10 +33,18 @@ class Policy:
     features: FeatureGates
 
 
-def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = ()) -> Registry:
-    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``."""
-    registry = Registry(dict.fromkeys((*IN_TREE, *given)))
-    registry.register_entry_points()
+def collect_plugins(
+    given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
+) -> Registry:
+    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``.
+
+    A start without a configuration can do without what is installed: nothing could name it.
+    """
+    registry = Registry.of_checked(IN_TREE)
+    for plugin in given:
+        registry.register(plugin)
+    if with_installed:
+        registry.register_entry_points()
     for path in paths:
         registry.register_path(path)
     return registry

@@ -62,7 +62,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[ReasonGroup, ...] = ()
     changes: tuple[PossibleChange, ...] = ()
     stopped: bool = False
-    """Whether the search for changes stopped for want of time."""
+    """Whether the search for changes stopped before everything was tried."""
     because: tuple[ScoreDifference, ...] = ()
     runner_up: str = ""
     wakes: tuple[WakingEvent, ...] = ()
@@ -75,7 +75,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
             data["result"] = "bound"
         data |= {"reasons": [group.as_data() for group in self.reasons], "changes": msgspec.to_builtins(self.changes)}
         if self.stopped:
-            data["stopped"] = "The search for changes ran out of time; there may be others."
+            data["stopped"] = "The search for changes stopped before everything was tried; there may be others."
         if self.because:
             data |= {"because": msgspec.to_builtins(self.because), "runnerUp": self.runner_up}
         data["wakes"] = msgspec.to_builtins(self.wakes)

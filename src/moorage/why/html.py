@@ -63,7 +63,7 @@ def _changes(explained: PodExplanation) -> str:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()
         items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as edits</summary>"
                      f"<pre>{escape(edits)}</pre></details></li>")  # fmt: skip
-    stopped = "<p class=quiet>The search stopped for want of time.</p>" if explained.stopped else ""
+    stopped = "<p class=quiet>The search stopped before everything was tried.</p>" if explained.stopped else ""
     return f"<h2>What would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
 
 

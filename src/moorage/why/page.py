@@ -126,7 +126,7 @@ def _print_changes(explained: PodExplanation, console: "Console") -> None:
     elif explained.decision.result is not Result.SCHEDULED and not explained.is_bound:
         console.print("\nNo single change and no pair of changes was found that would make it fit.")
     if explained.stopped:
-        console.print("  The search stopped for want of time; --seconds gives it more.", style="dim")
+        console.print("  The search stopped before everything was tried; --seconds gives it more time.", style="dim")
 
 
 def change_line(change: PossibleChange) -> str:

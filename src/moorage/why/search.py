@@ -16,7 +16,7 @@ from moorage.whatif.edits import Edit, EditConfig, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
-from moorage.why.subject import DEFAULT_SECONDS, Limits, OutOfTime, Remedy, Subject
+from moorage.why.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
 
 _VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
@@ -59,7 +59,7 @@ class SearchResult(Struct):
 
     offers: list[Remedy] = field(default_factory=list)
     stopped: bool = False
-    """Whether it stopped looking for want of time."""
+    """Whether it stopped looking before everything was tried."""
     trials: int = 0
 
 
@@ -71,7 +71,7 @@ def search(session: Session, key: str, *, only_node: str = "", seconds: float = 
         for offer in _search(session, key, limits, only_node):
             if all(offer.edits != known.edits for known in found.offers):
                 found.offers.append(offer)
-    except OutOfTime:
+    except LimitReached:
         found.stopped = True
     found.trials = limits.trials
     found.offers.sort(key=_intrusiveness)
