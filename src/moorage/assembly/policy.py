@@ -37,7 +37,7 @@ class Policy(Struct, frozen=True):
 def collect_plugins(
     given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
 ) -> Registry:
-    """Collect the plugins of Moorage, those given, those that installed packages offer, and those named ``module:Class``.
+    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
 
     A start without a configuration can do without what is installed: nothing could name it.
     """
