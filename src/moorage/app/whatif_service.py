@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import ipaddress
 import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from msgspec import Struct
 from moorage.assembly.policy import Policy
 from moorage.errors import InputError, MoorageError
 from moorage.http.messages import HttpRequest, HttpService, Reply
-from moorage.http.server import HttpServer
+from moorage.http.server import HttpServer, is_loopback
 from moorage.whatif import questions
 from moorage.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.whatif.session import Session
@@ -59,7 +58,7 @@ class WhatIfService:
     def __init__(self, options: ServiceOptions) -> None:
         self._options = options
         self._tokens = _tokens(options.token_file)
-        if not self._tokens and not _is_loopback(options.address):
+        if not self._tokens and not is_loopback(options.address):
             problem = f"{options.address} can be reached by others, and there are no tokens"
             raise InputError("--address", problem, hint="give --token-file, or listen on 127.0.0.1")
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
@@ -206,13 +205,6 @@ def _tokens(path: Path | None) -> tuple[bytes, ...]:
     if not found:
         raise InputError("--token-file", f"there is no token in {path}", hint="write one a line")
     return found
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def _body(answer: Any) -> bytes:
