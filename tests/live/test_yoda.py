@@ -18,7 +18,7 @@ GPU = {"scv/number": "2", "scv/memory": "8000"}
 
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
-    command = [plane.programs / "kubectl", f"--kubeconfig={plane.kubeconfig()}", *arguments]
+    command = [str(plane.programs / "kubectl"), f"--kubeconfig={plane.kubeconfig()}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
