@@ -202,6 +202,7 @@ def test_the_queue_goes_by_priority_then_by_time() -> None:
     class Queued:
         def __init__(self, pod: Pod, timestamp: float) -> None:
             self.pod, self.timestamp, self.priority, self.attempts = pod, timestamp, 0, 0
+            self.initial_attempt_timestamp: float | None = None
 
     plugin = yoda(Rig())
     old, new = Queued(gpu_pod(priority="1"), 1.0), Queued(gpu_pod(priority="1"), 2.0)

@@ -2,7 +2,7 @@
 
 Every pending pod of random clusters is explained. Each change is applied to the objects as they are written, the other
 waiting pods are taken out, and the oracle is asked: the pod must get a node, or a nomination where others are to be
-preempted. No edit may be left out, and no amount that was lowered may be one unit larger.
+preempted. No edit may be left out, and no amount may be one unit nearer to what it was.
 
 No clock decides what is found: the search is bounded by its trials alone, so a seed says the same on every machine.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
@@ -26,6 +26,7 @@ from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
 from moorage.whatif.session import Session
 from moorage.why.explain import explain_pod
+from tests.conformance.amounts import one_unit_nearer
 from tests.conformance.fuzz import features_of, silence_logs
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import KubeSchedulerCrash, Oracle, OracleError
@@ -34,7 +35,6 @@ from tests.conformance.planting import PLANTS, planted, with_room
 
 Edit = dict[str, Any]
 Object = dict[str, Any]
-MEBIBYTE: Final = 2**20
 
 
 @dataclass
@@ -45,6 +45,7 @@ class Tally:
     without: int = 0
     planted: int = 0
     changes: Counter[str] = field(default_factory=Counter)
+    amounts: int = 0
     wrong: list[str] = field(default_factory=list)
     crashed: int = 0
     """Clusters on which kube-scheduler itself is known to crash: nobody can say whether the pod would fit."""
@@ -53,7 +54,7 @@ class Tally:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
         found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
         crashed = f", {self.crashed} where kube-scheduler crashes" if self.crashed else ""
-        return f"{found}, {len(self.wrong)} wrong{crashed}; {kinds}"
+        return f"{found}, {self.amounts} amounts, {len(self.wrong)} wrong{crashed}; {kinds}"
 
 
 class Prover:
@@ -90,18 +91,21 @@ class Prover:
     def _plant(self, case: Case, key: str, policy: Policy) -> None:
         """Put one obstacle in the way of a pod that fits; the change that removes it must be among those offered."""
         self._planted += 1
-        name = [*PLANTS][self._planted % len(PLANTS)]
-        plant = PLANTS[name]
-        roomy = with_room(_alone(case, key), key, plant)
-        obstructed = planted(roomy, key, plant)
+        names = _chosen(self._planted)
+        plants = [PLANTS[name] for name in names]
+        roomy = with_room(_alone(case, key), key, plants)
+        obstructed = planted(roomy, key, plants)
         if not self._is_placed(roomy, key) or self._is_placed(obstructed, key):
             return  # something else is in its way as well, or the profile does without the plugin that would mind
         documents = documents_of(obstructed.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
             explained = explain_pod(session, key, seconds=inf).as_data()
         self.tally.planted += 1
-        if plant.kind not in {change["kind"] for change in explained["changes"]}:
-            self._tell(f"{case.seed} {key}: {name} was planted, and no {plant.kind} is offered: {explained['changes']}")
+        offered = {change["kind"] for change in explained["changes"]}
+        if not offered or (len(plants) == 1 and plants[0].kind not in offered):
+            wanted = plants[0].kind if len(plants) == 1 else "change"
+            what = f"{' and '.join(names)} planted, and no {wanted} is offered"
+            self._tell(f"{case.seed} {key}: {what}: {explained['changes']}")
         self._judge(obstructed, key, explained, policy)
 
     def _is_placed(self, case: Case, key: str) -> bool:
@@ -143,10 +147,10 @@ class Prover:
             fewer = [other for n, other in enumerate(edits) if n != at]
             if self._helps(case, key, fewer, policy, wanted[0]):
                 yield f"edit {at} can be left out"
-            if change["kind"] == "request":
-                for number, larger in _one_unit_more(edit, case):
-                    if self._helps(case, key, [*edits[:at], larger, *edits[at + 1 :]], policy, wanted[0]):
-                        yield f"the amount of operation {number} could be one unit larger"
+            for amount, nearer in one_unit_nearer(edit):
+                self.tally.amounts += 1
+                if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, wanted[0]):
+                    yield f"{amount} could be one unit nearer to what it was"
 
     def _helps(self, case: Case, key: str, edits: list[Edit], policy: Policy, wanted: str) -> bool:
         try:
@@ -168,6 +172,13 @@ class Prover:
         result = "nominated" if nominated else decision.get("result", "gone")
         node = nominated or decision.get("node", "")
         return result, node, decision.get("tied", _equals(decision, node))
+
+
+def _chosen(number: int) -> list[str]:
+    """Choose an obstacle, or three of them every fifth time: each in turn."""
+    names = [*PLANTS]
+    first = number % len(names)
+    return [names[first]] if number % 5 else [names[(first + step) % len(names)] for step in (0, 2, 5)]
 
 
 def _equals(decision: dict[str, Any], node: str) -> list[str]:
@@ -240,35 +251,6 @@ def _operate(target: Any, operation: dict[str, Any]) -> None:
             del target[last]
         case _:
             raise AssertionError(f"{operation} on {type(target).__name__}")
-
-
-def _one_unit_more(edit: Edit, _case: Case) -> Iterator[tuple[int, Edit]]:
-    """Make each lowered amount one unit larger; of what has a limit, request and limit together."""
-    by_resource: dict[str, list[int]] = {}
-    for number, operation in enumerate(edit.get("patch", ())):
-        head, _, resource = operation["path"].rpartition("/")
-        place = head.rpartition("/")[0] if head.endswith(("/requests", "/limits")) else None
-        if operation["op"] == "remove" or isinstance(operation.get("value"), dict):
-            continue
-        by_resource.setdefault(f"{place} {resource}", []).append(number)
-    for name, numbers in by_resource.items():
-        changed = deepcopy(edit)
-        for number in numbers:
-            operation = changed["patch"][number]
-            operation["value"] = _larger(name.rpartition(" ")[2], operation["value"])
-        yield numbers[0], changed
-
-
-def _larger(resource: str, amount: str) -> str:
-    if amount == "0":
-        return {"cpu": "1m", "memory": "1Mi", "hugepages-2Mi": "2Mi"}.get(resource, "1")
-    if resource == "cpu":
-        milli = int(amount[:-1]) if amount.endswith("m") else int(amount) * 1000
-        return f"{milli + 1}m"
-    if amount.endswith("Mi") or resource == "memory":
-        step = int(resource.removeprefix("hugepages-").removesuffix("Mi")) if resource.startswith("hugepages-") else 1
-        return f"{int(amount.removesuffix('Mi')) + step}Mi"
-    return str(int(amount) + 1)
 
 
 def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console, first: int = 0) -> Tally:

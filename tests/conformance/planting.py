@@ -4,7 +4,7 @@ Some obstacles need room first: a pod that tolerates everything minds no taint. 
 that one can make sure that the pod still fits then, and the obstacle is the only thing in its way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -111,19 +111,21 @@ PLANTS: Final[dict[str, Plant]] = {
 }
 
 
-def with_room(case: Case, key: str, plant: Plant) -> Case:
-    """Return a cluster in which one pod would mind the obstacle."""
-    return _changed(case, key, plant.make_room) if plant.make_room is not None else case
+def with_room(case: Case, key: str, plants: Sequence[Plant]) -> Case:
+    """Return a cluster in which one pod would mind the obstacles."""
+    return _changed(case, key, [plant.make_room for plant in plants if plant.make_room is not None])
 
 
-def planted(case: Case, key: str, plant: Plant) -> Case:
-    """Return a cluster with an obstacle for one pod."""
-    return _changed(case, key, plant.plant)
+def planted(case: Case, key: str, plants: Sequence[Plant]) -> Case:
+    """Return a cluster with obstacles for one pod."""
+    return _changed(case, key, [plant.plant for plant in plants])
 
 
-def _changed(case: Case, key: str, step: Step) -> Case:
+def _changed(case: Case, key: str, steps: Sequence[Step]) -> Case:
     objects = deepcopy(case.objects)
-    step(objects, next(item for item in objects if item["kind"] == "Pod" and _key(item) == key))
+    pod = next(item for item in objects if item["kind"] == "Pod" and _key(item) == key)
+    for step in steps:
+        step(objects, pod)
     return replace(case, objects=objects)
 
 

@@ -85,8 +85,10 @@ class Limits(Struct):
 
     def spend(self) -> None:
         """Count a trial; LimitReached if it is one too many, or there is no time for it."""
-        if self.trials >= self.max_trials or monotonic() > self.deadline:
-            raise LimitReached
+        if self.trials >= self.max_trials:
+            raise LimitReached(f"{self.max_trials} trials are enough")
+        if monotonic() > self.deadline:
+            raise LimitReached("its time was over; --seconds gives it more")
         self.trials += 1
 
 

@@ -141,6 +141,52 @@ def test_two_obstacles_take_a_pair() -> None:
     assert pair.text == ("Tolerate gpu=only:NoSchedule. Lower the cpu request of container main from 5 to 4")
 
 
+def test_three_obstacles_take_three_changes() -> None:
+    wants = pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"})
+    with session(node("n1", taints=[TAINT]), wants) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == "several"
+    assert change.text == (
+        "Tolerate gpu=only:NoSchedule. Drop disk=ssd from its node selector. "
+        "Lower the cpu request of container main from 5 to 4"
+    )
+    assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
+
+
+def test_gates_and_two_obstacles() -> None:
+    wants = pod("p", requests={"cpu": "5"}, schedulingGates=[{"name": "example.com/quota"}])
+    with session(node("n1", taints=[TAINT]), wants) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == "several"
+    assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
+
+
+def test_nodes_with_fewer_obstacles_come_first() -> None:
+    """Three changes for one node, two for the other: two are offered."""
+    things = [
+        node("n1", taints=[TAINT], labels={"disk": "ssd"}),
+        node("n2", taints=[TAINT]),
+        pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"}),
+    ]
+    with session(*things) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert (change.kind, change.node) == ("pair", "n1")
+
+
+def test_too_many_obstacles_are_not_looked_into_and_it_says_so() -> None:
+    spread = [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": HARD, "labelSelector": {}}]
+    everything = pod("p", nodeSelector={"disk": "ssd"}, affinity=NEAR, topologySpreadConstraints=spread, volumes=CLAIM)
+    everything["spec"]["containers"] = [{**PORT[0], "resources": {"requests": {"cpu": "5"}}}]
+    things = (node("n1", taints=[TAINT]), pod("a", on="n1", containers=PORT), everything)
+    with session(*things) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert explained.changes == ()
+    assert explained.as_data()["stopped"] == (
+        "The search stopped before everything was tried: "
+        "on the nodes that are left more than 4 things are in the way at once."
+    )
+
+
 def test_on_one_node_only() -> None:
     things = (node("n1"), node("n2", taints=[TAINT]), pod("p", requests={"cpu": "5"}))
     with session(*things) as opened:
