@@ -105,6 +105,13 @@ class PlacementFeasiblePlugin(Plugin):
 class PlacementScorePlugin(Plugin):
     """Ranks the placements that would do. Define either ``score_placement`` or ``score_placements``."""
 
+    looks_at_nodes: ClassVar[bool] = True
+    """Whether a score depends on which node of a placement each pod would get.
+
+    If no plugin of a profile minds, it is often enough to count how many pods a placement takes: its ``proposals`` then
+    name no nodes.
+    """
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         require_one_of(cls, PlacementScorePlugin, "score_placement", "score_placements")
