@@ -1,11 +1,11 @@
 """How to schedule: a configuration, the plugins that it may name, and the feature gates."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
@@ -26,8 +26,7 @@ from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import COMMUNITY, IN_TREE
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How to schedule: the configuration, the plugins it may name, and the feature gates."""
 
     config: SchedulerConfiguration
@@ -35,11 +34,19 @@ class Policy:
     features: FeatureGates
 
 
-def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = ()) -> Registry:
-    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``."""
-    registry = Registry(dict.fromkeys((*IN_TREE, *given)))
+def collect_plugins(
+    given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
+) -> Registry:
+    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
+
+    A start without a configuration can do without what is installed: nothing could name it.
+    """
+    registry = Registry.of_checked(IN_TREE)
+    for plugin in given:
+        registry.register(plugin)
     registry.offer(COMMUNITY)
-    registry.register_entry_points()
+    if with_installed:
+        registry.register_entry_points()
     for path in paths:
         registry.register_path(path)
     return registry
