@@ -57,6 +57,12 @@ class GroupSourcePlugin(Plugin):
         """Name the group, in the same namespace, that an object of ``group_kinds`` says something about."""
         return ""
 
+    def group_changed(self, key: str) -> None:
+        """Take note that what describes a group, or a member, has come or changed; the books show it as it is now."""
+
+    def member_gone(self, pod: Pod) -> None:
+        """Take note that a member is gone, or has ended."""
+
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         """Take note of how an attempt to place a group has ended; ``None`` is success."""
 
