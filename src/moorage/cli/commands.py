@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, up, whatif
+from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, ui, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -24,6 +24,7 @@ app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
 app.command()(up.up)
+app.command()(ui.ui)
 
 
 def _print_version(wanted: bool) -> None:
