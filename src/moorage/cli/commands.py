@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, ui, up, whatif
+from moorage.cli import capacity, config, explain, new, scheduler, simulate, snapshot, ui, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -18,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config.app, name="config")
+app.command()(new.new)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(snapshot.snapshot)

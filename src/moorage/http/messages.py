@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
@@ -112,8 +111,7 @@ class ReplyStream(Protocol):
 AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply | ReplyStream]
 
 
-@dataclass(frozen=True, slots=True)
-class HttpService:
+class HttpService(Struct, frozen=True):
     """What a server does: ``answer`` requests, and ``refuse`` (a status and a sentence) what is not one.
 
     ``check_head`` is asked with the headers of a request before its body is read; a reply refuses it. It is how only

@@ -83,7 +83,8 @@ class GroupSearch:
         remaining, scheduled = len(tree.members), len(tree.scheduled)
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # What nothing can resolve is left as it is, so that nobody is evicted for it.
+            trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
             tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid])

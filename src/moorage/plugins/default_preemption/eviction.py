@@ -14,6 +14,7 @@ from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
 from moorage.framework.cycle import StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.groups import DescribedGroup
 from moorage.framework.handle import PreemptionHandle
 from moorage.framework.recording import EventNote
 from moorage.lru import LRU
@@ -51,6 +52,11 @@ class Preemptor(msgspec.Struct, frozen=True):
     def uid(self) -> str:
         """The identity of the pod or the group."""
         return self.thing.uid
+
+    @property
+    def related(self) -> KubeObject | None:
+        """What events point to; a group that only a plugin knows of is no object."""
+        return None if isinstance(self.thing, DescribedGroup) else self.thing
 
     @property
     def key(self) -> str:
@@ -94,7 +100,7 @@ class Eviction:
             return False
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}" + (IN_MEMORY if in_memory else "")
         self._handle.cluster.record(
-            EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.thing)
+            EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.related)
         )
         return in_memory
 
