@@ -39,7 +39,7 @@ BAD: dict[str, tuple[Read, Any, str]] = {
     "a list": (node_question, [], "the body: it is not a JSON object"),
     "bytes that are no text": (
         node_question,
-        b'{"Pod": {"metadata": {"name": "\xff"}}}',
+        b'{"NodeNames": [], "Pod": {"metadata": {"name": "\xff"}}}',
         "Pod: it cannot be read",
     ),
     "brackets without end": (node_question, b"[" * 100_000, "the body: it is not a JSON object"),
