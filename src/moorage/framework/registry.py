@@ -5,7 +5,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 import msgspec
@@ -29,17 +28,38 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
+        self._offers: dict[str, str] = {}
         for plugin in plugins:
             self.register(plugin)
 
+    @classmethod
+    def of_checked(cls, plugins: Iterable[type[Plugin]]) -> "Registry":
+        """Take in classes that a test has registered: looking at every signature would cost each start 20 ms."""
+        registry = cls()
+        registry._plugins.update({plugin.name: plugin for plugin in plugins})
+        return registry
+
     def __getitem__(self, name: str) -> type[Plugin]:
+        if name not in self._plugins and name in self._offers:
+            self.register_path(self._offers[name])
         return self._plugins[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._plugins or name in self._offers
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._plugins)
+        return iter(dict.fromkeys((*self._plugins, *self._offers)))
 
     def __len__(self) -> int:
-        return len(self._plugins)
+        return len(self._plugins.keys() | self._offers.keys())
+
+    def offer(self, offers: Mapping[str, str]) -> None:
+        """Take in plugins by name as ``module:Class``, to be imported when asked for; a class of that name wins."""
+        self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
+
+    def is_offered(self, name: str) -> bool:
+        """Tell whether nobody registered another class under the name of an offer."""
+        return name in self._offers
 
     def register(self, plugin: type[Plugin], *, where: str = "") -> None:
         """Take a plugin class in, or say what is wrong with it."""
@@ -60,6 +80,9 @@ class Registry(Mapping[str, type[Plugin]]):
             raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
         if (broken := broken_contract(plugin)) is not None:
             raise ConfigError(where, broken[0], hint=broken[1])
+        offer = self._offers.get(plugin.name)
+        if offer is not None and offer != f"{plugin.__module__}:{plugin.__qualname__}":
+            del self._offers[plugin.name]
         if self._plugins.get(plugin.name, plugin) is not plugin:
             raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
         for method, base in never_called(plugin):
@@ -70,6 +93,8 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def register_entry_points(self) -> None:
         """Take in what installed packages offer under the ``moorage.plugins`` group."""
+        from importlib.metadata import entry_points  # slow to import, as is reading what all packages say
+
         for offer in entry_points(group=ENTRY_POINT_GROUP):
             where = f"entry point {offer.name} of {offer.value}"
             self.register(_imported(offer.load, where), where=where)

@@ -14,9 +14,9 @@ from moorage.simulator.decisions import Decision, NodeEntry, Result
 from moorage.whatif.session import Attempt, Session
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
 from moorage.why.fixes.nodes import spelled
-from moorage.why.fixes.resources import INSUFFICIENT, TOO_MANY_PODS, shortage, written
+from moorage.why.fixes.resources import shortage, written
 from moorage.why.groups import group_facts
-from moorage.why.obstacles import Obstacles, find_obstacles
+from moorage.why.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.why.search import search
 from moorage.why.subject import DEFAULT_SECONDS, Remedy
 

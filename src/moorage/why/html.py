@@ -56,14 +56,14 @@ def _section(title: str, items: list[str]) -> str:
 def _changes(explained: PodExplanation) -> str:
     import msgspec
 
+    stopped = f"<p class=quiet>{escape(explained.stopped_sentence)}</p>" if explained.stopped else ""
     if not explained.changes:
-        return ""
+        return stopped
     items = []
     for change in explained.changes:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()
         items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as edits</summary>"
                      f"<pre>{escape(edits)}</pre></details></li>")  # fmt: skip
-    stopped = "<p class=quiet>The search stopped for want of time.</p>" if explained.stopped else ""
     return f"<h2>What would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
 
 

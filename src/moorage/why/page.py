@@ -124,9 +124,9 @@ def _print_changes(explained: PodExplanation, console: "Console") -> None:
         if (more := len(explained.changes) - MAX_CHANGES) > 0:
             console.print(f"  and {more} more: -o json has all of them, as patches")
     elif explained.decision.result is not Result.SCHEDULED and not explained.is_bound:
-        console.print("\nNo single change and no pair of changes was found that would make it fit.")
+        console.print("\nNo change was found that would make it fit, and no few changes together.")
     if explained.stopped:
-        console.print("  The search stopped for want of time; --seconds gives it more.", style="dim")
+        console.print(f"  {escape(explained.stopped_sentence)}", style="dim", highlight=False)
 
 
 def change_line(change: PossibleChange) -> str:

@@ -19,10 +19,12 @@ from moorage.why.obstacles import Obstacles, find_obstacles
 NEVER: Final = "Never"
 DEFAULT_SECONDS: Final = 10.0
 """After so long the search stops looking, and says so."""
+MAX_TRIALS: Final = 2_000
+"""So much is tried at most, however fast the machine is. Usual pods take a few dozen trials."""
 
 
-class OutOfTime(Exception):
-    """The search has taken as long as it may."""
+class LimitReached(Exception):
+    """The search has taken as long, or tried as much, as it may."""
 
 
 class Remedy(Struct, frozen=True):
@@ -75,15 +77,18 @@ class Draft:
 
 
 class Limits(Struct):
-    """How long a search may take, and how much it has tried."""
+    """How long a search may take, how much it may try, and how much it has tried."""
 
     deadline: float
+    max_trials: int = MAX_TRIALS
     trials: int = 0
 
     def spend(self) -> None:
-        """Count a trial; OutOfTime if there is no time for it."""
+        """Count a trial; LimitReached if it is one too many, or there is no time for it."""
+        if self.trials >= self.max_trials:
+            raise LimitReached(f"{self.max_trials} trials are enough")
         if monotonic() > self.deadline:
-            raise OutOfTime
+            raise LimitReached("its time was over; --seconds gives it more")
         self.trials += 1
 
 

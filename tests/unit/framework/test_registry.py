@@ -1,6 +1,7 @@
 """Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
 
 import functools
+import importlib.metadata
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from tests.support.engine import cycle_over
 
 from moorage.errors import ConfigError, PluginError
-from moorage.framework import registry as registry_module
 from moorage.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -21,7 +21,7 @@ from moorage.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from moorage.framework.registry import Registry, extension_points
+from moorage.framework.registry import ENTRY_POINT_GROUP, Registry, extension_points
 from moorage.framework.status import Status
 
 
@@ -146,8 +146,8 @@ def test_an_error_is_placed_in_the_authors_file(tmp_path: Path, monkeypatch: pyt
 
 def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """Let an installed package offer something as a plugin."""
-    entry = EntryPoint(name="theirs", value=value, group=registry_module.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry_module, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+    entry = EntryPoint(name="theirs", value=value, group=ENTRY_POINT_GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: [entry] if group == entry.group else [])
 
 
 def test_installed_packages_offer_plugins(monkeypatch: pytest.MonkeyPatch) -> None:

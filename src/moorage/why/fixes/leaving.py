@@ -7,6 +7,8 @@ from moorage.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.api.pod import Pod
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
+from moorage.why.fixes.resources import shortage
+from moorage.why.obstacles import short_of
 from moorage.why.subject import Remedy, Subject
 
 CURED_BY_LEAVING: Final = (
@@ -50,8 +52,6 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 def _weight(subject: Subject, row: int) -> float:
     """Prefer nodes that are short of little, and of few things."""
-    from moorage.why.fixes.resources import short_of, shortage
-
     node, found = subject.nodes[row], subject.obstacles.of(row)
     fit = found.get("NodeResourcesFit")
     names = short_of(fit) if fit is not None else ()

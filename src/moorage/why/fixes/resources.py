@@ -8,22 +8,14 @@ from moorage.api.quantity import NANO, nano_value
 from moorage.api.requests import CPU, MEMORY, NATIVE, PODS
 from moorage.errors import InputError
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.status import Status
 from moorage.whatif.edits import Edit
+from moorage.why.obstacles import short_of
 from moorage.why.subject import Draft, Remedy, Subject
 
-INSUFFICIENT: Final = "Insufficient "
-TOO_MANY_PODS: Final = "Too many pods"
 HUGEPAGES: Final = "hugepages-"
 MEBIBYTE: Final = 1 << 20
 MAX_NODES: Final = 3
 """So many nodes are looked at for one kind of change."""
-
-
-def short_of(status: Status) -> tuple[str, ...]:
-    """Read from a rejection what a node has too little of."""
-    found = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
-    return tuple(found + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
 
 
 def unit_of(resource: str) -> int:
