@@ -24,7 +24,7 @@ RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz image lock sbom clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-extender bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz image lock sbom clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ bench-start: $(INSTALLED)  ## Start both schedulers on 15,000 nodes and 100,000 
 bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a second, with both schedulers (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
+
+bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an extender of kube-scheduler, at 1,000 nodes (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
 
 bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)

@@ -12,14 +12,12 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod import Pod
 from moorage.app.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
 from moorage.engine.binding.binder import BindingPhases, PendingBinding, Undo
-from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope
+from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope, SeveralNodes
 from moorage.engine.outcomes import Diagnosis
-from moorage.engine.reference import score_all
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import RowArray
 from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import WhatIf, start_time
@@ -65,13 +63,20 @@ class Answering:
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
         """Score nodes by all score plugins, each from 0 to 100 times its weight; PluginError if one broke.
 
-        Nodes that the filters would not have let through, or that are not known yet, are worth nothing.
+        The filters are not asked again: all of these nodes will do. One that is not known yet is worth nothing.
         """
-        rows = self._rows(question.nodes)
-        found = self._find(self._adapt(question.pod), [*rows.values()])
-        feasible = np.array([row for row in rows.values() if _is_feasible(found, row)], dtype=np.int64)
-        totals = self._totals(found, feasible)
-        return [(name, totals.get(rows.get(name, -1), 0)) for name in question.nodes]
+        known, pod = self._rows(question.nodes), self._adapt(question.pod)
+        pre = self._cycle.filtering.pre_filter(pod)
+        scores: dict[str, int] = {}
+        if known and self._profile.score and pre.rejection is None:
+            rows = np.fromiter(known.values(), np.int64, len(known))
+            feasible = np.zeros(len(self._cache), dtype=np.bool_)
+            feasible[rows] = True
+            pre.answer.filter(pod, self._cache.nodes)
+            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.answer, feasible, len(known), 0)
+            totals = self._cycle.scoring.totals(found, rows).at(rows)
+            scores = dict(zip(known, totals.tolist(), strict=True))
+        return [(name, scores.get(name, 0)) for name in question.nodes]
 
     def preempt(self, question: VictimQuestion) -> dict[str, ProposedVictims]:
         """Leave of the proposals those after which the plugins accept the pod, with more victims where they are needed.
@@ -136,16 +141,6 @@ class Answering:
         mask[rows] = True
         order = self._cache.order
         return Scope(mask, len(rows), order[mask[order]])
-
-    def _totals(self, found: Found, rows: RowArray) -> dict[int, int]:
-        if not self._profile.score or isinstance(found, NoNode) or not len(rows):
-            return {}
-        if isinstance(found, OneNode):
-            window = self._cache.nodes.take(rows)
-            totals = score_all(self._profile, found.cycle.clone(), found.pod, window).totals
-        else:
-            totals = self._cycle.scoring.totals(found, rows).at(rows)
-        return dict(zip(rows.tolist(), totals.tolist(), strict=True))
 
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
         """Decide on one node: whoever is proposed goes; of the others who could, those stay that the plugins let."""
