@@ -1,12 +1,12 @@
 """Tokens for services that people start for themselves: in a file, one a line; without one, for this machine only."""
 
 import hmac
-import ipaddress
 from pathlib import Path
 from typing import Final
 
 from moorage.errors import InputError
 from moorage.http.messages import HttpRequest
+from moorage.http.server import is_loopback
 
 BEARER: Final = "Bearer "
 
@@ -45,11 +45,3 @@ def _read(path: Path) -> tuple[bytes, ...]:
     if not found:
         raise InputError("--token-file", f"there is no token in {path}", hint="write one a line")
     return found
-
-
-def is_loopback(address: str) -> bool:
-    """Tell whether an address can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -3,10 +3,10 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from moorage.app.caller_tokens import CallerTokens, is_loopback
+from moorage.app.caller_tokens import CallerTokens
 from moorage.errors import InputError
 from moorage.http.messages import AnyReply, HttpRequest, HttpService, Reply, ReplyStream
-from moorage.http.server import HttpServer
+from moorage.http.server import HttpServer, is_loopback
 from moorage.ui.events import PageNews
 from moorage.ui.paths import EVENTS, MAX_BODY, problem, public_paths
 from moorage.ui.service import PageService
