@@ -1,14 +1,15 @@
 """How to schedule: a configuration, the plugins that it may name, and the feature gates."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
+    IN_TREE_PLUGINS,
     KNOWN_PLUGINS,
     Catalogue,
     PluginFacts,
@@ -22,11 +23,10 @@ from moorage.errors import ConfigError, ConfigErrors
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import IN_TREE
+from moorage.plugins.catalogue import COMMUNITY, IN_TREE
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How to schedule: the configuration, the plugins it may name, and the feature gates."""
 
     config: SchedulerConfiguration
@@ -34,10 +34,19 @@ class Policy:
     features: FeatureGates
 
 
-def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = ()) -> Registry:
-    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``."""
-    registry = Registry(dict.fromkeys((*IN_TREE, *given)))
-    registry.register_entry_points()
+def collect_plugins(
+    given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
+) -> Registry:
+    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
+
+    A start without a configuration can do without what is installed: nothing could name it.
+    """
+    registry = Registry.of_checked(IN_TREE)
+    for plugin in given:
+        registry.register(plugin)
+    registry.offer(COMMUNITY)
+    if with_installed:
+        registry.register_entry_points()
     for path in paths:
         registry.register_path(path)
     return registry
@@ -45,8 +54,8 @@ def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] 
 
 def catalogue_of(registry: Registry) -> Catalogue:
     """Describe plugins to the configuration; in-tree ones are known whether or not they are in the registry."""
-    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
-    facts = {name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()}
+    others = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
+    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in others}
     return {**KNOWN_PLUGINS, **facts}
 
 

@@ -11,7 +11,6 @@ from moorage.config import args as plugin_args
 from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, default_plugins
 from moorage.config.construction import as_built, construction_problems
 from moorage.config.decoding import Decoder
-from moorage.config.documents import read_document
 from moorage.config.merging import enabled_names, merge_plugins
 from moorage.config.types import (
     API_VERSION,
@@ -56,6 +55,8 @@ def load_config(
 
 
 def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
+    from moorage.config.documents import read_document  # PyYAML, which a scheduler without a file does without
+
     data, repeated = read_document(text, source)
     _check_header(data, source)
     body = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}

@@ -20,10 +20,10 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -51,12 +51,14 @@ from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
 from moorage.simulator.attempts import AttemptLog
 from moorage.simulator.documents import Document
-from moorage.simulator.loop import AwaitedExtender, VirtualLoop
+from moorage.simulator.loop import AwaitedExtender, VirtualLoop, aside, run_anywhere
 from moorage.simulator.one_pass import AssumedForGood, DryRunApi, assemble_dry_run, make_known, searching_all
 from moorage.state.pod_groups import PodGroups
 from moorage.whatif.attempts import Attempt, GroupOutcome
 from moorage.whatif.edits import CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.whatif.objects import WrittenObjects, missing
+
+T = TypeVar("T")
 
 
 class _Watching(AttemptLog):
@@ -120,7 +122,7 @@ class Session:
         self._clock = VirtualClock(self.objects.given.now)
         self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
         self._watching = _Watching()
-        self._parts: Parts[DryRunApi] = self._runner.run(self._assembled())
+        self._parts: Parts[DryRunApi] = self._run(self._assembled())
         self.scheduler: Scheduler = self._parts.scheduler
         self._watched = frozenset(kinds_of(self.scheduler.objects))
         self._binder = binder = _Revocable(self.scheduler)
@@ -131,6 +133,9 @@ class Session:
             for pod in self.objects.given.waiting:
                 self.scheduler.queue.nominator.remove(pod)
 
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return run_anywhere(self._runner, work)
+
     async def _assembled(self) -> Parts[DryRunApi]:
         tuning = Tuning(make_extender=AwaitedExtender)
         parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning)
@@ -140,9 +145,9 @@ class Session:
 
     def close(self) -> None:
         """Give back what the session holds."""
-        self._runner.run(self.scheduler.life.close())
+        self._run(self.scheduler.life.close())
         self._parts.close()
-        self._runner.close()
+        aside(self._runner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -257,7 +262,7 @@ class Session:
         cycle = self.cycle_of(waiting)
         gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         self._watching.describe_nodes(in_detail)
-        return self._runner.run(self._attempt(waiting, cycle, gates, preempts))
+        return self._run(self._attempt(waiting, cycle, gates, preempts))
 
     async def _attempt(self, pod: Pod, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool) -> Attempt:
         watching, binder = self._watching, self._binder

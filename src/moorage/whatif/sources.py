@@ -12,6 +12,7 @@ from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.errors import ApiError, InputError
 from moorage.simulator.documents import Document, documents_of, read_files
+from moorage.simulator.loop import aside
 from moorage.whatif.reading import ReadCluster, ShowReading, read_cluster
 from moorage.whatif.session import Session
 from moorage.whatif.snapshot import OLD_SECONDS, read_snapshot
@@ -96,6 +97,6 @@ def read_server(
             return await read_cluster(client, with_annotations=with_annotations, whole=whole, progress=progress)
 
     try:
-        return asyncio.run(read()), connection.namespace, connection.server
+        return aside(lambda: asyncio.run(read())), connection.namespace, connection.server
     except ApiError as error:
         raise InputError(connection.server, str(error) or type(error).__name__) from error

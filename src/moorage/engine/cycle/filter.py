@@ -81,6 +81,8 @@ class Filtering:
         self.answers = Answers(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
+        self.judges_all = False
+        """Every node is judged, however many will do: somebody else chooses among them."""
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
         self.group: CycleState | None = None
@@ -204,7 +206,7 @@ class Filtering:
             found.count = found.answer.feasible_count
         else:
             found.count = int(np.count_nonzero(found.feasible))
-        if self._is_limited:
+        if self._is_limited and not self.judges_all:
             examined = self._limit(found, examined)
         if examined is not None:
             for row in known:
@@ -292,6 +294,8 @@ class Filtering:
         return max(nodes_to_check * percentage // 100, MIN_NODES)
 
     def _enough(self, nodes_to_check: int) -> int:
+        if self.judges_all:
+            return nodes_to_check
         return self.wanted(nodes_to_check) if self.profile.score else 1
 
     def _limit(self, found: SeveralNodes, narrowed: BoolArray | None) -> BoolArray | None:
