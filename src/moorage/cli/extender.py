@@ -16,7 +16,6 @@ from moorage.cli.shared import (
 )
 from moorage.cli.starting import start_lightly
 
-
 ProfileOption = Annotated[str, typer.Option("--profile", help="Which profile of the configuration to serve.")]
 CertificateFile = Annotated[str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve with TLS.")]
 KeyFile = Annotated[str, typer.Option("--tls-private-key-file", metavar="FILE", help="The key of the certificate.")]
