@@ -33,14 +33,10 @@ from moorage.api.pod import Pod
 from moorage.assembly.parts import Parts, Tuning, kinds_of
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
-from moorage.engine.binding.binder import PendingBinding
-from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode
+from moorage.engine.cycle.found import NoNode
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.failures import FailureHandler
 from moorage.engine.group_points import GroupPostFiltered
-from moorage.engine.group_results import GroupAttempt
-from moorage.engine.outcomes import Failed, Parked
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError, did_you_mean
 from moorage.framework.cycle import CycleState
@@ -50,64 +46,17 @@ from moorage.framework.plugin import Plugin, PreEnqueuePlugin
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
-from moorage.simulator.attempts import AttemptLog
 from moorage.simulator.documents import Document
 from moorage.simulator.loop import AwaitedExtender, VirtualLoop, aside, run_anywhere
-from moorage.simulator.one_pass import AssumedForGood, DryRunApi, assemble_dry_run, make_known, searching_all
+from moorage.simulator.one_pass import DryRunApi, assemble_dry_run, make_known, searching_all
 from moorage.state.pod_groups import PodGroups
 from moorage.whatif.attempts import Attempt, GroupOutcome
 from moorage.whatif.edits import Content, CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.whatif.objects import WrittenObjects, missing
+from moorage.whatif.revocable import LastAttempt, RevocablePlacements, UnchangedPods
 from moorage.whatif.tables import Rows, filter_rows, score_rows
 
 T = TypeVar("T")
-
-
-class _Watching(AttemptLog):
-    """Keeps what the last attempt found, and describes every node only when that is wanted."""
-
-    def __init__(self) -> None:
-        super().__init__(with_nodes=False)
-        self.last: Found | ExtendedNodes | None = None
-        self.last_group: GroupAttempt | None = None
-
-    def group_ended(self, attempt: GroupAttempt) -> None:
-        self.last_group = attempt
-        super().group_ended(attempt)
-
-    def describe_nodes(self, wanted: bool) -> None:
-        self._with_nodes = wanted
-
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
-        self.last = found
-        super().found(queued, cycle, found)
-
-
-class _Revocable(AssumedForGood):
-    """Keeps the ways back of all placements of an attempt."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler)
-        self.started: list[PendingBinding] = []
-
-    def start(self, binding: PendingBinding) -> None:
-        """End the attempt; a pod that has to wait on permit counts as placed."""
-        self._scheduler.queue.done(binding.pod.uid)
-        if binding.permit is not None:
-            self._scheduler.services.waiting.release(binding.pod.uid)
-        self.started.append(binding)
-
-    def take(self) -> list[PendingBinding]:
-        """Return what was placed since the last time."""
-        taken, self.started = self.started, []
-        return taken
-
-
-class _Unchanged(FailureHandler):
-    """Leaves a pod that fits nowhere as it is."""
-
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Do nothing."""
 
 
 class Session:
@@ -123,12 +72,12 @@ class Session:
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
         self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
-        self._watching = _Watching()
+        self._watching = LastAttempt()
         self._parts: Parts[DryRunApi] = self._run(self._assembled())
         self.scheduler: Scheduler = self._parts.scheduler
         self._watched = frozenset(kinds_of(self.scheduler.objects))
-        self._binder = binder = _Revocable(self.scheduler)
-        unchanged = _Unchanged(self.scheduler.services, self.scheduler.queue)
+        self._binder = binder = RevocablePlacements(self.scheduler)
+        unchanged = UnchangedPods(self.scheduler.services, self.scheduler.queue)
         self.scheduler.carry_out_by(unchanged, lambda _scheduler: binder)
         self._undo: list[Callable[[], None]] = []
         self._steps: list[int] = []
