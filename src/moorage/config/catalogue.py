@@ -80,6 +80,11 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
         "Coscheduling": _facts(
             "preEnqueue queueSort preFilter postFilter reserve permit", community_args.CoschedulingArgs
         ),
+        "NodeMetadata": _facts("score", community_args.NodeMetadataArgs),
+        "NodeResourcesAllocatable": _facts("score", community_args.NodeResourcesAllocatableArgs),
+        "PreemptionToleration": _facts(
+            "preEnqueue postFilter podGroupPostFilter", community_args.PreemptionTolerationArgs
+        ),
     }
 )
 """Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
