@@ -77,6 +77,7 @@ IN_TREE_PLUGINS: Final[Catalogue] = MappingProxyType(
 
 COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
+        "CapacityScheduling": _facts("preEnqueue preFilter postFilter podGroupPostFilter reserve"),
         "Coscheduling": _facts(
             "preEnqueue queueSort preFilter postFilter reserve permit", community_args.CoschedulingArgs
         ),

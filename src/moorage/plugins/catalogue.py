@@ -57,6 +57,7 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
 )
 
 COMMUNITY: Final[Mapping[str, str]] = {
+    "CapacityScheduling": "moorage.plugins.community.capacity_scheduling.plugin:CapacityScheduling",
     "Coscheduling": "moorage.plugins.community.coscheduling.plugin:Coscheduling",
     "NodeMetadata": "moorage.plugins.community.node_metadata:NodeMetadata",
     "NodeResourcesAllocatable": "moorage.plugins.community.node_resources_allocatable:NodeResourcesAllocatable",

@@ -42,16 +42,19 @@ class DryRun:
 
     def on(self, node: NodeInfo) -> Victims | Status:
         """Return the least important pods without which the pod fits, or why none will do; PluginError if it broke."""
-        priority, rules = self._priority, self._rules
-        if rules is None:
-            pool = [pod for pod in node.pods.values() if pod.priority < priority]
-        else:
-            pool = [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
+        pool = self._pool(node)
         if not pool:
             return NO_VICTIMS
         what_if = self._what_if(node, pool)
         status = what_if.judge()
         return status if status is not None else self._reprieve(what_if, pool)
+
+    def _pool(self, node: NodeInfo) -> list[Pod]:
+        """Return the pods of a node that may have to go."""
+        priority, rules = self._priority, self._rules
+        if rules is None:
+            return [pod for pod in node.pods.values() if pod.priority < priority]
+        return [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
 
     def is_row_local(self, node: NodeInfo) -> bool:
         """Tell whether the outcome depends on nothing but the node and its pods, and the kind of pod."""

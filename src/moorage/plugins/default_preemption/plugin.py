@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 from time import perf_counter
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.pod import Pod
@@ -37,7 +37,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is given.
     """
 
-    Args = DefaultPreemptionArgs
+    Args: ClassVar[type[Any] | None] = DefaultPreemptionArgs
 
     def __init__(
         self, *, args: DefaultPreemptionArgs | None = None, handle: GroupHandle, chance: Random | None = None
