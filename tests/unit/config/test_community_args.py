@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from moorage.config import KNOWN_PLUGINS, load_config
+from moorage.config.args import ResourceSpec
 from moorage.config.catalogue import COMMUNITY_PLUGINS
-from moorage.config.community_args import CoschedulingArgs
+from moorage.config.community_args import CoschedulingArgs, NodeResourcesAllocatableArgs, PreemptionTolerationArgs
 from moorage.errors import ConfigErrors
 
 
@@ -27,6 +28,10 @@ def loaded(plugin: str, args: dict[str, Any] | None) -> Any:
 
 DEFAULTS: dict[str, Any] = {
     "Coscheduling": CoschedulingArgs(60, 0, 10),
+    "PreemptionToleration": PreemptionTolerationArgs(10, 100),
+    "NodeResourcesAllocatable": NodeResourcesAllocatableArgs(
+        (ResourceSpec("cpu", 1 << 20), ResourceSpec("memory", 1)), "Least"
+    ),
 }
 
 
@@ -35,6 +40,16 @@ def test_defaults(plugin: str, args: Any) -> None:
     assert loaded(plugin, None) == args
     assert loaded(plugin, {}) == args
     assert loaded(plugin, {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": f"{plugin}Args"}) == args
+
+
+NUMBERS = {"metadataKey": "k", "metadataSource": "Label", "metadataType": "Number", "scoringStrategy": "Highest"}
+
+
+def test_what_is_written_empty_is_the_default() -> None:
+    found = loaded("NodeResourcesAllocatable", {"resources": [], "mode": ""})
+    assert found == DEFAULTS["NodeResourcesAllocatable"]
+    times = {**NUMBERS, "metadataType": "Timestamp", "scoringStrategy": "Newest", "timestampFormat": ""}
+    assert loaded("NodeMetadata", times).timestamp_format == "2006-01-02T15:04:05Z07:00"
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -52,6 +67,47 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         "Coscheduling",
         {"podGroupRejectPercentage": 101},
         "podGroupRejectPercentage: Invalid value: 101: not in valid range [0, 100]",
+    ),
+    "a weight of nothing": (
+        "NodeResourcesAllocatable",
+        {"resources": [{"name": "cpu", "weight": 0}]},
+        "resources[0].weight: Invalid value: 0: resource weight of cpu should be a positive value, got 0",
+    ),
+    "neither least nor most": (
+        "NodeResourcesAllocatable",
+        {"mode": "Middle"},
+        'mode: Unsupported value: "Middle": supported values: "Least", "Most"',
+    ),
+    "more nodes than there are": (
+        "PreemptionToleration",
+        {"minCandidateNodesPercentage": 101},
+        "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+    ),
+    "no key": ("NodeMetadata", {**NUMBERS, "metadataKey": ""}, "metadataKey: Required value"),
+    "nothing said": (
+        "NodeMetadata",
+        {"metadataKey": "k", "metadataSource": "Label", "metadataType": "Number"},
+        "scoringStrategy: Required value",
+    ),
+    "another source": (
+        "NodeMetadata",
+        {**NUMBERS, "metadataSource": "Taint"},
+        'metadataSource: Unsupported value: "Taint": supported values: "Label", "Annotation"',
+    ),
+    "another type": (
+        "NodeMetadata",
+        {**NUMBERS, "metadataType": "Text"},
+        'metadataType: Unsupported value: "Text": supported values: "Number", "Timestamp"',
+    ),
+    "a strategy of times for numbers": (
+        "NodeMetadata",
+        {**NUMBERS, "scoringStrategy": "Newest"},
+        'scoringStrategy: Unsupported value: "Newest": supported values: "Highest", "Lowest"',
+    ),
+    "a layout that is none": (
+        "NodeMetadata",
+        {**NUMBERS, "metadataType": "Timestamp", "scoringStrategy": "Oldest", "timestampFormat": "%Y-%m-%d"},
+        'timestampFormat: Invalid value: "%Y-%m-%d": there is no year (2006) in it',
     ),
     "an argument that there is not": (
         "Coscheduling",
