@@ -201,10 +201,11 @@ export class NodeMap {
 
   key(event, onOpen) {
     const at = this.order.indexOf(this.pointed);
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.across, ArrowUp: -this.across, Home: -this.order.length, End: this.order.length };
-    if (event.key in steps && this.order.length) {
+    const last = this.order.length - 1;
+    const steps = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.across, ArrowUp: at - this.across, Home: 0, End: last };
+    if (event.key in steps && last >= 0) {
       event.preventDefault();
-      const next = at < 0 ? 0 : Math.max(0, Math.min(this.order.length - 1, at + steps[event.key]));
+      const next = Math.max(0, Math.min(last, steps[event.key]));
       this.point(this.order[next]);
       say(this.describe(this.order[next]));
     } else if (event.key === "Enter" && this.pointed >= 0) {
