@@ -119,12 +119,16 @@ export class NodeMap {
     this.ratio = ratio;
   }
 
+  // Draws all tiles aside; what is under the pointer is framed on top of that, without drawing them again.
   draw() {
+    if (!this.order) return;
     const began = performance.now();
-    const context = this.canvas.getContext("2d");
+    this.aside ??= document.createElement("canvas");
+    this.aside.width = this.canvas.width;
+    this.aside.height = this.canvas.height;
+    const context = this.aside.getContext("2d");
     const style = getComputedStyle(document.documentElement);
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.drawTitles(context, style);
     const { layout, load, side } = this, { by, size } = this.options;
     const sizes = size ? layout.allocatable[size] ?? [] : [];
@@ -141,9 +145,19 @@ export class NodeMap {
       if (cordoned.has(row) || broken.has(row)) this.cross(context, x + inset, y + inset, own, broken.has(row));
     }
     for (const [row, color] of this.marks) this.frame(context, row, color, 2);
-    if (this.pointed >= 0) this.frame(context, this.pointed, style.getPropertyValue("--accent").trim(), 2);
+    this.accent = style.getPropertyValue("--accent").trim();
+    this.repaint();
     this.canvas.dataset.took = (performance.now() - began).toFixed(1);
     this.canvas.setAttribute("aria-label", this.summary());
+  }
+
+  repaint() {
+    const context = this.canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.aside, 0, 0);
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    if (this.pointed >= 0) this.frame(context, this.pointed, this.accent, 2);
   }
 
   drawTitles(context, style) {
@@ -195,7 +209,7 @@ export class NodeMap {
   point(row) {
     if (row === this.pointed) return;
     this.pointed = row;
-    this.draw();
+    if (this.aside) this.repaint();
     this.onPoint?.(row);
   }
 
