@@ -16,13 +16,15 @@ WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
 ROUNDS ?= 3
+IMAGE ?= moorage:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah)
 MINUTES ?= 30
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz lock sbom clean
+.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-extender bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz image lock sbom clean
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +73,10 @@ bench-start: $(INSTALLED)  ## Start both schedulers on 15,000 nodes and 100,000 
 bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a second, with both schedulers (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
+
+bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an extender of kube-scheduler, at 1,000 nodes (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
 
 bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
@@ -122,6 +128,11 @@ soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: n
 
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
+
+image:  ## Build the image, by docker, podman or buildah: IMAGE=registry.example/moorage:0.1.0 BUILDER=podman
+	@test -n "$(BUILDER)" || { \
+	  echo "No docker, podman or buildah here: docs/how-to/from-idea-to-cluster.md says how to do without"; exit 1; }
+	$(BUILDER) build --tag $(IMAGE) .
 
 lock: $(INSTALLED)  ## Write the lock files of the image anew: the newest versions, with their hashes
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK) pyproject.toml --output-file requirements.lock

@@ -17,6 +17,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.assembly.loop import SchedulingLoop
+from moorage.assembly.policy import Policy
 from moorage.clock import SystemClock
 from moorage.config import default_config
 from moorage.engine.binding.binder import TaskBackground
@@ -121,14 +122,16 @@ class InstantCluster:
         """Take no notice."""
 
 
-def measure(workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0) -> Measurement:
-    """Fill a cluster, then place pods for about so many seconds."""
+def measure(
+    workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0, policy: Policy | None = None
+) -> Measurement:
+    """Fill a cluster, then place pods for about so many seconds; by another configuration and plugins, if given."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_measure(workload, nodes, existing_pods, seconds))
+        return runner.run(_measure(Rig(workload, nodes, policy), existing_pods, seconds))
 
 
-async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: float) -> Measurement:
-    rig = Rig(workload, nodes)
+async def _measure(rig: "Rig", existing_pods: int, seconds: float) -> Measurement:
+    workload, nodes = rig.workload, rig.nodes
     for number in range(existing_pods):
         rig.scheduler.handlers.pod_added(
             make_pod(f"old-{number}", node=f"node-{number % nodes}", requests={"cpu": "10m"}, labels={"app": "old"})
@@ -150,14 +153,15 @@ async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: 
 class Rig:
     """The engine of a full cluster, to be given pods."""
 
-    def __init__(self, workload: Workload, nodes: int) -> None:
+    def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None) -> None:
         self.workload = workload
+        self.nodes = nodes
         self.given = 0
         self.cluster = InstantCluster(is_late=workload.is_late)
         self._background = TaskBackground()
         self.scheduler = self.cluster.scheduler = Scheduler(
-            default_config(),
-            Registry(IN_TREE),
+            policy.config if policy else default_config(),
+            policy.registry if policy else Registry(IN_TREE),
             cluster=self.cluster,
             background=self._background,
             clock=SystemClock(),

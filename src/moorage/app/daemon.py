@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
@@ -23,7 +24,9 @@ from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
+from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
+from moorage.app.page.in_scheduler import SchedulerPage, allowing_page
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
 from moorage.client.leader import LeaseSettings
@@ -75,7 +78,8 @@ class Daemon:
 
     def __init__(self, options: Options, ends: Ends) -> None:
         self.options = options
-        self._registry = CellRegistry(options.metrics)
+        gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
+        self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
         self._setup = setup_of(options)
         self._keeper = KeeperClient(ends, self._setup, self._registry)
         self._stopping = self._keeper.stopping
@@ -89,7 +93,9 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate)
+        page = SchedulerPage(self.options, instruments.attempts) if self.options.flags["ui"] else None
+        watching = None if page is None else page.observer
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
@@ -106,6 +112,9 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
+            if page is not None:
+                page.add_to(keeper.router, parts.scheduler)
+                ending.push_async_callback(page.stop)
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
@@ -244,12 +253,13 @@ def setup_of(options: Options) -> Setup:
     return Setup(
         serving=options.serving,
         authentication=options.authentication,
-        authorization=options.authorization,
+        authorization=allowing_page(options.authorization) if options.flags["ui"] else options.authorization,
         stuck_seconds=options.flags["stuck-timeout"].seconds,
         kubeconfig=config.client_connection.kubeconfig,
         master=options.flags["master"],
         lease=lease if election.leader_elect else None,
         component=config.profiles[0].scheduler_name or "",
+        has_page=options.flags["ui"],
     )
 
 

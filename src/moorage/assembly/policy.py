@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
+    IN_TREE_PLUGINS,
     KNOWN_PLUGINS,
     Catalogue,
     PluginFacts,
@@ -22,7 +23,7 @@ from moorage.errors import ConfigError, ConfigErrors
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import IN_TREE
+from moorage.plugins.catalogue import COMMUNITY, IN_TREE
 
 
 class Policy(Struct, frozen=True):
@@ -36,13 +37,14 @@ class Policy(Struct, frozen=True):
 def collect_plugins(
     given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
 ) -> Registry:
-    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``.
+    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
 
     A start without a configuration can do without what is installed: nothing could name it.
     """
     registry = Registry.of_checked(IN_TREE)
     for plugin in given:
         registry.register(plugin)
+    registry.offer(COMMUNITY)
     if with_installed:
         registry.register_entry_points()
     for path in paths:
@@ -52,8 +54,8 @@ def collect_plugins(
 
 def catalogue_of(registry: Registry) -> Catalogue:
     """Describe plugins to the configuration; in-tree ones are known whether or not they are in the registry."""
-    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
-    facts = {name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()}
+    others = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
+    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in others}
     return {**KNOWN_PLUGINS, **facts}
 
 

@@ -31,14 +31,14 @@ POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
 
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
     """Ask whether enough of a group is placed, or can be; without a plugin that knows, always."""
-    plugin = profile.placement_feasible
-    if plugin is None:
-        return None
-    answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
-    status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
-    if status is not None and status.code is Code.ERROR:
-        raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
-    return status
+    for plugin in profile.placement_feasible:
+        answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
+        status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
+        if status is not None:
+            if status.code is Code.ERROR:
+                raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
+            return status
+    return None
 
 
 def generate_placements(

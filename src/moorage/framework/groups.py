@@ -14,6 +14,15 @@ from moorage.framework.nodetable import NodeTable
 Group: TypeAlias = PodGroup | CompositePodGroup
 
 
+class DescribedGroup(PodGroup, frozen=True, dict=True, gc=True):
+    """A PodGroup that no object of that kind stands for: a plugin describes it, from whatever it knows.
+
+    ``problem`` says what is wrong with it; as long as something is, its pods are told so and none is tried.
+    """
+
+    problem: str = ""
+
+
 class GroupTree(Struct, frozen=True):
     """A group and the groups below it; a PodGroup has none.
 
@@ -64,7 +73,10 @@ class GroupTree(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it."""
+    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it.
+
+    ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.looks_at_nodes``.
+    """
 
     pod: Pod
     node_name: str

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.api.pod import Pod
+from moorage.errors import did_you_mean
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration
 from moorage.framework.node_statuses import NodeStatuses
@@ -220,6 +221,14 @@ class FilterPlugin(Plugin):
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
 
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
+        """Say of each node how many pods just like this one ``filter`` would accept there, one after the other.
+
+        Asked only of filters with ``DependsOn.REQUESTS``, for groups that may go to one of many parts of the cluster;
+        ``None`` (it cannot be told) has the pods tried one by one in each of them. Numbers below 0 count as 0.
+        """
+        return None
+
 
 class CountingPlugin(Plugin):
     """A filter that merely adds up what pods ask for, so that whether one more fits is found by subtracting."""
@@ -348,7 +357,9 @@ class PostBindPlugin(Plugin):
 def require_one_of(cls: type, base: type, *methods: str) -> None:
     """Refuse a class that defines none of some methods which are derived from each other."""
     if all(getattr(cls, method) is getattr(base, method) for method in methods):
-        raise TypeError(f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other")
+        near = (f"; {own} is not asked for, {hint}" for own in vars(cls) if (hint := did_you_mean(own, methods)))
+        problem = f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other"
+        raise TypeError(problem + next(near, ""))
 
 
 def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:

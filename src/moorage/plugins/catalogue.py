@@ -1,5 +1,6 @@
 """Every plugin that comes with Moorage, in the order of the default profile."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from moorage.framework.plugin import Plugin
@@ -54,3 +55,8 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     TopologyPlacementGenerator,
     PodGroupPodsCount,
 )
+
+COMMUNITY: Final[Mapping[str, str]] = {
+    "Coscheduling": "moorage.plugins.community.coscheduling.plugin:Coscheduling",
+}
+"""Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""

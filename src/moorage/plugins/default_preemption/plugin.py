@@ -45,7 +45,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._handle = handle
         self._pods = handle.lister(Pod)
         budgets = Budgets(handle.lister(PodDisruptionBudget))
-        has_groups = handle.features.enabled("GenericWorkload")
+        has_groups = handle.has_groups
         units = Units(handle.groups) if has_groups else None
         self._search = CandidateSearch(handle, args or DefaultPreemptionArgs(), budgets, chance, units)
         in_background = handle.features.enabled("SchedulerAsyncPreemption")

@@ -14,7 +14,7 @@ def held() -> tuple[Cache, HeldPods]:
     cache.add_pod(VICTIM)
     pods = HeldPods(cache.nodes)
     assert pods.reconsidered() is None, "nothing is known yet: it could be any"
-    pods.add("default/p", "uid-of-p", [VICTIM])
+    pods.add("default/p", "uid-of-p", ["a"])
     assert pods.reconsidered() == set()
     return cache, pods
 

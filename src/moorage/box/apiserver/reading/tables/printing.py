@@ -7,6 +7,7 @@ from typing import Any
 from moorage.api.struct import Data
 from moorage.box.apiserver.reading.tables.cells import Cells, Column, age, columns, plain
 from moorage.box.apiserver.reading.tables.cluster_objects import CLUSTER_OBJECTS
+from moorage.box.apiserver.reading.tables.server_settings import SERVER_SETTINGS
 from moorage.box.apiserver.reading.tables.workloads import WORKLOADS
 from moorage.box.apiserver.storage.plain_data import find
 
@@ -42,7 +43,7 @@ def _included(thing: Data, include: str) -> Data | None:
 
 def printer_of(storage: str, now: Callable[[], float], custom: Sequence[Mapping[str, Any]] = ()) -> Printer:
     """Return how objects of a resource are printed; ``custom`` are a definition's additionalPrinterColumns."""
-    if known := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage):
+    if known := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage) or SERVER_SETTINGS.get(storage):
         return Printer(*known, now)
     if not custom:
         return Printer(columns("Name", "Age"), plain("metadata.name", "age"), now)
