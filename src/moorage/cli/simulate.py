@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -241,11 +240,11 @@ def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
     extenders = policy.config.extenders
     if wanted or not extenders:
         return policy
-    from msgspec.structs import replace as with_fields
+    from msgspec.structs import replace
 
     if not quiet:
         typer.echo(f"note: extenders of the configuration that are not asked: {len(extenders)}", err=True)
-    return replace(policy, config=with_fields(policy.config, extenders=()))
+    return replace(policy, config=replace(policy.config, extenders=()))
 
 
 def _seconds(text: str, where: str) -> float | None:

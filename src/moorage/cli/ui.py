@@ -1,6 +1,7 @@
 """`moorage ui`: a cluster as a page in the browser."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,22 +71,25 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         policies[f"{compare.name} (compared)"] = policy_of(compare, plugin, feature_gates)
     cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
     title = ", ".join(file) if file else snapshot or "the cluster that kubectl uses"
-    is_played = bool(file) if play is None else play
-    if is_played or compare is not None:
+    if (bool(file) if play is None else play) or compare is not None:
         source = _played(cluster, policies, title, until, shown=not quiet and sys.stderr.isatty())
     else:
-        from moorage.ui.still import StillCluster
+        source = _still(cluster, next(iter(policies.values())), title)
+    raise typer.Exit(run_page(lambda: source, address, port, tokens, partial(_say, opens=open_browser)))
 
-        source = StillCluster(cluster, next(iter(policies.values())), title)
 
-    def ready(url: str) -> None:
-        typer.echo(f"The page is at {url}\nCtrl-C ends it.")
-        if open_browser:
-            import webbrowser
+def _say(url: str, *, opens: bool) -> None:
+    typer.echo(f"The page is at {url}\nCtrl-C ends it.")
+    if opens:
+        import webbrowser
 
-            webbrowser.open(url)
+        webbrowser.open(url)
 
-    raise typer.Exit(run_page(lambda: source, address, port, tokens, ready))
+
+def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
+    from moorage.ui.still import StillCluster
+
+    return StillCluster(cluster, policy, title)
 
 
 def _played(
