@@ -24,7 +24,8 @@ RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt docs bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz image lock sbom clean
+# Every target that says what it does.
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +75,10 @@ bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a s
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
 
+bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an extender of kube-scheduler, at 1,000 nodes (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
+
 bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
 
@@ -98,6 +103,13 @@ bench-apiserver: $(INSTALLED)  ## Measure the embedded API server: writes, watch
 
 bench-startup: $(INSTALLED)  ## Measure how long both commands take to their first pod
 	$(BIN)/python -m benchmarks.startup
+
+browser: $(INSTALLED)  ## Look at the page in Chromium, which is installed if this is Debian and we may
+	.ci/browser
+	MOORAGE_BROWSER=1 $(BIN)/python -m pytest -q tests/browser
+
+pictures: $(INSTALLED)  ## Take the pictures of the page in docs/pictures anew
+	MOORAGE_BROWSER=1 MOORAGE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/browser/test_pictures.py
 
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane

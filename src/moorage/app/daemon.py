@@ -26,8 +26,10 @@ from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
+from moorage.app.page.in_scheduler import SchedulerPage, allowing_page
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
+from moorage.client.informer import Informers
 from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
@@ -42,6 +44,9 @@ DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
+CATCH_UP_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 0.2
+"""A watch that is opened again brings what was missed at once; so long that may take."""
 FOLD_SECONDS: Final = 5.0
 CONFIG_LEVEL: Final = 2
 """From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
@@ -92,7 +97,9 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate)
+        page = SchedulerPage(self.options, instruments.attempts) if self.options.flags["ui"] else None
+        watching = None if page is None else page.observer
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
@@ -109,6 +116,9 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
+            if page is not None:
+                page.add_to(keeper.router, parts.scheduler)
+                ending.push_async_callback(page.stop)
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
@@ -193,6 +203,8 @@ class Daemon:
         self._start_informers(parts)
         resources.is_leading = True
         await parts.connection.informers.synced()
+        if self._setup.lease is not None:
+            await _catch_up(parts.connection.informers)
         self._keeper.show_synced()
         await parts.scheduler.life.start()
         keep_everything()
@@ -247,13 +259,24 @@ def setup_of(options: Options) -> Setup:
     return Setup(
         serving=options.serving,
         authentication=options.authentication,
-        authorization=options.authorization,
+        authorization=allowing_page(options.authorization) if options.flags["ui"] else options.authorization,
         stuck_seconds=options.flags["stuck-timeout"].seconds,
         kubeconfig=config.client_connection.kubeconfig,
         master=options.flags["master"],
         lease=lease if election.leader_elect else None,
         component=config.profiles[0].scheduler_name or "",
+        has_page=options.flags["ui"],
     )
+
+
+async def _catch_up(informers: Informers) -> None:
+    """See what the former leader wrote last, even if our watches were cut in the moment in which it gave up."""
+    try:
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            await informers.following()
+    except TimeoutError:
+        log.warning("leading though some watches are not open", problems=informers.problems)
+    await asyncio.sleep(SETTLE_SECONDS)
 
 
 async def _fold(registry: CellRegistry) -> None:

@@ -77,8 +77,14 @@ IN_TREE_PLUGINS: Final[Catalogue] = MappingProxyType(
 
 COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
+        "CapacityScheduling": _facts("preEnqueue preFilter postFilter podGroupPostFilter reserve"),
         "Coscheduling": _facts(
             "preEnqueue queueSort preFilter postFilter reserve permit", community_args.CoschedulingArgs
+        ),
+        "NodeMetadata": _facts("score", community_args.NodeMetadataArgs),
+        "NodeResourcesAllocatable": _facts("score", community_args.NodeResourcesAllocatableArgs),
+        "PreemptionToleration": _facts(
+            "preEnqueue postFilter podGroupPostFilter", community_args.PreemptionTolerationArgs
         ),
     }
 )

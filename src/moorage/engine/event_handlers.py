@@ -132,6 +132,8 @@ class EventHandlers:
                 self.pod_added(after)
             else:
                 self.pod_updated(before, after)
+            if sources is not None:
+                sources.member_settled(after)
         elif before is not None:
             self.pod_deleted(before, is_final=is_final)
             if sources is not None:

@@ -71,11 +71,18 @@ class GroupSources:
         if not isinstance(group, DescribedGroup) or not source.is_described(group, pod):
             self._describe(source, key, pod)
 
+    def member_settled(self, pod: Pod) -> None:
+        """Tell whoever named a pod's group that it is in the books now."""
+        key = group_key(pod)
+        if key is not None and (source := self._source_of.get(key)) is not None:
+            source.group_changed(key)
+
     def member_gone(self, pod: Pod) -> None:
         """Follow a pod that is gone, and is in the books no more."""
         key = group_key(pod)
         if key is not None and (source := self._source_of.get(key)) is not None:
             self._describe(source, key)
+            source.member_gone(pod)
 
     # ── what describes groups ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -84,7 +91,9 @@ class GroupSources:
         for source in chain.from_iterable(self._sources.values()):
             if type(thing) in source.group_kinds and (name := source.name_of_object(thing)):
                 key = f"{thing.namespace}/{name}"
-                self._describe(self._source_of.setdefault(key, source), key)
+                describing = self._source_of.setdefault(key, source)
+                self._describe(describing, key)
+                describing.group_changed(key)
                 return
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:

@@ -57,6 +57,12 @@ class GroupSourcePlugin(Plugin):
         """Name the group, in the same namespace, that an object of ``group_kinds`` says something about."""
         return ""
 
+    def group_changed(self, key: str) -> None:
+        """Take note that what describes a group, or a member, has come or changed; the books show it as it is now."""
+
+    def member_gone(self, pod: Pod) -> None:
+        """Take note that a member is gone, or has ended."""
+
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         """Take note of how an attempt to place a group has ended; ``None`` is success."""
 
@@ -104,6 +110,13 @@ class PlacementFeasiblePlugin(Plugin):
 
 class PlacementScorePlugin(Plugin):
     """Ranks the placements that would do. Define either ``score_placement`` or ``score_placements``."""
+
+    looks_at_nodes: ClassVar[bool] = True
+    """Whether a score depends on which node of a placement each pod would get.
+
+    If no plugin of a profile minds, it is often enough to count how many pods a placement takes: its ``proposals`` then
+    name no nodes.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -73,7 +73,10 @@ class GroupTree(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it."""
+    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it.
+
+    ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.looks_at_nodes``.
+    """
 
     pod: Pod
     node_name: str

@@ -213,6 +213,14 @@ class FilterPlugin(Plugin):
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
 
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
+        """Say of each node how many pods just like this one ``filter`` would accept there, one after the other.
+
+        Asked only of filters with ``DependsOn.REQUESTS``, for groups that may go to one of many parts of the cluster;
+        ``None`` (it cannot be told) has the pods tried one by one in each of them. Numbers below 0 count as 0.
+        """
+        return None
+
 
 class CountingPlugin(Plugin):
     """A filter that merely adds up what pods ask for, so that whether one more fits is found by subtracting."""

@@ -92,6 +92,9 @@ class Sink(Protocol):
 class ReplyStream(Protocol):
     """A reply that is written as it comes about."""
 
+    content_type: str
+    """What stands in its head."""
+
     def start(self, sink: Sink) -> None:
         """Begin to write: the head is out."""
         ...
@@ -105,7 +108,7 @@ class ReplyStream(Protocol):
         ...
 
 
-AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply]
+AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply | ReplyStream]
 
 
 class HttpService(Struct, frozen=True):

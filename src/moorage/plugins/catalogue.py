@@ -57,6 +57,10 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
 )
 
 COMMUNITY: Final[Mapping[str, str]] = {
+    "CapacityScheduling": "moorage.plugins.community.capacity_scheduling.plugin:CapacityScheduling",
     "Coscheduling": "moorage.plugins.community.coscheduling.plugin:Coscheduling",
+    "NodeMetadata": "moorage.plugins.community.node_metadata:NodeMetadata",
+    "NodeResourcesAllocatable": "moorage.plugins.community.node_resources_allocatable:NodeResourcesAllocatable",
+    "PreemptionToleration": "moorage.plugins.community.preemption_toleration:PreemptionToleration",
 }
 """Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""

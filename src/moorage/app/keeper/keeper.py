@@ -34,7 +34,7 @@ from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
 from moorage.app.serving.pages import HealthPages
 from moorage.app.serving.routing import Router
-from moorage.app.serving.starting import Server
+from moorage.app.serving.starting import MAX_BODY, Server
 from moorage.app.version import USER_AGENT
 from moorage.client.kubeconfig import load_connection
 from moorage.client.leader import LeaderElector, LeaseSettings
@@ -42,7 +42,10 @@ from moorage.client.rest import ApiClient, Exchange
 from moorage.clock import boot_time
 from moorage.errors import LeadershipLost, MoorageError
 from moorage.framework.recording import EventNote
-from moorage.http.messages import HttpRequest, Reply
+from moorage.http.messages import HttpRequest, Reply, ReplyStream
+from moorage.ui.events import PageNews
+from moorage.ui.paths import EVENTS
+from moorage.ui.paths import MAX_BODY as MAX_PAGE_BODY
 
 if TYPE_CHECKING:
     from moorage.client.candidate import Candidacy
@@ -187,10 +190,15 @@ class Keeper:
         checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
 
-        async def page(request: HttpRequest) -> Reply:
+        # What is new is said here: streams are not passed on, questions are.
+        news = PageNews(self._forwarding.page) if setup.has_page else None
+
+        async def page(request: HttpRequest) -> Reply | ReplyStream:
+            if news is not None and request.path == EVENTS:
+                return news.stream()
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
 
-        self._server = Server(setup.serving, page, self._meter)
+        self._server = Server(setup.serving, page, self._meter, MAX_PAGE_BODY if setup.has_page else MAX_BODY)
         await self._server.start(setup.authentication, setup.authorization)
 
     def _is_overdue(self) -> bool:

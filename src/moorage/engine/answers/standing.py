@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -367,10 +367,9 @@ class StandingAnswer:
         self._rows_to_total.clear()
         return self.totals
 
-    def parts_in_force(self) -> Iterator[PluginAnswer]:
-        """Go through what stands of the plugins that filter or score such pods; one that does both comes twice."""
-        yield from self._filters
-        yield from (share.part for share in self._shares or ())
+    def filters_in_force(self) -> Sequence[PluginAnswer]:
+        """Return what stands of the plugins that filter such pods."""
+        return self._filters
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""

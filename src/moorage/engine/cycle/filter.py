@@ -81,6 +81,7 @@ class Filtering:
         self.answers = Answers(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
+        self._judges_all = False
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
         self.group: CycleState | None = None
@@ -90,6 +91,20 @@ class Filtering:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
         pre = self.pre_filter(pod)
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
+
+    def judge(self, pod: Pod, scope: Scope | None = None) -> Found:
+        """Judge every node, or those of a part of the cluster, however many will do: somebody else chooses among them.
+
+        The node that the pod is nominated to is one like the others.
+        """
+        pre = self.pre_filter(pod)
+        if pre.rejection is not None:
+            return self.rejected(pre)
+        self._judges_all, self.scope = True, scope
+        try:
+            return self.filter(pre, try_nominated=False)
+        finally:
+            self._judges_all, self.scope = False, None
 
     def pre_filter(self, pod: Pod) -> PreFiltered:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
@@ -204,7 +219,7 @@ class Filtering:
             found.count = found.answer.feasible_count
         else:
             found.count = int(np.count_nonzero(found.feasible))
-        if self._is_limited:
+        if self._is_limited and not self._judges_all:
             examined = self._limit(found, examined)
         if examined is not None:
             for row in known:
@@ -292,6 +307,8 @@ class Filtering:
         return max(nodes_to_check * percentage // 100, MIN_NODES)
 
     def _enough(self, nodes_to_check: int) -> int:
+        if self._judges_all:
+            return nodes_to_check
         return self.wanted(nodes_to_check) if self.profile.score else 1
 
     def _limit(self, found: SeveralNodes, narrowed: BoolArray | None) -> BoolArray | None:

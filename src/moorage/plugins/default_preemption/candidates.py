@@ -21,6 +21,7 @@ from moorage.framework.status import BoolArray, Code, Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
+from moorage.plugins.default_preemption.eligibility import VictimRules
 from moorage.plugins.default_preemption.memory import Memory, Outcome
 from moorage.plugins.default_preemption.unit_dry_run import UnitDryRun
 from moorage.plugins.default_preemption.units import Units
@@ -55,7 +56,8 @@ class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
     The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
-    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups.
+    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups;
+    ``rules`` who may go, where that is not up to priorities alone.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class CandidateSearch:
         budgets: Budgets,
         chance: Random | None = None,
         units: Units | None = None,
+        rules: VictimRules | None = None,
     ) -> None:
         self.units = units
+        self.rules = rules
         self._handle = handle
         self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
@@ -80,7 +84,7 @@ class CandidateSearch:
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
         findings = Findings(examined=len(rows))
-        hopeful = rows[self._lowest.is_below(pod.priority, rows)]
+        hopeful = rows if self.rules is not None else rows[self._lowest.is_below(pod.priority, rows)]
         if len(hopeful) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
         wanted = self.wanted(len(rows))
@@ -93,8 +97,8 @@ class CandidateSearch:
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
         if self.units is None:
-            return DryRun(self._handle, cycle, pod, self._budgets.split)
-        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units)
+            return DryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
+        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
 
     def wanted(self, nodes: int) -> int:
         """Return how many candidates are enough among this many nodes."""

@@ -169,12 +169,13 @@ class BackgroundEviction(Eviction):
         super().__init__(handle, plugin, preemptor_uid)
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
-        self._victims: LRU[str, Sequence[Pod]] = LRU(MAX_EVICTIONS)
+        self._victims: LRU[str, Mapping[str, str]] = LRU(MAX_EVICTIONS)
+        """The nodes of a preemptor's victims by their uids; whole pods would outlive the deletion of all of them."""
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         """Start evicting; without victims that are not leaving already there is nothing to do."""
         if victims:
-            self._victims.put(preemptor.uid, victims)
+            self._victims.put(preemptor.uid, {victim.uid: victim.node_name for victim in victims})
             preemption = self._under_way[preemptor.uid] = Preemption()
             preemption.work = self._work(preemption, preemptor, node_name, victims)
             for victim in victims:
@@ -188,7 +189,7 @@ class BackgroundEviction(Eviction):
         the plugins to say that turned it down. Upstream leaves it at that.
         """
         victims = self._victims.find(self._preemptor_uid(pod)) or ()
-        return QueueingHint.QUEUE if any(victim.uid == old.uid for victim in victims) else QueueingHint.SKIP
+        return QueueingHint.QUEUE if old.uid in victims else QueueingHint.SKIP
 
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
         in_memory = await super()._evict(victim, preemptor, node_name)
@@ -201,7 +202,7 @@ class BackgroundEviction(Eviction):
         preemption = self._under_way.get(uid)
         if preemption is None or preemption.was_dropped:
             return self._awaits_victims(uid)
-        if preemption.last is not None and self._is_leaving(preemption.last):
+        if preemption.last is not None and self._is_leaving(preemption.last.uid, preemption.last.node_name):
             return False
         preemption.held_back = True
         return True
@@ -209,21 +210,22 @@ class BackgroundEviction(Eviction):
     def _awaits_victims(self, preemptor_uid: str) -> bool:
         victims = self._victims.find(preemptor_uid)
         return victims is not None and any(
-            self.evictions.is_accepted(victim) and not self._is_leaving(victim) for victim in victims
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim, node)
+            for victim, node in victims.items()
         )
 
-    def _is_leaving(self, victim: Pod) -> bool:
-        there = self._on_node(victim)
+    def _is_leaving(self, victim: str, node_name: str) -> bool:
+        there = self._on_node(victim, node_name)
         return there is None or there.is_terminating
 
-    def _on_node(self, victim: Pod) -> Pod | None:
+    def _on_node(self, victim: str, node_name: str) -> Pod | None:
         """Return a victim as it is on its node, if it still is.
 
         Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
         the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
         """
-        info = self._handle.nodes.find(victim.node_name)
-        return None if info is None else info.pods.get(victim.uid)
+        info = self._handle.nodes.find(node_name)
+        return None if info is None else info.pods.get(victim)
 
     async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         will_be_woken, began, failed = False, perf_counter(), True
@@ -257,7 +259,7 @@ class BackgroundEviction(Eviction):
         preemption.last = last
         in_memory = await self._evict(last, preemptor, node_name)
         # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
-        was_missed = preemption.held_back and not any(self._on_node(victim) for victim in victims)
+        was_missed = preemption.held_back and not any(self._on_node(victim.uid, victim.node_name) for victim in victims)
         return is_clear and not in_memory and not was_missed
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
 from moorage.config.args import NodeResourcesFitArgs
@@ -54,6 +56,7 @@ class NodeResourcesFit(
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
+    looks_at_nodes = False
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
@@ -124,6 +127,15 @@ class NodeResourcesFit(
                 found += [(lacking & ~too_small, short), (too_small, hopeless)]
         return Verdict(len(nodes), tuple(found))
 
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        counts = allocatable[PODS] - nodes.pod_count
+        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            fitting = (capacity - requested[resource]) // amount
+            counts = np.minimum(counts, np.where(capacity > 0, fitting, counts) if is_delegable else fitting)
+        return counts
+
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         cycle[SHARES] = self._read_shares(pod)
         return None
@@ -169,8 +181,8 @@ class NodeResourcesFit(
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
-    def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
-        return fullness(placement, self._weights)
+    def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
+        return fullness(placements, self._weights)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes, grows=self._nodes is not None).registrations()

@@ -36,6 +36,7 @@ from moorage.plugins.community.coscheduling.gangs import (
     plain_name,
 )
 from moorage.plugins.community.coscheduling.holding import HOLDS, Holds
+from moorage.plugins.community.coscheduling.phases import Phases
 from moorage.plugins.gang_scheduling.plugin import GangScheduling
 from moorage.state.handle import ClusterHandle
 from moorage.state.pod_groups import Members, group_key
@@ -63,6 +64,10 @@ class Coscheduling(
         self._args = args or CoschedulingArgs()
         self._gangs = Gangs(handle.lister(CoschedulingGroup))
         self._holds = handle.shared(HOLDS, lambda: Holds(handle.clock))
+        self._phases = Phases(handle, self._gangs, handle.groups)
+
+    async def start(self) -> None:
+        self._phases.start()
 
     def _judges(self, group: Group) -> bool:
         return isinstance(group, DescribedGroup)
@@ -83,6 +88,12 @@ class Coscheduling(
         if group is None:
             self._holds.drop(f"{namespace}/{name}")
         return group
+
+    def group_changed(self, key: str) -> None:
+        self._phases.changed(key)
+
+    def member_gone(self, pod: Pod) -> None:
+        self._phases.pod_gone(pod)
 
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
         return is_settled(group, pod)
