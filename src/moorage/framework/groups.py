@@ -83,7 +83,7 @@ class Proposal(Struct, frozen=True):
     cycle: CycleState
 
 
-class Tried(Struct, frozen=True):
+class TriedMember(Struct, frozen=True):
     """A pod of a group that was tried: the state of its attempt, and what speaks against each node.
 
     The statuses are kept for plugins that filter pods and are asked about groups afterwards; there are none if all of
@@ -100,7 +100,7 @@ class GroupFindings(Struct):
 
     pre_filtered: set[str] = field(default_factory=set)
     """The plugins whose pre-filter had its turn for some pod."""
-    tried: dict[str, Tried] = field(default_factory=dict)
+    tried: dict[str, TriedMember] = field(default_factory=dict)
     """The pods that were tried, whether or not they fit, as it was the last time; by uid."""
 
 

@@ -23,7 +23,7 @@ from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Tried
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin
@@ -177,7 +177,7 @@ class GroupSearch:
             statuses = NodeStatuses({}, statuses.absent)
         elif not isinstance(found, NoNode):
             statuses = statuses.kept()
-        self._findings.tried[pod.metadata.uid] = Tried(pod, found.cycle, statuses)
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
