@@ -159,7 +159,11 @@ def test_only_those_with_a_certificate_are_answered(tmp_path: Path, capsys: pyte
     authority = Authority.made_in(tmp_path)
     certificate, key = authority.issue("extender", hosts=("127.0.0.1",))
     client, client_key = authority.issue("system:kube-scheduler")
-    options = {"cert_file": str(certificate), "key_file": str(key), "client_ca_file": str(authority.file)}
+    options: dict[str, Any] = {
+        "cert_file": str(certificate),
+        "key_file": str(key),
+        "client_ca_file": str(authority.file),
+    }
     known = ClientTls("here", authority=authority.file, certificate=client, key=client_key)
     unknown = ClientTls("here", authority=authority.file)
 
@@ -225,9 +229,9 @@ async def place_with(cluster: Cluster, stanza: dict[str, Any]) -> None:
 
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     policy = load_policy(collect_plugins(), json.dumps({**head, "extenders": [stanza]}))
-    clients = [ApiClient(cluster.client.connection) for _ in range(2)]
+    client, for_events = ApiClient(cluster.client.connection), ApiClient(cluster.client.connection)
     clock = SystemClock()
-    parts = assemble(policy, RemoteApi(*clients, clock, policy.config.client_connection), clock)
+    parts = assemble(policy, RemoteApi(client, for_events, clock, policy.config.client_connection), clock)
     informing = asyncio.create_task(parts.connection.informers.run())
     await parts.connection.informers.synced()
     parts.deliveries.start_through_loop()

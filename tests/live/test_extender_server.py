@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,12 @@ async def placed_one_by_one(
         ):
             await asyncio.sleep(0.05)
         await cluster.create(PATH, pod)
-        await cluster.wait_for(f"{name} is decided", lambda pods, name=name: _decided(pods, name))
+        await cluster.wait_for(f"{name} is decided", partial(_decided, name))
         found[name] = (await cluster.pods())[name].node_name
     return found
 
 
-def _decided(pods: dict[str, Pod], name: str) -> bool:
+def _decided(name: str, pods: dict[str, Pod]) -> bool:
     return name in pods and (bool(pods[name].node_name) or pods[name].condition(SCHEDULED) is not None)
 
 
@@ -192,7 +193,7 @@ def test_who_is_in_the_way_of_the_plugin_alone_is_evicted_as_well(
             with kube_scheduler(plane, config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)):
                 for name, cpu in (("small", "100m"), ("large", "1700m")):
                     await add_pod(cluster, name, "a", cpu)
-                    await cluster.wait_for(f"{name} is bound", lambda pods, name=name: bound(pods, [name]))
+                    await cluster.wait_for(f"{name} is bound", partial(bound, names=[name]))
                 await add_pod(cluster, "first", "b", "1700m", priorityClassName="urgent")
                 await cluster.wait_for("the urgent pod is bound", lambda pods: bound(pods, ["first"]))
                 assert [*await cluster.pods()] == ["first"]

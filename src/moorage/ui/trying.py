@@ -117,8 +117,11 @@ def _placed_in_turn(session: Session, pods: list[str], deadline: float) -> tuple
     for place, key in enumerate(pods):
         if monotonic() > deadline:
             return found, len(pods) - place
+        mark = session.mark()
         attempt = session.place(key, preempts=False)
         held = "; ".join(status.message for status in attempt.gates)
+        if held:
+            session.roll_back(mark)  # it was tried all the same, and must not take anybody's place
         found[key] = (attempt.node, held or attempt.decision.message)
     return found, 0
 

@@ -88,6 +88,14 @@ def test_other_weights_send_pods_elsewhere() -> None:
         assert session.try_pod("shop/y").node == "n1"
 
 
+def test_who_is_held_back_takes_nobodys_place() -> None:
+    held = pod("held", "4", schedulingGates=[{"name": "example.com/quota"}])
+    with loaded((node("n1"), held)).session(policy()) as session:
+        found = tried(session, drop=POD, copies=4)
+    assert [move.after for move in found["dropped"]] == ["n1"] * 4
+    assert (found["waitingBefore"], found["waitingAfter"]) == (1, 1)
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "there is no such node": ({"drain": ["n9"]}, "no such node"),
     "this is no YAML": ({"drop": "{"}, "dropped in"),

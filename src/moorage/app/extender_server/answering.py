@@ -12,7 +12,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod import Pod
 from moorage.app.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
 from moorage.engine.binding.binder import BindingPhases, PendingBinding, Undo
-from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope, SeveralNodes
+from moorage.engine.cycle.found import Scope, SeveralNodes, is_feasible
 from moorage.engine.outcomes import Diagnosis
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, PluginError
@@ -32,7 +32,6 @@ class Answering:
     def __init__(self, scheduler: Scheduler) -> None:
         ((_, self._cycle),) = scheduler.cycles.items()
         self._profile = self._cycle.profile
-        self._cycle.filtering.judges_all = True
         self._cache = scheduler.cache
         self._pods = scheduler.objects[Pod]
         self._clock = scheduler.services.clock
@@ -48,13 +47,15 @@ class Answering:
         A node that the cache does not have yet is rejected for now: kube-scheduler tries the pod again.
         """
         rows = self._rows(question.nodes)
-        found = self._find(self._adapt(question.pod), [*rows.values()])
+        if not rows:
+            return [], dict.fromkeys(question.nodes, UNKNOWN_NODE)
+        found = self._cycle.filtering.judge(self._adapt(question.pod), self._scope([*rows.values()]))
         kept: list[str] = []
         rejected: dict[str, Status] = {}
         for name in question.nodes:
             if name not in rows:
                 rejected[name] = UNKNOWN_NODE
-            elif _is_feasible(found, rows[name]):
+            elif is_feasible(found, rows[name]):
                 kept.append(name)
             else:
                 rejected[name] = found.diagnosis.statuses[name]
@@ -119,20 +120,6 @@ class Answering:
         found = ((name, self._cache.node(name)) for name in names)
         return {name: info.row for name, info in found if info is not None}
 
-    def _find(self, pod: Pod, rows: list[int]) -> Found:
-        """Filter some rows as a cycle does; a node that the pod is nominated to is nothing special here."""
-        filtering = self._cycle.filtering
-        pre = filtering.pre_filter(pod)
-        if pre.rejection is not None:
-            return filtering.rejected(pre)
-        if not rows:
-            return NoNode(pod, pre.cycle, Diagnosis(0))
-        filtering.scope = self._scope(rows)
-        try:
-            return filtering.filter(pre, try_nominated=False)
-        finally:
-            filtering.scope = None
-
     def _scope(self, rows: list[int]) -> Scope | None:
         """Return the part of the cluster that is asked about; ``None`` is all of it, for which answers stand."""
         if len(rows) == len(self._cache):
@@ -156,12 +143,6 @@ class Answering:
         violating = [other.uid for other in protected if not what_if.takes_back(other)]
         more = [*violating, *(other.uid for other in free if not what_if.takes_back(other))]
         return ProposedVictims((*proposed.uids, *more), proposed.violations + len(violating))
-
-
-def _is_feasible(found: Found, row: int) -> bool:
-    if isinstance(found, NoNode):
-        return False
-    return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])
 
 
 def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:

@@ -119,12 +119,16 @@ export class NodeMap {
     this.ratio = ratio;
   }
 
+  // Draws all tiles aside; what is under the pointer is framed on top of that, without drawing them again.
   draw() {
+    if (!this.order) return;
     const began = performance.now();
-    const context = this.canvas.getContext("2d");
+    this.aside ??= document.createElement("canvas");
+    this.aside.width = this.canvas.width;
+    this.aside.height = this.canvas.height;
+    const context = this.aside.getContext("2d");
     const style = getComputedStyle(document.documentElement);
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.drawTitles(context, style);
     const { layout, load, side } = this, { by, size } = this.options;
     const sizes = size ? layout.allocatable[size] ?? [] : [];
@@ -141,9 +145,19 @@ export class NodeMap {
       if (cordoned.has(row) || broken.has(row)) this.cross(context, x + inset, y + inset, own, broken.has(row));
     }
     for (const [row, color] of this.marks) this.frame(context, row, color, 2);
-    if (this.pointed >= 0) this.frame(context, this.pointed, style.getPropertyValue("--accent").trim(), 2);
+    this.accent = style.getPropertyValue("--accent").trim();
+    this.repaint();
     this.canvas.dataset.took = (performance.now() - began).toFixed(1);
     this.canvas.setAttribute("aria-label", this.summary());
+  }
+
+  repaint() {
+    const context = this.canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.aside, 0, 0);
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    if (this.pointed >= 0) this.frame(context, this.pointed, this.accent, 2);
   }
 
   drawTitles(context, style) {
@@ -195,16 +209,17 @@ export class NodeMap {
   point(row) {
     if (row === this.pointed) return;
     this.pointed = row;
-    this.draw();
+    if (this.aside) this.repaint();
     this.onPoint?.(row);
   }
 
   key(event, onOpen) {
     const at = this.order.indexOf(this.pointed);
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.across, ArrowUp: -this.across, Home: -this.order.length, End: this.order.length };
-    if (event.key in steps && this.order.length) {
+    const last = this.order.length - 1;
+    const steps = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.across, ArrowUp: at - this.across, Home: 0, End: last };
+    if (event.key in steps && last >= 0) {
       event.preventDefault();
-      const next = at < 0 ? 0 : Math.max(0, Math.min(this.order.length - 1, at + steps[event.key]));
+      const next = Math.max(0, Math.min(last, steps[event.key]));
       this.point(this.order[next]);
       say(this.describe(this.order[next]));
     } else if (event.key === "Enter" && this.pointed >= 0) {

@@ -13,8 +13,10 @@ export function timeBar(place) {
   let direction = 0;
   let speed = 1;
   const slider = h("input", { type: "range", min: 0, max: seconds || 1, step: Math.max(seconds / 1000, 0.001), value: store.at, "aria-label": "Time of the simulation", oninput: () => {
-    stop();
-    store.goTo(Number(slider.value));
+    const wanted = Number(slider.value);
+    direction = 0;
+    store.goTo(wanted);
+    show();
   } });
   const label = h("output", { "aria-live": "off" });
   const back = h("button", { type: "button", "aria-label": "Play backwards", onclick: () => toggle(-1) }, "◀");

@@ -54,7 +54,7 @@ function facts(pod) {
 
 function reasons(pod) {
   if (!pod.reasons.length && !pod.preemption) return null;
-  return h("section.card", {}, pod.reasons.length > 0 && [h("h2", {}, pod.isBound ? "What keeps it off the other nodes" : "What keeps it off the nodes"), h("ul.plain.spaced", {}, pod.reasons.map((item) => h("li", {}, item.line)))],
+  return h("section.card", {}, pod.reasons.length > 0 && [h("h2", {}, "What keeps it off the nodes"), h("ul.plain.spaced", {}, pod.reasons.map((item) => h("li", {}, item.line)))],
     pod.preemption && [h("h2", {}, "Preemption"), h("p", {}, "node ", nodeLink(pod.preemption.nominatedNode), ` would be cleared of ${pod.preemption.victims.join(", ") || "nobody who is not leaving already"}`)]);
 }
 
