@@ -26,6 +26,9 @@ from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
 from moorage.whatif.session import Session
 from moorage.why.explain import explain_pod
+from moorage.why.group_search import search_group
+from moorage.why.groups import in_order, is_judged_with_its_group, view_group
+from moorage.why.subject import Limits
 from tests.conformance.amounts import one_unit_nearer
 from tests.conformance.fuzz import features_of, silence_logs
 from tests.conformance.generator import Case, generate
@@ -42,6 +45,7 @@ class Tally:
     """What was tried, and what turned out wrong."""
 
     pods: int = 0
+    groups: int = 0
     without: int = 0
     planted: int = 0
     changes: Counter[str] = field(default_factory=Counter)
@@ -53,6 +57,7 @@ class Tally:
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
         found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
+        found += f", {self.groups} groups" if self.groups else ""
         crashed = f", {self.crashed} where kube-scheduler crashes" if self.crashed else ""
         return f"{found}, {self.amounts} amounts, {len(self.wrong)} wrong{crashed}; {kinds}"
 
@@ -77,9 +82,55 @@ class Prover:
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
         documents = documents_of(case.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
+            self._prove_groups(case, session, policy)
             for pod in session.objects.given.pending:
-                if pod.scheduler_name in profiles:
+                if pod.scheduler_name in profiles and not is_judged_with_its_group(session, pod):
                     self._prove_pod(case, session, pod.key, policy)
+
+    def _prove_groups(self, case: Case, session: Session, policy: Policy) -> None:
+        """Judge every offer for every group that cannot start: the oracle must place the group then."""
+        groups = session.scheduler.cache.groups
+        for key in sorted(groups) if groups is not None else ():
+            waiting = in_order(session, key) if is_whole(session, key) else []
+            if not waiting or any(pod.scheduler_name not in session.scheduler.cycles for pod in waiting):
+                continue
+            view = view_group(session, key)
+            attempt = view.outcome.attempt
+            if view.is_met or attempt is None or attempt.result == "error":
+                continue
+            self.tally.groups += 1
+            names = {pod.key for pod in waiting}
+            kept = [
+                item
+                for item in case.objects
+                if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) in names
+            ]
+            alone = replace(case, objects=kept)
+            for offer in search_group(session, view, Limits(inf)).offers:
+                edits = [edit.as_data() for edit in offer.edits]
+                self.tally.changes[f"{offer.kind} of a group"] += 1
+                wanted = {"pod": view.blocked} if view.needed is None and view.blocked else {"group": key}
+                for problem in self._group_problems(alone, wanted, edits, policy):
+                    self._tell(f"{case.seed} group {key}: {problem}\n    {offer.text} {json.dumps(edits)}")
+
+    def _group_problems(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
+        if not self._is_group_placed(case, wanted, edits, policy):
+            yield "the oracle does not place the group"
+        nearer = [dict(one_unit_nearer(edit)) for edit in edits]
+        for amount in dict.fromkeys(amount for found in nearer for amount in found):
+            self.tally.amounts += 1
+            changed = [found.get(amount, edit) for edit, found in zip(edits, nearer, strict=True)]
+            if self._is_group_placed(case, wanted, changed, policy):
+                yield f"{amount} could be one unit nearer to what it was"
+
+    def _is_group_placed(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> bool:
+        """Tell whether a gang can start; of a group whose pods may go alone, whether the one that was stuck can."""
+        try:
+            said = self._oracle.decide(applied(case, edits, policy))
+        except OracleError as error:
+            self._tell(f"{case.seed} {wanted}: the oracle refuses the changed cluster: {error}")
+            return False
+        return any(wanted.items() <= item.items() and item["result"] == "scheduled" for item in said)
 
     def _prove_pod(self, case: Case, session: Session, key: str, policy: Policy) -> None:
         explained = explain_pod(session, key, seconds=inf).as_data()
@@ -172,6 +223,13 @@ class Prover:
         result = "nominated" if nominated else decision.get("result", "gone")
         node = nominated or decision.get("node", "")
         return result, node, decision.get("tied", _equals(decision, node))
+
+
+def is_whole(session: Session, key: str) -> bool:
+    """Tell whether a group is part of no other."""
+    groups = session.groups()
+    group = groups.group(key)
+    return group is not None and groups.root_of_group(group) is group
 
 
 def _chosen(number: int) -> list[str]:

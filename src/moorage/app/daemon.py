@@ -28,6 +28,7 @@ from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
+from moorage.client.informer import Informers
 from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
@@ -46,6 +47,9 @@ DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
+CATCH_UP_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 0.2
+"""A watch that is opened again brings what was missed at once; so long that may take."""
 FOLD_SECONDS: Final = 5.0
 CONFIG_LEVEL: Final = 2
 """From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
@@ -202,6 +206,8 @@ class Daemon:
         self._start_informers(parts)
         resources.is_leading = True
         await parts.connection.informers.synced()
+        if self._setup.lease is not None:
+            await _catch_up(parts.connection.informers)
         self._keeper.show_synced()
         await parts.scheduler.life.start()
         keep_everything()
@@ -278,6 +284,16 @@ def setup_of(options: Options) -> Setup:
         component=config.profiles[0].scheduler_name or "",
         has_page=options.flags["ui"],
     )
+
+
+async def _catch_up(informers: Informers) -> None:
+    """See what the former leader wrote last, even if our watches were cut in the moment in which it gave up."""
+    try:
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            await informers.following()
+    except TimeoutError:
+        log.warning("leading though some watches are not open", problems=informers.problems)
+    await asyncio.sleep(SETTLE_SECONDS)
 
 
 async def _fold(registry: CellRegistry) -> None:

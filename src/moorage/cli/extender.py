@@ -16,26 +16,31 @@ from moorage.cli.shared import (
 )
 from moorage.cli.starting import start_lightly
 
+ProfileOption = Annotated[str, typer.Option("--profile", help="Which profile of the configuration to serve.")]
+CertificateFile = Annotated[str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve with TLS.")]
+KeyFile = Annotated[str, typer.Option("--tls-private-key-file", metavar="FILE", help="The key of the certificate.")]
+ClientAuthority = Annotated[
+    str, typer.Option("--client-ca-file", metavar="FILE", help="Answer only clients with a certificate of this.")
+]
+AllowAnyone = Annotated[
+    bool, typer.Option("--allow-anyone", help="Answer others on the network without any certificate.")
+]
+UrlOption = Annotated[
+    str, typer.Option("--url", help="Under which address kube-scheduler finds it, for the stanza that is printed.")
+]
+
 
 def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     plugin: PluginPaths = None,
     config: ConfigOption = None,
-    profile: Annotated[str, typer.Option("--profile", help="Which profile of the configuration to serve.")] = "",
+    profile: ProfileOption = "",
     address: Annotated[str, typer.Option("--address", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any.")] = 8890,
-    tls_cert_file: Annotated[str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve with TLS.")] = "",
-    tls_private_key_file: Annotated[
-        str, typer.Option("--tls-private-key-file", metavar="FILE", help="The key of the certificate.")
-    ] = "",
-    client_ca_file: Annotated[
-        str, typer.Option("--client-ca-file", metavar="FILE", help="Answer only clients with a certificate of this.")
-    ] = "",
-    allow_anyone: Annotated[
-        bool, typer.Option("--allow-anyone", help="Answer others on the network without any certificate.")
-    ] = False,
-    url: Annotated[
-        str, typer.Option("--url", help="Under which address kube-scheduler finds it, for the stanza that is printed.")
-    ] = "",
+    tls_cert_file: CertificateFile = "",
+    tls_private_key_file: KeyFile = "",
+    client_ca_file: ClientAuthority = "",
+    allow_anyone: AllowAnyone = False,
+    url: UrlOption = "",
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     feature_gates: GatesOption = None,

@@ -34,6 +34,8 @@ Lookup = Callable[[KubeObject], KubeObject | None]
 MAX_WRITES: Final = 32
 MAX_ATTEMPTS: Final = 4
 MAX_WAITS: Final = 10
+MAX_LOOKS: Final = 5
+"""How often a server is asked for an object that it does not let us read; one that just starts may say so, too."""
 """How often we wait because the server asked us to, before the write fails after all."""
 
 RETRIED_STATUSES: Final = (500, 503)
@@ -111,12 +113,15 @@ class ApiCluster:
         while True:
             try:
                 current = await self._client.get(type(thing), thing.name, thing.namespace)
-            except (ServerError, Unreachable) as trouble:
+            except ApiError as trouble:
+                if isinstance(trouble, NotFound):
+                    return None
                 failures += 1
+                may_pass = isinstance(trouble, ServerError | Unreachable | TooManyRequests)
+                if not may_pass and failures >= MAX_LOOKS:
+                    return None
                 pause = max(trouble.retry_after or 0.0, WATCH_DELAYS.after(failures, self._chance))
                 await asyncio.sleep(pause)
-            except ApiError:
-                return None
             else:
                 return current if current.uid == thing.uid else None
 
@@ -340,7 +345,11 @@ class Dispatcher:
 
     async def _try_again(self, write: Callable[[], Awaitable[W]], error: ApiError, retries_conflicts: bool) -> W:
         failures = waits = 0
+        in_doubt = False
         while True:
+            in_doubt |= isinstance(error, ServerError)
+            if in_doubt and isinstance(error, Unreachable):
+                error.was_sent = True  # an earlier try was, and may have been carried out
             if error.retry_after is not None and isinstance(error, TooManyRequests | ServerError):
                 waits += 1
                 if waits > MAX_WAITS:

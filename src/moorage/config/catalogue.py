@@ -77,9 +77,17 @@ IN_TREE_PLUGINS: Final[Catalogue] = MappingProxyType(
 
 COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
+        "CapacityScheduling": _facts("preEnqueue preFilter postFilter podGroupPostFilter reserve"),
         "Coscheduling": _facts(
             "preEnqueue queueSort preFilter postFilter reserve permit", community_args.CoschedulingArgs
         ),
+        "LoadVariationRiskBalancing": _facts("preScore score", community_args.LoadVariationRiskBalancingArgs),
+        "NodeMetadata": _facts("score", community_args.NodeMetadataArgs),
+        "NodeResourcesAllocatable": _facts("score", community_args.NodeResourcesAllocatableArgs),
+        "PreemptionToleration": _facts(
+            "preEnqueue postFilter podGroupPostFilter", community_args.PreemptionTolerationArgs
+        ),
+        "TargetLoadPacking": _facts("preScore score", community_args.TargetLoadPackingArgs),
     }
 )
 """Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""

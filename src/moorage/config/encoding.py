@@ -118,8 +118,29 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
 
 
 def without_secrets(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a completed view as it may be logged: no keys, and no passwords in URLs."""
-    return {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
+    """Return a completed view as it may be logged: no keys or tokens, and no passwords in URLs."""
+    shown = {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
+    return {**shown, "profiles": [_shown_profile(profile) for profile in view.get("profiles") or ()]}
+
+
+def _shown_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
+    entries = [{**entry, "args": _shown_args(entry["args"])} for entry in profile.get("pluginConfig") or ()]
+    return {**profile, "pluginConfig": entries} if entries else {**profile}
+
+
+def _shown_args(args: Any) -> Any:
+    """Hide what plugins that ask others about the load of nodes log in with."""
+    if not isinstance(args, dict):
+        return args
+    shown = {**args}
+    if isinstance(watcher := args.get("watcherAddress"), str):
+        shown["watcherAddress"] = redacted(watcher)
+    provider = args.get("metricProvider")
+    if isinstance(provider, dict):
+        hidden = {"token": HIDDEN} if provider.get("token") else {}
+        address = {"address": redacted(provider["address"])} if isinstance(provider.get("address"), str) else {}
+        shown["metricProvider"] = {**provider, **address, **hidden}
+    return shown
 
 
 def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:

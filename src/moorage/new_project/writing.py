@@ -108,6 +108,7 @@ def _write(names: ProjectNames, kind: PluginKind, folder: Path) -> Iterator[Path
         "package": names.package,
         "plugin": names.plugin,
         "label": LABELS[kind],
+        "ask": "score" if kind is PluginKind.SCORE else "filter",
         "definition": " -f deploy/definition.yaml" if kind is PluginKind.RESOURCE else "",
         "moorage": __version__,
     }

@@ -25,7 +25,7 @@ KINDS: Final = tuple(
         *("Namespace", "PriorityClass", "Node", "Pod", "PodDisruptionBudget", "Service", "ReplicationController"),
         *("ReplicaSet", "StatefulSet", "Deployment", "Job", "PersistentVolume", "PersistentVolumeClaim"),
         *("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "DeviceClass"),
-        *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "Workload"),
+        *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
     )
 )
 """What is read; a kind that the server does not have is left out."""

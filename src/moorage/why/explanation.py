@@ -96,8 +96,11 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     fits: int
     of: int
     next: PodExplanation | None = None
+    group: Mapping[str, Any] | None = None
+    """What is said of a group that is placed as a whole."""
 
     def as_data(self) -> dict[str, Any]:
         """Write it down as the format has it."""
         data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
+        data |= {} if self.group is None else {"group": dict(self.group)}
         return data if self.next is None else {**data, "next": self.next.as_data()}

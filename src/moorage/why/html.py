@@ -4,7 +4,7 @@ from html import escape
 from typing import Final
 
 from moorage.why.explanation import PodExplanation, ScoreDifference, WorkloadExplanation
-from moorage.why.page import change_line, group_line, headline, wake_lines
+from moorage.why.page import change_line, group_line, group_lines, headline, wake_lines
 
 _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
@@ -32,6 +32,8 @@ def html_page(explained: PodExplanation | WorkloadExplanation, *, node: str = ""
 def _pod(explained: PodExplanation, node: str) -> str:
     decision = explained.decision
     parts = [f"<h1>{escape(decision.pod)}</h1><p>{escape(headline(explained))}</p>"]
+    if explained.group is not None:
+        parts.append(_section("Its group", [escape(line) for line in group_lines(explained.group)]))
     if node and (entry := decision.nodes.get(node)) is not None:
         said = ", ".join(entry.reasons) if entry.is_rejected else "it would do"
         parts.append(f"<h2>Node {escape(node)}</h2><p>{escape(said)}</p>")

@@ -26,7 +26,8 @@ from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.plugins.dynamic_resources.filtering import CANNOT_FIT
-from moorage.whatif.session import Attempt, Session
+from moorage.whatif.attempts import Attempt
+from moorage.whatif.session import Session
 
 FIT: Final = "NodeResourcesFit"
 DEVICES: Final = "DynamicResources"

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.whatif.edits import Edit, EditConfig, PatchObject
+from moorage.whatif.edits import Edit, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
@@ -39,8 +39,8 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 
 INTRUSIVENESS: Final = (
     *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
-    *("label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "node-feature"),
-    "config",
+    *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
+    *("node-feature", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -71,9 +71,14 @@ class SearchResult(Struct):
 def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
     """Look for changes with which a pod that waits would fit, somewhere or on one node."""
     limits = Limits(monotonic() + seconds)
+    return collected(_search(session, key, limits, only_node), limits)
+
+
+def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
+    """Take offers as they come, each once, until there are no more or a limit is reached; order them."""
     found = SearchResult()
     try:
-        for offer in _search(session, key, limits, only_node):
+        for offer in offers:
             if all(offer.edits != known.edits for known in found.offers):
                 found.offers.append(offer)
     except LimitReached as limit:
@@ -108,7 +113,7 @@ def _offers(subject: Subject) -> Iterator[Remedy]:
         any_found = True
         yield offer
     if not any_found:
-        yield from _together(subject)
+        yield from together(subject)
 
 
 def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
@@ -124,15 +129,31 @@ def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
 
 def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
-    preempting: Subject | None = None
     found = False
     if subject.may_raise_priority:
         for offer in leaving.raise_priority(subject):
             found = True
             yield offer
-    plugins = subject.obstacles.plugins()
+    for offer in by_plugin(subject):
+        found = True
+        yield offer
+    for fix in (nodes.add_node, leaving.delete_pods):
+        for offer in fix(subject, []):
+            found = True
+            yield offer
+    plugins = set(subject.obstacles.plugins())
+    for offer in configuration.change_arguments(subject, plugins):
+        found = True
+        yield offer
+    if not found:
+        yield from configuration.leave_out_plugins(subject, plugins)
+
+
+def by_plugin(subject: Subject) -> Iterator[Remedy]:
+    """Try what can be done about the plugins that are in the way."""
+    preempting: Subject | None = None
     tried: set[tuple[object, ...]] = set()
-    for plugin in plugins:
+    for plugin in subject.obstacles.plugins():
         for fix in FIXES.get(plugin, ()):
             if (fix, _family(plugin)) in tried:
                 continue
@@ -141,17 +162,7 @@ def _single(subject: Subject) -> Iterator[Remedy]:
             if not offers and subject.may_preempt:
                 preempting = preempting or subject.preempting()
                 offers = list(_tried(fix, preempting, plugin))
-            found = found or bool(offers)
             yield from offers
-    for fix in (nodes.add_node, leaving.delete_pods):
-        for offer in fix(subject, []):
-            found = True
-            yield offer
-    for offer in configuration.change_arguments(subject, set(plugins)):
-        found = True
-        yield offer
-    if not found:
-        yield from configuration.leave_out_plugins(subject, set(plugins))
 
 
 def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
@@ -174,7 +185,7 @@ def _obstacles_of(subject: Subject, row: int) -> list[str]:
     return list(found.values())
 
 
-def _together(subject: Subject) -> Iterator[Remedy]:
+def together(subject: Subject) -> Iterator[Remedy]:
     """Clear all obstacles of one node: of those that have the fewest, so that no change is larger than it must be."""
     rows = _rows_by_obstacles(subject)
     for count in range(2, MAX_TOGETHER + 1):
@@ -208,7 +219,9 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
     """Clear one obstacle of a node after the other; only what the whole could not do without counts."""
     first, *rest = plugins
     if not rest:
-        yield from (offer for offer in _last(subject, first, row) if _is_minimal(whole, offer))
+        for offer in _last(subject, first, row):
+            if whole.cannot_do_without(*offer.edits[len(whole.base) :]):
+                yield offer
         return
     for idea in _ideas(subject, first, row):
         try:
@@ -233,15 +246,6 @@ def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     if row in subject.rows_where_only(*_family(plugin)):
         for fix in FIXES.get(plugin, ()):
             yield from _tried(fix, subject, plugin)
-
-
-def _is_minimal(subject: Subject, offer: Remedy) -> bool:
-    """Tell whether no edit can be left out."""
-    edits = offer.edits[len(subject.base) :]
-    if any(isinstance(edit, EditConfig) for edit in edits):
-        return True
-    rest = [tuple(other for other in edits if other is not edit) for edit in edits]
-    return all(subject.trial(*fewer) is None for fewer in rest) and subject.trial(*edits) is not None
 
 
 def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:

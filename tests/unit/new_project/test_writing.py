@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -71,6 +72,17 @@ def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"16 passed, 3 deselected", done.stdout)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_script_asks_the_plugin_and_places_a_pod(
+    projects: dict[PluginKind, Path], kind: PluginKind, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.syspath_prepend(str(projects[kind] / "src"))
+    runpy.run_path(str(projects[kind] / "explore.py"))
+    said = capsys.readouterr().out
+    assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in said
+    assert said.endswith("placed on node-1\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,14 +12,12 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod import Pod
 from moorage.app.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
 from moorage.engine.binding.binder import BindingPhases, PendingBinding, Undo
-from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope
+from moorage.engine.cycle.found import Scope, SeveralNodes, is_feasible
 from moorage.engine.outcomes import Diagnosis
-from moorage.engine.reference import score_all
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ApiError, PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import RowArray
 from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import WhatIf, start_time
@@ -34,7 +32,6 @@ class Answering:
     def __init__(self, scheduler: Scheduler) -> None:
         ((_, self._cycle),) = scheduler.cycles.items()
         self._profile = self._cycle.profile
-        self._cycle.filtering.judges_all = True
         self._cache = scheduler.cache
         self._pods = scheduler.objects[Pod]
         self._clock = scheduler.services.clock
@@ -50,13 +47,15 @@ class Answering:
         A node that the cache does not have yet is rejected for now: kube-scheduler tries the pod again.
         """
         rows = self._rows(question.nodes)
-        found = self._find(self._adapt(question.pod), [*rows.values()])
+        if not rows:
+            return [], dict.fromkeys(question.nodes, UNKNOWN_NODE)
+        found = self._cycle.filtering.judge(self._adapt(question.pod), self._scope([*rows.values()]))
         kept: list[str] = []
         rejected: dict[str, Status] = {}
         for name in question.nodes:
             if name not in rows:
                 rejected[name] = UNKNOWN_NODE
-            elif _is_feasible(found, rows[name]):
+            elif is_feasible(found, rows[name]):
                 kept.append(name)
             else:
                 rejected[name] = found.diagnosis.statuses[name]
@@ -65,13 +64,20 @@ class Answering:
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
         """Score nodes by all score plugins, each from 0 to 100 times its weight; PluginError if one broke.
 
-        Nodes that the filters would not have let through, or that are not known yet, are worth nothing.
+        The filters are not asked again: all of these nodes will do. One that is not known yet is worth nothing.
         """
-        rows = self._rows(question.nodes)
-        found = self._find(self._adapt(question.pod), [*rows.values()])
-        feasible = np.array([row for row in rows.values() if _is_feasible(found, row)], dtype=np.int64)
-        totals = self._totals(found, feasible)
-        return [(name, totals.get(rows.get(name, -1), 0)) for name in question.nodes]
+        known, pod = self._rows(question.nodes), self._adapt(question.pod)
+        pre = self._cycle.filtering.pre_filter(pod)
+        scores: dict[str, int] = {}
+        if known and self._profile.score and pre.rejection is None:
+            rows = np.fromiter(known.values(), np.int64, len(known))
+            feasible = np.zeros(len(self._cache), dtype=np.bool_)
+            feasible[rows] = True
+            pre.answer.filter(pod, self._cache.nodes)
+            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.answer, feasible, len(known), 0)
+            totals = self._cycle.scoring.totals(found, rows).at(rows)
+            scores = dict(zip(known, totals.tolist(), strict=True))
+        return [(name, scores.get(name, 0)) for name in question.nodes]
 
     def preempt(self, question: VictimQuestion) -> dict[str, ProposedVictims]:
         """Leave of the proposals those after which the plugins accept the pod, with more victims where they are needed.
@@ -114,20 +120,6 @@ class Answering:
         found = ((name, self._cache.node(name)) for name in names)
         return {name: info.row for name, info in found if info is not None}
 
-    def _find(self, pod: Pod, rows: list[int]) -> Found:
-        """Filter some rows as a cycle does; a node that the pod is nominated to is nothing special here."""
-        filtering = self._cycle.filtering
-        pre = filtering.pre_filter(pod)
-        if pre.rejection is not None:
-            return filtering.rejected(pre)
-        if not rows:
-            return NoNode(pod, pre.cycle, Diagnosis(0))
-        filtering.scope = self._scope(rows)
-        try:
-            return filtering.filter(pre, try_nominated=False)
-        finally:
-            filtering.scope = None
-
     def _scope(self, rows: list[int]) -> Scope | None:
         """Return the part of the cluster that is asked about; ``None`` is all of it, for which answers stand."""
         if len(rows) == len(self._cache):
@@ -136,16 +128,6 @@ class Answering:
         mask[rows] = True
         order = self._cache.order
         return Scope(mask, len(rows), order[mask[order]])
-
-    def _totals(self, found: Found, rows: RowArray) -> dict[int, int]:
-        if not self._profile.score or isinstance(found, NoNode) or not len(rows):
-            return {}
-        if isinstance(found, OneNode):
-            window = self._cache.nodes.take(rows)
-            totals = score_all(self._profile, found.cycle.clone(), found.pod, window).totals
-        else:
-            totals = self._cycle.scoring.totals(found, rows).at(rows)
-        return dict(zip(rows.tolist(), totals.tolist(), strict=True))
 
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
         """Decide on one node: whoever is proposed goes; of the others who could, those stay that the plugins let."""
@@ -161,12 +143,6 @@ class Answering:
         violating = [other.uid for other in protected if not what_if.takes_back(other)]
         more = [*violating, *(other.uid for other in free if not what_if.takes_back(other))]
         return ProposedVictims((*proposed.uids, *more), proposed.violations + len(violating))
-
-
-def _is_feasible(found: Found, row: int) -> bool:
-    if isinstance(found, NoNode):
-        return False
-    return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])
 
 
 def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:

@@ -37,14 +37,14 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     for row in ranked[:MAX_NODES]:
-        pods = _may_leave(subject.nodes[row].pods.values(), budgets)
+        pods = may_leave(subject.nodes[row].pods.values(), budgets)
         if offer := _delete(subject, pods):
             yield offer
             return
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
         others = (pod for info in subject.nodes for pod in info.pods.values() if _concerns(pod, subject.pod))
-        for pod in _may_leave(others, budgets)[:MAX_PODS]:
+        for pod in may_leave(others, budgets)[:MAX_PODS]:
             if offer := _offer(subject, [pod]):
                 yield offer
                 return
@@ -67,7 +67,7 @@ def _concerns(other: Pod, pod: Pod) -> bool:
     return has_anti or other.namespace == pod.namespace or pod.spec.affinity is not None
 
 
-def _may_leave(pods: Iterable[Pod], budgets: Budgets) -> list[Pod]:
+def may_leave(pods: Iterable[Pod], budgets: Budgets) -> list[Pod]:
     """List the pods that may go, the least important first: none that a budget protects, or that comes back at once."""
     able = [pod for pod in pods if not _returns(pod)]
     ordered = sorted(able, key=lambda pod: (not pod.is_terminating, pod.priority, _size(pod), pod.key))

@@ -99,7 +99,7 @@ def test_scores_are_those_of_the_nodes_asked_about() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good", b="good", c="bad", d="good")))
         question = NodeQuestion(make_pod("web"), ("d", "c", "b", "nowhere"))
-        assert answering.prioritize(question) == [("d", 30), ("c", 0), ("b", 10), ("nowhere", 0)]
+        assert answering.prioritize(question) == [("d", 30), ("c", 20), ("b", 10), ("nowhere", 0)]
         assert answering.prioritize(NodeQuestion(make_pod("web"), ("d",))) == [("d", 30)]
 
     run(work)

@@ -37,7 +37,11 @@ BAD: dict[str, tuple[Read, Any, str]] = {
     "nothing at all": (node_question, b"", "the body: it is not a JSON object"),
     "something else than JSON": (node_question, b"<html>", "the body: it is not a JSON object"),
     "a list": (node_question, [], "the body: it is not a JSON object"),
-    "bytes that are no text": (node_question, b'{"NodeNames": [], "Pod": {"kind": "\xff"}}', "Pod: it cannot be read"),
+    "bytes that are no text": (
+        node_question,
+        b'{"NodeNames": [], "Pod": {"metadata": {"name": "\xff"}}}',
+        "Pod: it cannot be read",
+    ),
     "brackets without end": (node_question, b"[" * 100_000, "the body: it is not a JSON object"),
     "a pod that is nested without end": (node_question, b'{"NodeNames":[],"Pod":' + b"[" * 50_000, "the body: "),
     "no pod": (node_question, {"NodeNames": ["a"]}, "Pod: it is missing"),

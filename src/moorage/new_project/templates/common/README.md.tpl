@@ -7,6 +7,7 @@ A plugin for the [Moorage](https://pypi.org/project/moorage/) scheduler: `src/{{
 | `src/{{ package }}/` | the plugin |
 | `tests/` | its tests: the answers, the rules that every plugin must keep, a whole cluster in virtual time |
 | `nodes.yaml`, `workload.yaml` | something to try it with |
+| `explore.py` | the same questions in a script or a notebook |
 | `deploy/scheduler.yaml` | the configuration: which plugins run, with which arguments, for pods of which `schedulerName` |
 | `deploy/` | the manifests: Moorage's own in `base/`, what the plugin may do beyond that in `rbac.yaml` |
 | `Dockerfile` | Moorage's image with the plugin in it |
@@ -26,6 +27,12 @@ $ PYTHONPATH=src moorage up --nodes 3 --shape cpu=4 --config deploy/scheduler.ya
 
 After `pip install -e .` neither `PYTHONPATH` nor `--plugin` is needed: the entry point in `pyproject.toml` tells Moorage of the plugin.
 
+## Ask it in a script or a notebook
+
+```console
+$ PYTHONPATH=src python explore.py
+```
+
 ## Run it on a cluster
 
 ```console
@@ -38,3 +45,11 @@ Pods with `schedulerName: {{ project }}` are placed by it. To try it without an 
 ```console
 $ PYTHONPATH=src moorage scheduler --config deploy/scheduler.yaml --kubeconfig ~/.kube/config --leader-elect=false --plugin {{ package }}:{{ plugin }}
 ```
+
+## Or beside a kube-scheduler that you may not replace
+
+```console
+$ PYTHONPATH=src moorage extender --plugin {{ package }}:{{ plugin }} --kubeconfig ~/.kube/config
+```
+
+It prints what belongs into the configuration of kube-scheduler.
