@@ -82,6 +82,10 @@ bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an ex
 bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
 
+docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/docs
+
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard
 
@@ -150,4 +154,4 @@ sbom: $(INSTALLED)  ## Write what the image contains, as a CycloneDX SBOM: moora
 	$(BIN)/cyclonedx-py requirements --short-PURLs --output-reproducible --pyproject pyproject.toml --output-file moorage.cdx.json requirements.lock
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .venvs moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .site moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

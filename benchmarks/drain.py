@@ -4,6 +4,7 @@ import asyncio
 import gc
 import resource
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -66,6 +67,9 @@ class InstantCluster:
     bound: int = 0
     evicted: int = 0
     version: int = 1
+    is_late: bool = False
+    """Whether victims leave only when there is nothing else to do, as where kubelets take their time."""
+    leaving: deque[Pod] = field(default_factory=deque)
     scheduler: Scheduler = field(init=False)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -100,10 +104,19 @@ class InstantCluster:
         return after
 
     async def delete(self, thing: KubeObject) -> None:
-        """Let a victim go at once."""
+        """Let a victim go."""
         assert isinstance(thing, Pod)
         self.evicted += 1
-        self.scheduler.handlers.pod_deleted(thing)
+        self.leaving.append(thing)
+        if not self.is_late:
+            self.let_go()
+
+    def let_go(self) -> bool:
+        """Tell that the next victim is gone, if there is one."""
+        if self.leaving:
+            self.scheduler.handlers.pod_deleted(self.leaving.popleft())
+            return True
+        return False
 
     def record(self, event: EventNote) -> None:
         """Take no notice."""
@@ -144,7 +157,7 @@ class Rig:
         self.workload = workload
         self.nodes = nodes
         self.given = 0
-        self.cluster = InstantCluster()
+        self.cluster = InstantCluster(is_late=workload.is_late)
         self._background = TaskBackground()
         self.scheduler = self.cluster.scheduler = Scheduler(
             policy.config if policy else default_config(),
@@ -168,7 +181,7 @@ class Rig:
     async def drain(self) -> None:
         """Place what is in the queue."""
         loop = SchedulingLoop(self.scheduler)
-        while await loop.step() or self.scheduler.binder.in_flight or len(self._background):
+        while await loop.step() or self.scheduler.binder.in_flight or len(self._background) or self.cluster.let_go():
             await asyncio.sleep(0)
 
 

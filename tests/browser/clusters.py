@@ -27,11 +27,13 @@ def machine(number: int, digits: int = 3) -> Content:
     return node(f"node-{number:0{digits}d}", labels=labels, spec=spec, allocatable=allocatable)
 
 
-def placed(number: int, nodes: list[Content], chance: Random) -> Content:
-    """Describe a pod that runs somewhere."""
-    where = chance.choice(nodes)
+def placed(number: int, free: dict[str, float], chance: Random) -> Content:
+    """Describe a pod that runs somewhere, while there is room."""
     cpu, memory = chance.choice((("250m", "512Mi"), ("500m", "2Gi"), ("1", "4Gi"), ("2", "4Gi")))
-    made = pod(f"web-{number:05d}", node=where["metadata"]["name"])
+    names = list(free)
+    name = next((name for name in (chance.choice(names) for _ in range(50)) if free[name] >= 2), names[0])
+    free[name] -= 2
+    made = pod(f"web-{number:05d}", node=name)
     made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu, "memory": memory}
     return made
 
@@ -58,9 +60,10 @@ def waits(number: int) -> Content:
 def fleet(nodes: int, pods: int, waiting: int) -> list[Content]:
     """Describe a whole fleet, the same every time."""
     chance, machines = Random(1), [machine(number, len(str(nodes - 1))) for number in range(nodes)]
+    free = {item["metadata"]["name"]: float(item["status"]["allocatable"]["cpu"]) * 1.5 for item in machines}
     return [
         *machines,
-        *(placed(number, machines, chance) for number in range(pods)),
+        *(placed(number, free, chance) for number in range(pods)),
         *(waits(number) for number in range(waiting)),
     ]
 

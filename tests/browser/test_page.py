@@ -75,7 +75,7 @@ def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
 
 
 def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: Look) -> None:
-    with ServedPage(lambda: played(TIMED, "", MOST_ALLOCATED)) as served:
+    with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
         window = look()
         window.open(served.url)
         window.wait_for("12 placed so far")
@@ -87,7 +87,7 @@ def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: 
         slider.fill("30")
         window.wait_for("Pods on nodes 8")
         window.page.click("text=Compare")
-        window.wait_for("run 1")
+        window.wait_for("most.yaml")
         assert window.page.locator("canvas.map").count() == 2
         window.wait_for("differently")
         assert window.problems == []

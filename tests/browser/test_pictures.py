@@ -23,13 +23,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def full() -> Iterator[ServedPage]:
     """A cluster in which a thousand pods wait for five reasons."""
-    with ServedPage(lambda: still(fleet(240, 4000, 1000))) as served:
+    with ServedPage(lambda: still(fleet(240, 4000, 1000), "production.json.gz")) as served:
         yield served
 
 
 def busy() -> list[Content]:
     """Describe a cluster with a history: jobs that come and go, and pods that stay."""
-    jobs = [job(f"report-{number}", 60, 3 + 4 * number, "3") for number in range(5)]
+    jobs = [job(f"report-{number}", 60, 3 + 3 * number, "4") for number in range(7)]
     return [*(machine(number) for number in range(45)), *jobs, *(pod(f"web-{n:02d}", "2") for n in range(60))]
 
 
@@ -81,10 +81,10 @@ def test_trying(look: Look, full: ServedPage, place: Path) -> None:
 
 
 def test_time_and_comparison(look: Look, place: Path) -> None:
-    with ServedPage(lambda: played(busy(), "", MOST_ALLOCATED)) as served:
+    with ServedPage(lambda: played(busy(), {"scheduler.yaml": "", "most-allocated.yaml": MOST_ALLOCATED})) as served:
         window = look(WIDE)
         window.open(served.url, "compare")
-        window.page.locator("input[type=range]").fill("300")
+        window.page.locator("input[type=range]").fill("200")
         window.wait_for("differently")
         take(window, place / "ui-compare.png")
         window.open(served.url)

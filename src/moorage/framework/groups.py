@@ -94,8 +94,12 @@ class Proposal(Struct, frozen=True):
     cycle: CycleState
 
 
-class Unplaced(Struct, frozen=True):
-    """A pod of a group that was tried and fits nowhere: the state of its attempt, and what speaks against each node."""
+class TriedMember(Struct, frozen=True):
+    """A pod of a group that was tried: the state of its attempt, and what speaks against each node.
+
+    The statuses are kept for plugins that filter pods and are asked about groups afterwards; there are none if all of
+    those skipped the pod.
+    """
 
     pod: Pod
     cycle: CycleState
@@ -107,8 +111,8 @@ class GroupFindings(Struct):
 
     pre_filtered: set[str] = field(default_factory=set)
     """The plugins whose pre-filter had its turn for some pod."""
-    unplaced: dict[str, Unplaced] = field(default_factory=dict)
-    """The pods that fit nowhere, by uid."""
+    tried: dict[str, TriedMember] = field(default_factory=dict)
+    """The pods that were tried, whether or not they fit, as it was the last time; by uid."""
 
 
 FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")

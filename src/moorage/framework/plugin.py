@@ -9,7 +9,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar
@@ -118,6 +118,14 @@ class PreEnqueuePlugin(Plugin):
         A pod held back is *gated*: it gets no attempt, event or condition until one of this plugin's events lets
         it be asked again.
         """
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the keys of pods that may be let in by now, of those held back before; each need be named once.
+
+        Asked at each of the plugin's events, so that thousands of gated pods need not be asked about one by one. None
+        says that it could be any of them.
+        """
+        return None
 
 
 class QueueSortPlugin(Plugin):

@@ -1,6 +1,6 @@
 """Clusters for the page: a few nodes, pods on them, and pods that wait for different reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moorage.assembly.policy import Policy, collect_plugins, load_policy
@@ -70,9 +70,9 @@ def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster
     return LoadedCluster(list(documents_of(contents, source="test")), note, honours_nominations=False)
 
 
-def still(contents: Sequence[Content] = SMALL) -> StillCluster:
+def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StillCluster:
     """Show a cluster as it is."""
-    return StillCluster(loaded(contents), policy(), "test")
+    return StillCluster(loaded(contents), policy(), title)
 
 
 def replayed(contents: Sequence[Content], text: str = "") -> Replay:
@@ -82,7 +82,8 @@ def replayed(contents: Sequence[Content], text: str = "") -> Replay:
     return Replay(recorder)
 
 
-def played(contents: Sequence[Content], *texts: str) -> PlayedCluster:
-    """Simulate a cluster under one or more configurations."""
-    runs = [PlayedRun(f"run {n}", policy(text), replayed(contents, text)) for n, text in enumerate(texts or ("",))]
-    return PlayedCluster(loaded(contents), runs, "test")
+def played(contents: Sequence[Content], configurations: Mapping[str, str] | None = None) -> PlayedCluster:
+    """Simulate a cluster under one or more configurations, by name."""
+    texts = configurations or {"as configured": ""}
+    runs = [PlayedRun(name, policy(text), replayed(contents, text)) for name, text in texts.items()]
+    return PlayedCluster(loaded(contents), runs, "cluster.yaml")

@@ -4,6 +4,7 @@ Filters that keep their answers are brought up to date first, whatever their pla
 about the rows that are left. The plugin that rejects a node first *in the profile's order* is the one that counts.
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
 from moorage.engine.profile import Profile, derives_filter
 from moorage.engine.services import Services
-from moorage.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows
+from moorage.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows, with_ids
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
@@ -167,8 +168,8 @@ class Filtering:
             status_ids, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
                 self.cross_check.verdicts(pod, nodes, status_ids, answer.table, self.group)
-            if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
-                status_ids = answer.table.written(status_ids, refused)
+            if self.nominated.nodes() and (refused := self._refused_with_nominated(answer, cycle, pod)):
+                status_ids = with_ids(status_ids, refused)
                 feasible, is_own = np.equal(status_ids, FEASIBLE), False
         except PluginError as error:
             status_ids, table = self._filter_one_by_one(pre, known, error)
@@ -177,6 +178,13 @@ class Filtering:
         version = answer.feasible_version if is_own else None
         found = SeveralNodes(pod, cycle, diagnosis, answer, feasible, 0, self.rotation.start, version)
         return self._settle(found, status_ids, answer.table, pre, known)
+
+    def _refused_with_nominated(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, int]:
+        refused = self.nominated.refused_nodes(answer, cycle, pod)
+        if self.cross_check is not None:
+            again = partial(self.nominated.refused_from_nothing, answer, cycle, pod)
+            self.cross_check.nominated(pod, refused, again)
+        return refused
 
     def _ask_fresh_filters(
         self, answer: StandingAnswer, cycle: CycleState, pod: Pod

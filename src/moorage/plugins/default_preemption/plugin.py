@@ -1,6 +1,6 @@
 """The plugin: who may preempt, where it does the least harm, and the sentence users read."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -67,6 +67,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if not self._eviction.is_under_way_for(pod):
             return None
         return GROUP_UNDER_WAY if is_grouped(pod) else UNDER_WAY
+
+    def reconsidered(self) -> Collection[str] | None:
+        return self._eviction.reconsidered()
 
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
         result = await self._groups.run(group)

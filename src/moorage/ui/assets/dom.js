@@ -85,7 +85,7 @@ export function amount(resource, value) {
 }
 
 function trimmed(value) {
-  return (Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(1).replace(/\.0$/, ""));
+  return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1).replace(/\.0$/, "");
 }
 
 export function percent(part, whole) {

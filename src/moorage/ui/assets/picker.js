@@ -1,6 +1,6 @@
 // The map with its choices, its legend, what is under the pointer, and the same as a table.
 
-import { gradient, kind } from "./colors.js";
+import { gradient, kind, OVER, theme } from "./colors.js";
 import { amount, count, fill, h, nodeLink, percent } from "./dom.js";
 import { NodeMap, shareOf, STRANDED, TAINTS } from "./map.js";
 import { store } from "./store.js";
@@ -70,7 +70,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     fillChoices(now);
     canvas.parentElement.hidden = !layout.names.length;
     fill(nothing, !layout.names.length && h("div.empty", {}, h("strong", {}, "There are no nodes"), h("p", {}, "Pods have nowhere to go until there is one.")));
-    fill(legend, layout.names.length ? legendOf(layout, now.by) : []);
+    fill(legend, layout.names.length ? legendOf(layout, load, now.by) : []);
     map.show(layout, load, now, marks);
     if (withTable) drawTable(now);
   }
@@ -123,7 +123,7 @@ function choices(field, entries, now) {
   field.value = now;
 }
 
-function legendOf(layout, by) {
+function legendOf(layout, load, by) {
   const states = [
     layout.cordoned.length > 0 && h("span.key", {}, h("i.slash", {}), count(layout.cordoned.length, "cordoned", "cordoned")),
     layout.notReady.length > 0 && h("span.key", {}, h("i.slash.broken", {}), count(layout.notReady.length, "not ready", "not ready")),
@@ -135,5 +135,7 @@ function legendOf(layout, by) {
       layout.taints.values.length > shown.length && h("span.quiet", {}, "and others, in the same colours"), states];
   }
   const [low, high] = by === STRANDED ? ["all of what is free can be used", "free, but another resource is used up"] : ["empty", "full"];
-  return [h("span.key", {}, low, h("i.ramp", { style: { background: gradient() } }), high), states];
+  const over = by !== STRANDED && layout.names.some((_, row) => (shareOf(layout, load, by, row) ?? 0) > 1.0005);
+  return [h("span.key", {}, low, h("i.ramp", { style: { background: gradient() } }), high),
+    over && h("span.key", {}, h("i", { style: { background: OVER[theme()] } }), "more than there is"), states];
 }

@@ -29,6 +29,8 @@ MAX_NODES: Final = 6
 MAX_PODS: Final = 40
 """So many pods of other nodes are looked at one by one."""
 MAX_USER_PRIORITY: Final = 1_000_000_000
+SYSTEM_NAMESPACE: Final = "kube-system"
+SYSTEM_CLASSES: Final = "system-"
 
 
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -147,8 +149,11 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
 
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
+    """List the classes that preempt, the lowest first; those of the system are for its own pods."""
     found = (subject.session.objects.find(known) for known in subject.session.objects.known("PriorityClass"))
     classes = [item for item in found if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
+    if subject.pod.namespace != SYSTEM_NAMESPACE:
+        classes = [item for item in classes if not item.name.startswith(SYSTEM_CLASSES)]
     return sorted(((item.name, item.value) for item in classes), key=lambda item: item[1])
 
 
