@@ -1,5 +1,6 @@
 """The one bounded map of the house: what was not asked for longest is forgotten first."""
 
+from array import array
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, wraps
 from hashlib import blake2b
@@ -21,7 +22,7 @@ MAX_KEPT: Final = 32 * 1024
 MAX_KEY_LABELS: Final = 64
 """How many labels a key may hold; what a pod with more of them asks for is worked out every time."""
 
-MAX_SEEN: Final = 16384
+MAX_SEEN: Final = 4096
 """How many keys a doorkeeper remembers having seen once."""
 
 
@@ -157,7 +158,8 @@ class Doorkeeper(Generic[K, V]):
     def __init__(self, limit: int) -> None:
         self.kept: LRU[K, V] = LRU(limit)
         self._latest: tuple[K, V] | None = None
-        self._seen: LRU[int, None] = LRU(MAX_SEEN)
+        # Of one size from the start. Two keys with one place have the later one remembered, which is as good.
+        self._seen = array("q", bytes(8 * MAX_SEEN))
 
     def find(self, key: K) -> V | None:
         """Return what is kept under a key, or ``None``; what is found is there to stay."""
@@ -171,10 +173,11 @@ class Doorkeeper(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep a value: for good if its key was seen before, else until the next such one comes."""
         mark = hash(key)
-        if self._seen.contains(mark):
+        place = mark % MAX_SEEN
+        if self._seen[place] == mark:
             self.kept.put(key, value)
         else:
-            self._seen.put(mark, None)
+            self._seen[place] = mark
             self._latest = (key, value)
 
     def clear(self) -> None:

@@ -113,10 +113,10 @@ def test_of_a_pod_with_a_huge_spec_nothing_is_kept(size: int) -> None:
     term = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels={"a": "x" * size}))
     affinity = Affinity(pod_affinity=PodAffinity(required=(term,)))
     pod = make_pod("huge", affinity=affinity, node_selector={"a": "x" * size})
-    before = shape._shapes.size, affinity_terms._parsed.size
+    before = len(shape._shapes), len(affinity_terms._parsed)
     assert pod.shape is not None
     assert affinity_terms.affinity_terms(pod).affinity
-    kept = shape._shapes.size - before[0], affinity_terms._parsed.size - before[1]
+    kept = len(shape._shapes) - before[0], len(affinity_terms._parsed) - before[1]
     assert kept == ((1, 1) if size < MAX_KEPT else (0, 0))
 
 

@@ -1,37 +1,36 @@
 """Pod affinity terms, parsed once per distinct text and hashable, so that equal terms of many pods count as one."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.api.pod import Pod
 from moorage.api.selectors import LabelMatcher, label_matcher
 from moorage.errors import SelectorError
-from moorage.lru import LRU, MAX_KEPT, short_key
+from moorage.lru import MAX_KEPT, short_key
 
 T = TypeVar("T")
-
-MAX_PARSED: Final = 8192
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True):
     """Which pods are meant, and within which domains; whose term it is no longer matters."""
 
     topology_key: str
     matcher: LabelMatcher
     namespaces: frozenset[str]
     namespace_matcher: LabelMatcher
-    _hash: int = field(init=False, repr=False, compare=False)
+    _hash: int = 0  # of the others
 
     def __post_init__(self) -> None:
         parts = (self.topology_key, self.matcher, self.namespaces, self.namespace_matcher)
-        object.__setattr__(self, "_hash", hash(parts))
+        force_setattr(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
         # Terms are looked up for every pod that comes or goes, and the nested hash costs more than the rest of that.
@@ -51,11 +50,11 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodTerms:
+class PodTerms(Struct, frozen=True, eq=False, weakref=True):
     """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream.
 
-    Pods of one template have the same object, so it can stand for the terms in a key without being gone through.
+    Pods of one template have the same object, so it can stand for the terms in a key without being gone through. It is
+    kept by its pods, and goes with the last of them.
     """
 
     affinity: tuple[AffinityTerm, ...] = ()
@@ -67,7 +66,7 @@ class PodTerms:
 NO_TERMS: Final = PodTerms()
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
-_parsed: Final[LRU[tuple[str, bytes], PodTerms]] = LRU(MAX_PARSED)
+_parsed: Final["WeakValueDictionary[tuple[str, bytes], PodTerms]"] = WeakValueDictionary()
 
 
 def affinity_terms(pod: Pod) -> PodTerms:
@@ -79,11 +78,11 @@ def affinity_terms(pod: Pod) -> PodTerms:
     if known is None:
         encoded = _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
         key = (pod.namespace, short_key(encoded))
-        known = _parsed.find(key)
+        known = _parsed.get(key)
         if known is None:
             known = _parse(pod.namespace, affinity)
             if len(encoded) <= MAX_KEPT:
-                _parsed.put(key, known)
+                _parsed[key] = known
         pod.__dict__["_affinity_terms"] = known
     return known
 

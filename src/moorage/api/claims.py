@@ -108,7 +108,7 @@ def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
     return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
 
 
-@cached_if_short(16384, length_of)
+@cached_if_short(4096, length_of)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
     # Upstream asks with a node that has labels and no name, and so never looks at matchFields.
     return NodeMatcher(

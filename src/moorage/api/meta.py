@@ -105,7 +105,7 @@ _FIRST_SECOND = -62_135_596_800
 _LAST_SECOND = 253_402_300_799
 
 
-@cached_if_short(4096)
+@cached_if_short(1024)
 def parse_time(text: str) -> float:
     """Turn an RFC 3339 time into seconds since the epoch."""
     match = _TIME.match(text)

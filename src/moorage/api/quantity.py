@@ -26,7 +26,7 @@ _BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGT
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-@cached_if_short(65536)
+@cached_if_short(2048)
 def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)

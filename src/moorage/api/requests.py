@@ -136,7 +136,7 @@ def _rounded(total: Nanos) -> dict[str, int]:
     }
 
 
-@cached_if_short(65536)
+@cached_if_short(2048)
 def _counted(name: str, quantity: Quantity) -> int | None:
     if not _is_counted(name):
         return None

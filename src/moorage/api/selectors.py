@@ -174,7 +174,7 @@ def length_of(selector: NodeSelector) -> int:
     )
 
 
-@cached_if_short(4096, length_of)
+@cached_if_short(1024, length_of)
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
@@ -229,7 +229,7 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
     return Requirement(key, operator, frozenset(operands))
 
 
-@cached_if_short(4096)
+@cached_if_short(2048)
 def is_qualified_name(name: str) -> bool:
     """Return whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
     prefix, slash, local = name.rpartition("/")
@@ -238,7 +238,7 @@ def is_qualified_name(name: str) -> bool:
     return bool(_NAME.match(local))
 
 
-@cached_if_short(65536)
+@cached_if_short(2048)
 def is_label_value(text: str) -> bool:
     """Return whether a text may be the value of a label."""
     return text == "" or bool(_NAME.match(text))

@@ -5,6 +5,7 @@ depends on nothing else is computed for the first and looked up for the rest.
 """
 
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -12,12 +13,11 @@ from msgspec.structs import force_setattr, replace
 from moorage.api import requests
 from moorage.api.meta import Condition
 from moorage.api.volume import Volume
-from moorage.lru import LRU, MAX_KEPT, short_key
+from moorage.lru import MAX_KEPT, short_key
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
 
-MAX_SHAPES: Final = 16384
 _REPORTED: Final = (
     *("container_statuses", "init_container_statuses", "allocated_resources", "resources"),
     "node_allocatable_resource_claim_statuses",
@@ -31,9 +31,12 @@ class Shape:
     """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key.
 
     ``spec`` and ``reported``, what a kubelet has reported of resources if it has, are what all of them have in common.
+    A shape is kept by its pods: it goes with the last of them, and so does ``signed``, what the plugins of its profile
+    sign of it and who asked them.
     """
 
     __slots__ = (
+        "__weakref__",
         "facts",
         "holds_storage",
         "host_ports",
@@ -42,12 +45,14 @@ class Shape:
         "requests",
         "requests_on_node",
         "scoring_requests",
+        "signed",
         "spec",
     )
 
     def __init__(self, pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> None:
         self.spec = spec
         self.reported = reported
+        self.signed: tuple[object, Any] = (None, None)
         self.host_ports = pod.host_ports
         self.holds_storage = bool(spec.volumes) and not all(volume.is_plain for volume in spec.volumes)
         self.requests = requests.spec_requests(pod)
@@ -66,7 +71,7 @@ class Shape:
         """What is set on each pod, under the names of its own properties."""
 
 
-_shapes: LRU[bytes, Shape] = LRU(MAX_SHAPES)
+_shapes: "WeakValueDictionary[bytes, Shape]" = WeakValueDictionary()
 
 
 def take_shape(pod: "Pod") -> Shape:
@@ -79,11 +84,11 @@ def take_shape(pod: "Pod") -> Shape:
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
     encoded = _encoder.encode(spec if reported is None else (spec, reported))
     key = short_key(encoded)
-    shape = _shapes.get(key) or _shapes.find(key)
+    shape = _shapes.get(key)
     if shape is None:
         shape = Shape(pod, spec, reported)
         if len(encoded) <= MAX_KEPT:
-            _shapes.put(key, shape)
+            _shapes[key] = shape
     pod.__dict__.update(shape.facts)
     _share(pod, shape)
     return shape

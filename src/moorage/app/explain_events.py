@@ -7,7 +7,7 @@ waits for it nor lends it memory. What it does not get to in time is dropped.
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -16,18 +16,17 @@ import structlog
 from msgspec import Struct
 
 from moorage.app.options import Options
+from moorage.assembly.policy import Policy
 from moorage.clock import Clock
 from moorage.config import completed_view
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.recording import EventNote
-from moorage.lru import LRU
 
 PAUSE_SECONDS: Final = 10.0
 POD_SECONDS: Final = 60.0
 """A pod gets one such event in this time at most."""
 BATCH_SECONDS: Final = 30.0
 MAX_BATCH: Final = 20
-MAX_REMEMBERED: Final = 100_000
 NICENESS: Final = 10
 REASON: Final = "WouldFit"
 
@@ -53,12 +52,18 @@ Ask: TypeAlias = Callable[[ExplainRequest], Awaitable[dict[str, str]]]
 
 def request_of(options: Options) -> ExplainRequest:
     """Say how this scheduler was set up."""
-    features = options.features
+    connection, flags = options.config.client_connection, options.flags
+    return request_for(options.policy, connection.kubeconfig, flags["plugin"], flags["master"])
+
+
+def request_for(policy: Policy, kubeconfig: str, plugins: Sequence[str], master: str = "") -> ExplainRequest:
+    """Say how a scheduler was set up, and how its API server is reached."""
+    features = policy.features
     return ExplainRequest(
-        kubeconfig=options.config.client_connection.kubeconfig,
-        master=options.flags["master"],
-        config=completed_view(options.config),
-        plugins=tuple(options.flags["plugin"]),
+        kubeconfig=kubeconfig,
+        master=master,
+        config=completed_view(policy.config),
+        plugins=tuple(plugins),
         gates={name: features.enabled(name) for name in features.gates},
         release=features.release,
     )
@@ -80,7 +85,7 @@ class ExplainEvents:
         self._clock = clock
         self._request = request
         self._ask = ask or ask_beside
-        self._told: LRU[str, float] = LRU(MAX_REMEMBERED)
+        self._told: dict[str, float] = {}
 
     async def run(self) -> None:
         """Go on until cancelled; what goes wrong is logged and costs one round."""
@@ -94,25 +99,22 @@ class ExplainEvents:
     async def round(self) -> None:
         """Explain some of the pods that wait, none of which was explained in the last minute."""
         now = self._clock.now()
+        self._told = {uid: told for uid, told in self._told.items() if now - told < POD_SECONDS}
         waiting = (
             queued
             for queued in self._scheduler.queue
-            if queued.rejectors and not queued.is_gated and self._is_due(queued.uid, now)
+            if queued.rejectors and not queued.is_gated and queued.uid not in self._told
         )
         batch = {queued.key: queued for queued in islice(waiting, MAX_BATCH)}
         if not batch:
             return
         for queued in batch.values():
-            self._told.put(queued.uid, now)
+            self._told[queued.uid] = now
         answers = await self._ask(msgspec.structs.replace(self._request, pods=tuple(batch)))
         for key, text in answers.items():
             told = batch.get(key)
             if told is not None and self._scheduler.queue.find(told.pod) is not None:
                 self._record(EventNote(told.pod, REASON, "Scheduling", text, told.scheduler_name))
-
-    def _is_due(self, uid: str, now: float) -> bool:
-        told = self._told.find(uid)
-        return told is None or now - told >= POD_SECONDS
 
 
 async def ask_beside(request: ExplainRequest) -> dict[str, str]:
@@ -123,7 +125,7 @@ async def ask_beside(request: ExplainRequest) -> dict[str, str]:
         "moorage.app.explaining_process",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        preexec_fn=_be_nice,
+        preexec_fn=be_nice,
     )
     try:
         async with asyncio.timeout(request.seconds * 2):
@@ -135,5 +137,6 @@ async def ask_beside(request: ExplainRequest) -> dict[str, str]:
     return msgspec.json.decode(said, type=dict[str, str]) if said else {}
 
 
-def _be_nice() -> None:
+def be_nice() -> None:
+    """Leave the machine to the scheduler."""
     os.nice(NICENESS)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, Generic, TypeVar
 
@@ -69,6 +70,8 @@ class Informer(Generic[T]):
         self._failures = 0
         self._stepping: asyncio.Task[None] | None = None
         self._is_relisting = False
+        self._following = asyncio.Event()
+        self._hurry = asyncio.Event()
 
     @property
     def machine(self) -> ListWatch[T]:
@@ -83,6 +86,11 @@ class Informer(Generic[T]):
     async def synced(self) -> None:
         """Wait until everything was listed once."""
         await self._synced.wait()
+
+    async def following(self) -> None:
+        """Wait until a watch is open, or the server says that there is no such kind; what pauses goes on at once."""
+        self._hurry.set()
+        await self._following.wait()
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -147,12 +155,16 @@ class Informer(Generic[T]):
     async def _watch(self, request: NextRequest) -> None:
         loop = asyncio.get_running_loop()
         started, has_data = loop.time(), False
-        async with self._client.stream(request.path) as chunks:
-            async for data in chunks:
-                self._notify(self._machine.chunk(data))
-                if not has_data:
-                    has_data = True
-                    self._settle()
+        try:
+            async with self._client.stream(request.path) as chunks:
+                self._following.set()
+                async for data in chunks:
+                    self._notify(self._machine.chunk(data))
+                    if not has_data:
+                        has_data = True
+                        self._settle()
+        finally:
+            self._following.clear()
         if not has_data and loop.time() - started < MIN_USEFUL_WATCH:
             raise ApiError(f"the watch on {self.kind.plural} ended at once")
 
@@ -172,6 +184,7 @@ class Informer(Generic[T]):
             self._complain(self._absence())
             self._machine.absent()
             self._synced.set()
+            self._following.set()
         else:
             self._complain(str(error))
         if isinstance(error, ApiError):
@@ -202,7 +215,10 @@ class Informer(Generic[T]):
         self._failures += 1
         self._observer.failed(self.kind, error)
         asked = error.retry_after if isinstance(error, ApiError) else None
-        await asyncio.sleep(max(asked or 0.0, WATCH_DELAYS.after(self._failures, self._chance)))
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(asked or 0.0, WATCH_DELAYS.after(self._failures, self._chance))):
+                await self._hurry.wait()
 
 
 class Informers:
@@ -243,6 +259,10 @@ class Informers:
         """Wait until every kind was listed once."""
         for informer in self.all:
             await informer.synced()
+
+    async def following(self) -> None:
+        """Wait until every kind is watched, those whose watches were just cut included."""
+        await asyncio.gather(*(informer.following() for informer in self.all))
 
     def relist(self, kind: Kind, key: str) -> None:
         """List a kind again soon, and deliver one object as if it were new."""

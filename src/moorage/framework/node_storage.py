@@ -15,7 +15,7 @@ from moorage.lru import LRU
 
 Extract = Callable[[NodeInfo], Hashable]
 
-MAX_LABEL_COLUMNS: Final = 1024
+MAX_LABEL_COLUMNS: Final = 256
 """How many label keys have columns; users may write any number of keys."""
 
 

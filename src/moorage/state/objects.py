@@ -12,6 +12,8 @@ T = TypeVar("T", bound=KubeObject)
 C = TypeVar("C")
 
 MAX_LENGTH: Final = 1 << 16
+MIN_LENGTH: Final = 1024
+"""So many changes of objects are kept in any case; beyond that, as many as there are objects to start from."""
 
 
 class ChangeLog(Generic[C]):
@@ -26,10 +28,10 @@ class ChangeLog(Generic[C]):
     [3]
     """
 
-    __slots__ = ("_changes", "_max_length", "_start", "position")
+    __slots__ = ("_changes", "_start", "max_length", "position")
 
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
-        self._max_length = max_length
+        self.max_length = max_length
         self._changes: list[C] = []
         self._start = 0
         self.position = 0
@@ -39,7 +41,7 @@ class ChangeLog(Generic[C]):
         """Write a change down."""
         self._changes.append(change)
         self.position += 1
-        if self.position - self._start > self._max_length:
+        if self.position - self._start > self.max_length:
             # Half at a time, so that forgetting costs next to nothing for each change.
             forgotten = (self.position - self._start) // 2
             del self._changes[:forgotten]
@@ -56,7 +58,7 @@ class ObjectCache(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
-        self._log = ChangeLog[str]()
+        self._log = ChangeLog[str](MIN_LENGTH)
 
     @property
     def version(self) -> int:
@@ -90,6 +92,8 @@ class ObjectCache(Generic[T]):
         if meta.namespace not in self._by_namespace:
             self._by_namespace[meta.namespace] = {}
         self._by_namespace[meta.namespace][meta.name] = thing
+        if before is None:
+            self._log.max_length = min(max(MIN_LENGTH, len(self._objects)), MAX_LENGTH)
         self._log.note(key)
         return before
 
@@ -97,7 +101,10 @@ class ObjectCache(Generic[T]):
         """Take an object out; return it as it was known."""
         before = self._objects.pop(thing.key, None)
         if before is not None:
-            del self._by_namespace[thing.namespace][thing.name]
+            of_namespace = self._by_namespace[thing.namespace]
+            del of_namespace[thing.name]
+            if not of_namespace:
+                del self._by_namespace[thing.namespace]
             self._log.note(thing.key)
         return before
 

@@ -23,7 +23,7 @@ from moorage.state.term_index import TermIndex
 
 MAX_BYTES: Final = 64 << 20
 MIN_COUNTS: Final = 16
-MAX_COUNTS: Final = 4096
+MAX_COUNTS: Final = 1024
 
 ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
 """Namespace, labels, and whether the pods are terminating; labels are a set, since a dict's order means nothing."""

@@ -1,16 +1,16 @@
-"""Questions to a session: how many more fit, how few nodes are enough, what another configuration would change."""
+"""Questions to a session: how many more fit, and what another configuration would change."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from moorage.errors import InputError
-from moorage.framework.nodeinfo import NodeInfo
+from moorage.shortening import shortened
 from moorage.simulator.decisions import Decision
 from moorage.simulator.documents import Document
-from moorage.whatif.changes import belongs_to_node, evicted
-from moorage.whatif.edits import DEFAULT_NAMESPACE, CreateObject, DeleteObject, ObjectId
+from moorage.whatif.changes import evicted
+from moorage.whatif.edits import DEFAULT_NAMESPACE, CreateObject
 from moorage.whatif.session import Session
 
 MAX_REPLICAS: Final = 10_000
@@ -25,14 +25,6 @@ class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
 
 
-class FewestNodes(msgspec.Struct, frozen=True):
-    """Nodes whose pods fit on the others, found by emptying one after the other, the emptiest first."""
-
-    needed: int
-    of: int
-    spare: tuple[str, ...] = ()
-
-
 class OutcomeDifference(msgspec.Struct, frozen=True):
     """A pod that fares differently: its node, or why it has none, before and after."""
 
@@ -44,17 +36,27 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
 def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
     """Find the pod that is meant: the first Pod, or the template of the first workload."""
     for document in documents:
-        content = document.content
+        metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
-            return evicted(content)
-        spec = content.get("spec") or {}
-        template = spec.get("template") or ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template")
-        if isinstance(template, dict):
-            metadata = content.get("metadata") or {}
+            return evicted({**document.content, "metadata": metadata, "spec": spec})
+        place = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
+        if _part(document, *place):
             named = {"name": metadata.get("name", "pod"), "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}
-            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**(template.get("metadata") or {}), **named}}
-            return {**head, "spec": template.get("spec") or {}}
+            own = _part(document, *place, "metadata")
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **named}}
+            return {**head, "spec": _part(document, *place, "spec")}
     raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
+
+
+def _part(document: Document, *path: str) -> Mapping[str, Any]:
+    """Return an object inside a document, an empty one where nothing is written."""
+    content: Any = document.content
+    for number, key in enumerate(path, start=1):
+        content = content.get(key) or {}
+        if not isinstance(content, dict):
+            where = f"{document.title}, {'.'.join(path[:number])}"
+            raise InputError(where, f"{shortened(repr(content), 100)} is written where an object belongs")
+    return cast("Mapping[str, Any]", content)
 
 
 def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
@@ -82,62 +84,6 @@ def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
     namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
     session.apply(CreateObject({**content, "metadata": {**metadata, "name": name, "namespace": namespace}}))
     return f"{namespace}/{name}"
-
-
-def fewest_nodes(session: Session) -> FewestNodes:
-    """Empty nodes one after the other, as long as all their pods fit elsewhere.
-
-    The true minimum may be lower: this is what careful draining would come to.
-    """
-    infos = sorted(session.scheduler.cache.nodes, key=_fullness)
-    spare: list[str] = []
-    with session.branch():
-        for name in [info.name for info in infos]:
-            mark = session.mark()
-            if _drain(session, name):
-                spare.append(name)
-            else:
-                session.roll_back(mark)
-    return FewestNodes(len(infos) - len(spare), len(infos), tuple(spare))
-
-
-def _fullness(info: NodeInfo) -> tuple[float, str]:
-    shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
-    return max(shares, default=0.0), info.name
-
-
-def _drain(session: Session, name: str) -> bool:
-    """Take a node away and place its pods elsewhere; tell whether all of them found a place."""
-    info = session.scheduler.cache.node(name)
-    assert info is not None
-    pods = sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0))
-    contents = []
-    for pod in pods:
-        target = ObjectId("Pod", pod.namespace, pod.name)
-        if target not in session.objects:
-            return False
-        contents.append(session.objects.content(target))
-        session.apply(DeleteObject(target))
-    session.apply(DeleteObject(ObjectId("Node", "", name)))
-    for content in contents:
-        if belongs_to_node(content):
-            continue
-        fresh = evicted(content)
-        session.apply(CreateObject(fresh))
-        target = ObjectId.of(fresh)
-        attempt = session.place(target.key, preempts=False)
-        if not attempt.node:
-            return False
-        _settle(session, target, attempt.node)
-    return True
-
-
-def _settle(session: Session, target: ObjectId, node: str) -> None:
-    """Let a placed pod be one that runs, so that it can be moved again."""
-    content = session.objects.content(target)
-    session.undo_last_placement()
-    session.apply(DeleteObject(target))
-    session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
 
 
 def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:

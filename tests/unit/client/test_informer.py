@@ -245,6 +245,23 @@ def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> Non
     bench.run(scenario())
 
 
+def test_who_has_to_know_all_need_not_wait_for_a_pause(bench: Bench) -> None:
+    async def scenario() -> None:
+        await asyncio.sleep(1)
+        bench.server.is_down = True
+        bench.server.cut_watches()
+        await asyncio.sleep(600)
+        bench.server.put(PODS, pod("meanwhile"))
+        bench.server.is_down = False
+        began = bench.clock.now()
+        await bench.informers.following()
+        await asyncio.sleep(0.01)
+        assert "meanwhile" in bench.told
+        assert bench.clock.now() - began < 1.0
+
+    bench.run(scenario())
+
+
 def test_a_malformed_object_in_a_list_is_skipped_and_counted(bench: Bench) -> None:
     bench.server.put(PODS, {"metadata": {"name": "bad", "namespace": "shop", "labels": 7}})
     bench.server.put(PODS, pod("good"))

@@ -9,7 +9,6 @@ from operator import methodcaller
 from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
-from moorage.api.shape import MAX_SHAPES, Shape
 from moorage.engine.answers.layout import Layout
 from moorage.engine.answers.standing import PluginAnswer, StandingAnswer
 from moorage.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
@@ -18,7 +17,7 @@ from moorage.engine.statuses import StatusTable
 from moorage.errors import PluginError
 from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.framework.plugin import DependsOn, Plugin
-from moorage.lru import LRU, Doorkeeper
+from moorage.lru import Doorkeeper
 from moorage.state.cache import Cache
 
 MEMORY_BUDGET: Final = 64 * 1024 * 1024
@@ -42,7 +41,8 @@ class Answers:
         self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
         self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
         self._signers = self._template_signers + self._pod_signers
-        self._by_template: LRU[Shape, Signature] = LRU(MAX_SHAPES)
+        self._signing = object()
+        """Stands for what the plugins sign of shapes now; there is another one when that may have changed."""
         self._with_epoch = tuple(p for p in self._signers if _overrides(p, "epoch"))
         self._epochs: tuple[Hashable, ...] = ()
         self._structure = -1
@@ -79,12 +79,12 @@ class Answers:
         return failure(point, names, f"{described(error)}: answer with texts, numbers, and tuples of them")
 
     def _signature(self, pod: Pod) -> Signature:
-        known = self._by_template
-        signed = None if pod.node_name else known.get(pod.shape) or known.find(pod.shape)
-        if signed is None:
+        signed: Signature
+        asked_by, signed = pod.shape.signed
+        if asked_by is not self._signing or pod.node_name:
             signed = ask_each(SIGN, self._template_signers, methodcaller("sign", pod))
             if not pod.node_name:
-                known.put(pod.shape, signed)
+                pod.shape.signed = (self._signing, signed)
         if self._pod_signers:
             return signed + ask_each(SIGN, self._pod_signers, methodcaller("sign", pod))
         return signed
@@ -114,7 +114,7 @@ class Answers:
         except PLUGIN_FAULTS as error:
             raise self._incomparable(EPOCH, error) from error
         self._answers.clear()
-        self._by_template.clear()
+        self._signing = object()
         for plugin in changed:
             self._parts[plugin.name].clear()
 

@@ -23,7 +23,7 @@ from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Tried
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin
@@ -97,7 +97,8 @@ class GroupSearch:
         remaining, scheduled = len(tree.members), len(tree.scheduled)
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # What nothing can resolve is left as it is, so that nobody is evicted for it.
+            trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
             tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid])
@@ -177,7 +178,7 @@ class GroupSearch:
             statuses = NodeStatuses({}, statuses.absent)
         elif not isinstance(found, NoNode):
             statuses = statuses.kept()
-        self._findings.tried[pod.metadata.uid] = Tried(pod, found.cycle, statuses)
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""

@@ -17,7 +17,7 @@ POLICY_NEVER: Final = "Never"
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
-MAX_EVICTIONS: Final = 1 << 16
+MAX_EVICTIONS: Final = 1 << 14
 """How many evictions are remembered; one matters only until its watch event has arrived."""
 
 
@@ -39,9 +39,9 @@ class Evictions:
         work = self._under_way.find(pod.uid)
         return work is not None and getcoroutinestate(work) != CORO_CLOSED
 
-    def is_accepted(self, pod: Pod) -> bool:
+    def is_accepted(self, uid: str) -> bool:
         """Tell whether the API has accepted the deletion of a pod."""
-        return self._accepted.contains(pod.uid)
+        return self._accepted.contains(uid)
 
     def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
         """Note that some work is to evict a pod."""
@@ -55,6 +55,14 @@ class Evictions:
     def cancel(self, pod: Pod) -> None:
         """Note that the pod was stopped in memory instead, and may be placed again."""
         self._under_way.discard(pod.uid)
+
+
+class VictimRules(Protocol):
+    """Whom a pod may have evicted, where that is not up to priorities alone."""
+
+    def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
+        """Tell whether a pod may go for another; ``priority`` is the one that counts for it, perhaps its group's."""
+        ...
 
 
 class Priorities(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from msgspec import to_builtins
@@ -162,7 +162,11 @@ class ClaimBinder:
         if is_shared:
             with doing(f"get claim {claim.key}"):
                 claim = await self._handle.cluster.get(claim)
-        stored = await self._retried(claim, write, reading)
+        try:
+            stored = await self._retried(claim, write, reading)
+        except BindingProblem:
+            await self._catch_up(claim)
+            raise
         self._claims.assume(stored)
         state.claims[place] = stored
         if is_extended:
@@ -226,7 +230,16 @@ class ClaimBinder:
             await asyncio.sleep(FIRST_PAUSE * attempt)
             with doing(reading):
                 claim = await self._handle.cluster.get(claim)
+            self._claims.assume(claim)
         return await write(claim)
+
+    async def _catch_up(self, claim: ResourceClaim) -> None:
+        """Believe what is stored in a claim that could not be written, before its devices count as free.
+
+        They may be another attempt's, or this one's after all: a watch that is late would have them given away twice.
+        """
+        with suppress(ApiError):
+            self._claims.assume(await self._handle.cluster.get(claim))
 
     async def _report_extended(self, state: DeviceState, claim: ResourceClaim, pod: Pod) -> None:
         mappings = state.reserved.mappings if state.reserved is not None else ()

@@ -20,8 +20,8 @@ from moorage.state.pod_index import PodIndex, SelectorCount
 MAX_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24
 MIN_TALLIES: Final = 16
-MAX_TALLIES: Final = 4096
-MAX_QUESTIONS: Final = 4096
+MAX_TALLIES: Final = 1024
+MAX_QUESTIONS: Final = 1024
 
 Token = tuple[int, ...]
 """Versions of all that rules are made from."""

@@ -24,7 +24,7 @@ class IncomingTerm(NamedTuple):
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
-MAX_KNOWN: Final = 4096
+MAX_KNOWN: Final = 1024
 
 
 class NamespaceExpansion:

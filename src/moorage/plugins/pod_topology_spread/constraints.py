@@ -21,7 +21,7 @@ from moorage.state.pod_index import PodIndex, SelectorCount
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
-MAX_KNOWN: Final = 4096
+MAX_KNOWN: Final = 1024
 
 SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),

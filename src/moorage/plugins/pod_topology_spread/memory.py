@@ -12,7 +12,8 @@ from moorage.plugins.pod_topology_spread.inclusion import Inclusion
 MAX_BYTES: Final = 32 << 20
 BYTES_PER_ROW: Final = 32
 MIN_KEPT: Final = 16
-MAX_TEMPLATES: Final = 4096
+MAX_KEPT: Final = 1024
+MAX_TEMPLATES: Final = 1024
 
 Template = tuple[Shape, str, frozenset[tuple[str, str]]]
 
@@ -57,7 +58,7 @@ class SpreadCache(Generic[K]):
         kept = self._kept.find(key)
         if kept is None:
             kept = self._make(constraints, pod, inclusion)
-            self._kept.resize(max(MIN_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1))))
+            self._kept.resize(max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1)))))
             self._kept.put(key, kept)
         return kept
 

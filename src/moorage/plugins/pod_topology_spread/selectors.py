@@ -11,7 +11,7 @@ from moorage.errors import SelectorError
 from moorage.framework.handle import Handle
 from moorage.lru import LRU, MAX_KEY_LABELS
 
-MAX_KNOWN: Final = 16384
+MAX_KNOWN: Final = 1024
 
 LabelSet = frozenset[tuple[str, str]]
 Key = tuple[str, LabelSet, str, str]

@@ -28,7 +28,7 @@ from moorage.framework.status import Status
 from moorage.plugins.dynamic_resources.binding import FINALIZER
 from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.simulator.loop import run_virtual
-from moorage.simulator.world import World
+from moorage.simulator.world import World, no_faults
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 
@@ -148,6 +148,37 @@ def test_devices_stay_taken_until_the_news_arrive() -> None:
     shared = CycleState()
     assert plugin.pre_filter(shared, claiming("claim", name="c"), rig.nodes) is None
     assert plugin.filter(shared, claiming("claim", name="c"), rig.nodes[0]) is None
+
+
+def _store_device(rig: LiveRig) -> None:
+    _changed(rig, lambda claim: replace(claim, status=replace(claim.status, allocation=held("d"))))
+
+
+def _refuse_after_storing(rig: LiveRig) -> None:
+    def fault(verb: str, _thing: KubeObject) -> ApiError | None:
+        if verb != "update":
+            return None
+        _store_device(rig)
+        return ApiError("the answer was lost")
+
+    rig.world.fault = fault
+
+
+UNKNOWN_TO_US = {"an earlier attempt stored it": _store_device, "this one did, and fails": _refuse_after_storing}
+
+
+@pytest.mark.parametrize("trouble", UNKNOWN_TO_US.values(), ids=UNKNOWN_TO_US)
+def test_a_device_that_is_found_to_be_stored_is_given_to_nobody_else(trouble: Callable[[LiveRig], None]) -> None:
+    rig = rig_with(SLICE, make_claim(finalizers=(FINALIZER,)), make_claim(name="b"))
+    plugin, cycle = reserved(rig)
+    rig.is_deaf = True
+    trouble(rig)
+    assert run(rig, plugin.pre_bind(cycle, POD, "n1")) is not None
+    rig.world.fault = no_faults
+    undone(rig, plugin, cycle)
+    other = CycleState()
+    plugin.pre_filter(other, claiming("b"), rig.nodes)
+    assert plugin.filter(other, claiming("b"), rig.nodes[0]) == Status.unresolvable("cannot allocate all claims")
 
 
 def _changed(rig: LiveRig, change: Callable[[ResourceClaim], ResourceClaim]) -> None:

@@ -1,0 +1,47 @@
+"""Memory: however many pods have come and gone, the scheduler holds as much as after the first thousand."""
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.churn import KINDS, Churn, Guests
+
+from moorage.clock import VirtualClock
+from moorage.simulator.loop import run_virtual
+
+WARM_UP = 1536
+"""More pods than any cache has room for, of what a pod may bring."""
+MORE = 1024
+"""Caches drop half of what they have at a time; their limits are powers of two, so now each is as full as before."""
+MAX_GROWTH = 4.0
+"""Blocks of memory for each further pod: caches are not quite as full as before. Of old, 6 to 140 were left of each."""
+
+
+@pytest.fixture(autouse=True)
+def collections_are_quick() -> Iterator[None]:
+    """Leave what is there before the test out of the collections."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_nothing_is_left_of_pods_that_are_gone(kind: Callable[[int], Guests]) -> None:
+    clock = VirtualClock()
+
+    async def run() -> None:
+        churn = Churn(clock, [kind])
+        await churn.run(WARM_UP)
+        before = blocks_in_use()
+        await churn.run(MORE)
+        growth = (blocks_in_use() - before) / MORE
+        assert growth < MAX_GROWTH, f"after {churn.came} pods, {growth:.1f} blocks are left of each"
+
+    run_virtual(run(), clock)
+
+
+def blocks_in_use() -> int:
+    gc.collect()
+    return sys.getallocatedblocks()

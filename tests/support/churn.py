@@ -1,0 +1,195 @@
+"""Pods that come, are placed and go, each with things of its own: names, labels, claims, selectors, amounts."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from benchmarks.drain import InstantCluster
+from tests.unit.plugins.dynamic_resources import device_builders as devices
+
+from moorage.api import affinity as wishes
+from moorage.api.cluster import Namespace
+from moorage.api.codec import decode
+from moorage.api.container import Container, ContainerPort
+from moorage.api.meta import KubeObject, ObjectMeta
+from moorage.api.node import HOSTNAME_LABEL
+from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.assembly.loop import SchedulingLoop
+from moorage.clock import VirtualClock
+from moorage.config import default_config
+from moorage.engine.binding.binder import TaskBackground
+from moorage.engine.scheduler import Scheduler
+from moorage.features import FeatureGates
+from moorage.framework.registry import Registry
+from moorage.plugins.catalogue import IN_TREE
+from moorage.testing import make_node, make_pod
+from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
+
+NODES: Final = 8
+DRIVER: Final = "disks.example.com"
+BATCH: Final = 8
+SECONDS_BETWEEN: Final = 2.0
+"""Long enough that whoever was turned down has been tried again before it goes."""
+
+K = TypeVar("K", bound=KubeObject)
+Guests = Sequence[KubeObject]
+"""A pod and what is there for its sake; the pod comes last."""
+
+
+def plain(number: int) -> Guests:
+    return (make_pod(f"pod-{number}", labels={"own": f"label-{number}"}, requests={"cpu": "10m"}),)
+
+
+def with_own_amounts(number: int) -> Guests:
+    requests = {
+        "cpu": f"{10 + number}u",
+        "memory": f"{10 + number}",
+        "ephemeral-storage": f"{number}m",
+        "pods": f"{number}u",
+    }
+    return (make_pod(f"pod-{number}", requests=requests),)
+
+
+def with_own_claim(number: int) -> Guests:
+    name = f"disk-{number}"
+    claim = make_claim(name, bound_to=name)
+    here = reachable(**{HOSTNAME_LABEL: f"node-{number % NODES}"})
+    volume = make_volume(name, claim=claim, phase="Bound", driver=DRIVER, reach=here)
+    return (volume, claim, make_pod(f"pod-{number}", volumes=(claim_volume(name),)))
+
+
+def with_own_device(number: int) -> Guests:
+    pod = devices.claiming(f"device-{number}", name=f"pod-{number}")
+    return (devices.make_claim(name=f"device-{number}", owner=pod), pod)
+
+
+def with_own_container(number: int) -> Guests:
+    port = ContainerPort(
+        container_port=1, host_port=1000 + number % 50_000, host_ip=f"10.{number >> 8 & 255}.{number & 255}.1"
+    )
+    container = Container(name=f"c-{number}", image=f"registry.example.com/image-{number}:v{number}", ports=(port,))
+    return (make_pod(f"pod-{number}", containers=(container,)),)
+
+
+def near_its_own(number: int) -> Guests:
+    selector = LabelSelector(match_labels={"app": f"app-{number}"})
+    term = wishes.PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=selector)
+    liked = wishes.WeightedPodAffinityTerm(weight=1 + number % 100, pod_affinity_term=term)
+    affinity = wishes.Affinity(
+        pod_affinity=wishes.PodAffinity(required=(term,), preferred=(liked,)),
+        pod_anti_affinity=wishes.PodAntiAffinity(preferred=(liked,)),
+    )
+    return (make_pod(f"pod-{number}", labels={"app": f"app-{number}"}, affinity=affinity),)
+
+
+def away_from_its_own(number: int) -> Guests:
+    selector = LabelSelector(match_labels={"app": f"app-{number}"})
+    term = wishes.PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=selector)
+    affinity = wishes.Affinity(pod_anti_affinity=wishes.PodAntiAffinity(required=(term,)))
+    return (make_pod(f"pod-{number}", labels={"app": f"app-{number}"}, affinity=affinity),)
+
+
+def spread_like_its_own(number: int) -> Guests:
+    constraints = tuple(
+        wishes.TopologySpreadConstraint(
+            max_skew=1,
+            topology_key=HOSTNAME_LABEL,
+            when_unsatisfiable=action,
+            label_selector=LabelSelector(match_labels={"app": f"app-{number}"}),
+        )
+        for action in ("DoNotSchedule", "ScheduleAnyway")
+    )
+    return (make_pod(f"pod-{number}", labels={"app": f"app-{number}"}, topology_spread_constraints=constraints),)
+
+
+def for_nodes_of_its_own(number: int) -> Guests:
+    """Want a node that there is not."""
+    wanted = NodeSelectorRequirement(f"key-{number}", "In", (f"value-{number}", f"other-{number}"))
+    selector = NodeSelector((NodeSelectorTerm((wanted,)),))
+    affinity = wishes.Affinity(node_affinity=wishes.NodeAffinity(required=selector))
+    toleration = wishes.Toleration(key=f"key-{number}", value=f"value-{number}")
+    return (make_pod(f"pod-{number}", affinity=affinity, tolerates=(toleration,), node_selector={f"a-{number}": "b"}),)
+
+
+def in_its_own_namespace(number: int) -> Guests:
+    name = f"namespace-{number}"
+    return (
+        Namespace(metadata=ObjectMeta(name=name, uid=f"ns/{name}", labels={"own": name})),
+        make_pod(f"pod-{number}", namespace=name),
+    )
+
+
+def more_important(number: int) -> Guests:
+    """Take the place of others, if there is one."""
+    return (make_pod(f"pod-{number}", priority=number, requests={"cpu": "3900m"}),)
+
+
+KINDS: Final[dict[str, Callable[[int], Guests]]] = {
+    function.__name__.replace("_", " "): function
+    for function in (
+        *(plain, with_own_amounts, with_own_claim, with_own_device, with_own_container, near_its_own),
+        *(away_from_its_own, spread_like_its_own, for_nodes_of_its_own, in_its_own_namespace, more_important),
+    )
+}
+
+
+class Churn:
+    """A scheduler whose pods come and go, as its informers would tell of them: decoded anew for every change."""
+
+    def __init__(self, clock: VirtualClock, kinds: Sequence[Callable[[int], Guests]]) -> None:
+        self.kinds = kinds
+        self.came = 0
+        self.cluster = InstantCluster()
+        self._clock = clock
+        self._background = TaskBackground()
+        self.scheduler = self.cluster.scheduler = Scheduler(
+            default_config(),
+            Registry(IN_TREE),
+            cluster=self.cluster,
+            background=self._background,
+            clock=clock,
+            features=FeatureGates(),
+        )
+        for thing in self._furniture():
+            self._tell(None, thing)
+
+    @staticmethod
+    def _furniture() -> Iterator[KubeObject]:
+        yield Namespace(metadata=ObjectMeta(name="default", uid="ns/default"))
+        yield devices.make_class("gpu")
+        for number in range(NODES):
+            yield make_node(f"node-{number}", allocatable={"cpu": "4", "example.com/thing": "10"})
+            yield make_csi_node(f"node-{number}", limits={DRIVER: 1000})
+            cards = [devices.device(f"card-{card}") for card in range(BATCH)]
+            yield devices.make_slice(*cards, name=f"slice-{number}", node=f"node-{number}", pool=f"pool-{number}")
+
+    async def run(self, pods: int) -> None:
+        """Have so many pods come and go, a few at a time."""
+        end = self.came + pods
+        while self.came < end:
+            guests: list[KubeObject] = []
+            for _ in range(min(BATCH, end - self.came)):
+                guests += self.kinds[self.came % len(self.kinds)](self.came)
+                self.came += 1
+            for guest in guests:
+                self._tell(None, guest)
+            await self._drain()
+            await asyncio.sleep(SECONDS_BETWEEN)
+            await self._drain()
+            for guest in reversed(guests):
+                if (known := self._known(guest)) is not None:
+                    self._tell(known, None)
+            await self._drain()
+
+    def _known(self, thing: K) -> K | None:
+        return self.scheduler.objects[type(thing)].get(thing.name, thing.namespace)
+
+    def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        decoded = after and decode(type(after), msgspec.json.encode(after))
+        self.scheduler.handlers.apply(before, decoded)
+
+    async def _drain(self) -> None:
+        loop = SchedulingLoop(self.scheduler)
+        while await loop.step() or self.scheduler.binder.in_flight or len(self._background):
+            await asyncio.sleep(0)
