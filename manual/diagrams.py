@@ -63,7 +63,6 @@ LIFE: Final = (
         (
             "*PreFilter|once",
             "*Filter|every node",
-            "*PostFilter|if none is left",
             "*PreScore|once",
             "*Score|and normalise",
         ),

@@ -10,6 +10,7 @@ from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import Code, Status
 
 Group: TypeAlias = PodGroup | CompositePodGroup
 
@@ -50,6 +51,16 @@ class GroupTree(Struct, frozen=True):
         group = self.group
         needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
         return 1 if needed is None else needed
+
+    def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
+        """Say whether enough pods or groups are placed, or can be; ``minimum`` is what users call the number."""
+        quorum = self.quorum
+        if scheduled >= quorum:
+            return None
+        counts = f"{scheduled} scheduled, {remaining} remaining"
+        if scheduled + remaining < quorum:
+            return Status.unschedulable(f"{minimum} ({quorum}) cannot be satisfied: {counts}")
+        return Status(Code.WAIT, (f"{minimum} ({quorum}) is not yet satisfied: {counts}",))
 
     @property
     def leaves(self) -> "Iterator[GroupTree]":

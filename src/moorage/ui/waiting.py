@@ -99,8 +99,8 @@ def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
     return {plugin: list(names) for plugin, names in found.items()}
 
 
-def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int], least: Mapping[str, int]) -> list[GroupLine]:
-    """List the pod groups of which somebody waits; ``placed`` counts members on nodes, ``least`` is the quorum."""
+def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int]) -> list[GroupLine]:
+    """List the pod groups of which somebody waits; ``placed`` counts the members on nodes."""
     waiting: Counter[str] = Counter()
     place: dict[str, str] = {}
     for line in lines:
@@ -108,6 +108,6 @@ def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int], least
             waiting[line.group] += 1
             place.setdefault(line.group, line.place)
     return [
-        GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=place[name], min_count=least.get(name, 0))
+        GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=place[name])
         for name, count in waiting.most_common(MAX_SHOWN)
     ]

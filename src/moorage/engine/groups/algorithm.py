@@ -149,7 +149,8 @@ class GroupSearch:
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
-        trial.found = found
+            # It has columns of its own: of thousands of pods in many placements they would add up.
+            trial.found = found
         self._note_pre_filters(found)
         plain = found.found if isinstance(found, ExtendedNodes) else found
         if isinstance(plain, NoNode):
