@@ -1,6 +1,9 @@
 """A job on an embedded cluster with the gates on: its pods are a group, and everything goes when the job goes."""
 
+import re
 from typing import Any
+
+import msgspec
 
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject
@@ -47,6 +50,57 @@ async def test_a_job_is_a_gang_and_leaves_nothing_behind() -> None:
         await cluster.client.request("DELETE", f"{path}?propagationPolicy=Background")
         kinds: tuple[type[KubeObject], ...] = (Job, Pod, PodGroup, Workload)
         await cluster.wait_for(lambda: not any(map(number, kinds)))
+
+
+async def told(cluster: Cluster) -> list[tuple[str, str, str]]:
+    """Return type, reason and message of the events of jobs, in order, with x for what the server makes up."""
+    body = await cluster.client.request("GET", "/api/v1/namespaces/default/events")
+    events = [item for item in msgspec.json.decode(body)["items"] if item["involvedObject"]["kind"] == "Job"]
+    assert {item["source"]["component"] for item in events} <= {"job-controller"}
+    events.sort(key=lambda item: int(item["metadata"]["name"].rpartition(".")[2], 16))
+    return [(item["type"], item["reason"], re.sub(r"(pod: \w+)-\w+", r"\1-x", item["message"])) for item in events]
+
+
+@in_virtual_time
+async def test_users_are_told_what_is_made_for_a_job_and_what_becomes_of_it() -> None:
+    """What kube-controller-manager 1.37 tells of the same."""
+    async with Cluster(nodes=1, feature_gates=GATES) as cluster:
+        view = cluster.box.view
+        await cluster.apply(JOB)
+        await cluster.wait_for(lambda: len(cluster.running()) == 3)
+        (group,), (workload,) = view[PodGroup], view[Workload]
+        assert await told(cluster) == [
+            ("Normal", "WorkloadCreated", f"Created Workload {workload.name} for Job train"),
+            ("Normal", "PodGroupCreated", f"Created PodGroup {group.name} for Job train"),
+            *[("Normal", "SuccessfulCreate", "Created pod: train-x")] * 3,
+        ]
+        (job,) = view[Job]
+        await cluster.client.patch(job, {"spec": {"suspend": True}})
+        await cluster.wait_for(lambda: not view[Pod])
+        await cluster.client.patch(job, {"spec": {"suspend": False}})
+        await cluster.wait_for(lambda: len(cluster.running()) == 3)
+        await cluster.client.patch(job, {"spec": {"activeDeadlineSeconds": 1}})
+        await cluster.wait_for(lambda: not view[Pod])
+        await cluster.sleep(1)
+        more = (await told(cluster))[5:]
+        assert sorted(more) == sorted(
+            [
+                *[("Normal", "SuccessfulDelete", "Deleted pod: train-x")] * 6,
+                ("Normal", "Suspended", "Job suspended"),
+                ("Normal", "Resumed", "Job resumed"),
+                *[("Normal", "SuccessfulCreate", "Created pod: train-x")] * 3,
+                ("Warning", "DeadlineExceeded", "Job was active longer than specified deadline"),
+            ]
+        )
+
+
+@in_virtual_time
+async def test_users_are_told_that_a_job_is_complete() -> None:
+    async with Cluster(nodes=1, feature_gates=GATES) as cluster:
+        template = {"metadata": {"annotations": {"moorage.io/run-for": "1s"}}, **JOB["spec"]["template"]}
+        await cluster.apply({**JOB, "spec": {**JOB["spec"], "template": template}})
+        await cluster.sleep(30)
+        assert (await told(cluster))[-1] == ("Normal", "Completed", "Job completed")
 
 
 @in_virtual_time

@@ -1,14 +1,59 @@
 """What a controller can decide to do, as values; and how each is put as a request."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject
+from moorage.api.meta import KubeObject, format_time
 from moorage.api.struct import Data
 from moorage.client.rest import JSON, MERGE_PATCH
+
+NAME: Final = "{name}"
+"""Stands in a message for the name of the object that was written: the server may have chosen it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell users of something that was done for an object, as an event of it."""
+
+    thing: KubeObject
+    source: str
+    reason: str
+    message: str
+    now: float
+    is_warning: bool = False
+
+    def event(self, name: str, number: int) -> Data:
+        """Write the event, given the name of what was written; no two events of an object have the same number."""
+        kind, moment = BY_TYPE[type(self.thing)], format_time(self.now)
+        metadata = self.thing.metadata
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{self.thing.name}.{int(self.now * 1e9) + number:x}",
+                "namespace": self.thing.namespace,
+            },
+            "involvedObject": {
+                "apiVersion": kind.api_version,
+                "kind": kind.name,
+                "namespace": self.thing.namespace,
+                "name": self.thing.name,
+                "uid": self.thing.uid,
+                "resourceVersion": metadata.resource_version,
+            },
+            "reason": self.reason,
+            "message": self.message.replace(NAME, name),
+            "type": "Warning" if self.is_warning else "Normal",
+            "source": {"component": self.source},
+            "reportingComponent": self.source,
+            "reportingInstance": "",
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +62,7 @@ class Create:
 
     kind: type[KubeObject]
     data: Data
+    tell: Tell | None = None
 
     @property
     def namespace(self) -> str:
@@ -36,6 +82,7 @@ class Patch:
     subresource: str = ""
     if_unchanged: bool = False
     content_type: str = MERGE_PATCH
+    tell: Tell | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +92,7 @@ class Delete:
     thing: KubeObject
     grace: int | None = None
     propagation: str = ""
+    tell: Tell | None = None
 
 
 @dataclass(frozen=True, slots=True)

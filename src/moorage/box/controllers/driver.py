@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,7 +24,7 @@ import structlog
 from moorage.api.kinds import BY_TYPE, Kind
 from moorage.api.meta import KubeObject
 from moorage.api.struct import Data
-from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Write, request_of
+from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Tell, Write, request_of
 from moorage.box.controllers.namespaces import sweep
 from moorage.box.controllers.view import View
 from moorage.client.informer import Informer, OnChanges
@@ -130,6 +130,7 @@ class Driver:
         """How often each controller could not do something, by its name."""
         self._news = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
+        self._numbers = count()
         self._synced = asyncio.Event()
 
     @property
@@ -293,11 +294,25 @@ class Driver:
                 # Somebody else was faster.
                 self.view[asked.kind].drop(action.thing)
                 return
+        written = action.thing if not isinstance(action, Create) else None
         if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
             # Instead of the object, a Status that it is gone already.
             self.view[asked.kind].drop(action.thing)
         else:
-            self.view[asked.kind].put(decoded(asked.kind, body))
+            written = decoded(asked.kind, body)
+            self.view[asked.kind].put(written)
+        if action.tell is not None and written is not None:
+            await self._tell(action.tell, written.name)
+
+    async def _tell(self, tell: Tell, name: str) -> None:
+        event = tell.event(name, next(self._numbers))
+        path = f"/api/v1/namespaces/{tell.thing.namespace}/events"
+        async with self._requests:
+            try:
+                await self._client.request("POST", path, msgspec.json.encode(event))
+            except ApiError as error:
+                # What it tells of has been done all the same.
+                log.debug("an event was not written", reason=tell.reason, error=str(error))
 
     def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1

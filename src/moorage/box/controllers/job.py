@@ -15,6 +15,7 @@ from moorage.api.struct import Data
 from moorage.api.workloads import Job, SuccessPolicy
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.box.controllers.commands import told_by_command
+from moorage.box.controllers.job_events import told
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
@@ -38,7 +39,7 @@ LAST_PAUSE: Final = 600.0
 
 
 class JobController:
-    """Runs jobs; with ``makes_groups`` the pods of each are a group."""
+    """Runs jobs; with ``makes_groups`` the pods of each are a group, and users are told what is made for it."""
 
     name = "jobs"
     pause = 0.1
@@ -64,6 +65,10 @@ class JobController:
         job = view[Job].get(key)
         if job is None or job.is_terminating:
             return ()
+        actions, now = self._decide(job, view), self._clock.now()
+        return [told(action, job, now) for action in actions] if self._makes_groups else actions
+
+    def _decide(self, job: Job, view: View) -> Iterable[ControllerAction]:
         if claimed := pod_claims(job, view):
             return claimed
         pods = managed_pods(job, view)
