@@ -15,6 +15,7 @@ from moorage.box.apiserver.admission.checks.pod_groups import group_status
 from moorage.box.apiserver.admission.checks.rules import metadata_problems, rule_problems
 from moorage.box.apiserver.admission.checks.updates import update_problems
 from moorage.box.apiserver.admission.defaults import default_pod, with_defaults
+from moorage.box.apiserver.admission.device_admission import DeviceAdmission
 from moorage.box.apiserver.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
 from moorage.box.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
@@ -64,6 +65,7 @@ class Admission:
         self._features = features
         self._pods: PodAdmission | None = None
         self._groups = GroupAdmission(features)
+        self._devices = DeviceAdmission(features)
         self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
         store.subscribe(self._changed)
@@ -131,6 +133,7 @@ class Admission:
         self.check_types(resource, data)
         _default(resource, data)
         self._groups.complete(resource, data)
+        self._devices.drop(resource, data)
         if resource.storage == "pods":
             self._shape_pod(resource, data)
         elif resource.storage == "persistentvolumeclaims":
@@ -189,6 +192,7 @@ class Admission:
             # A namespace that is being finalized has no finalizers, and must not get them back.
             _default(resource, data)
         self._groups.complete(resource, data, old)
+        self._devices.drop(resource, data, old)
         if resource.storage == "pods":
             _keep_admitted(old, data["spec"])
         elif resource.storage == SERVICES:
@@ -215,6 +219,7 @@ class Admission:
             if problem is not None:
                 raise _undecodable(resource, problem)
             complete(status, schema)
+        self._devices.drop(resource, data, old)
         if resource.storage in WORDS:
             self._groups.complete(resource, data)
             _refuse(resource, data, group_status(data))

@@ -6,6 +6,7 @@ from typing import Any, Final
 from moorage.api.kinds import RBAC
 from moorage.api.struct import Data
 from moorage.box.apiserver.admission.checks import names, pod_groups
+from moorage.box.apiserver.admission.checks.devices import resource_slice
 from moorage.box.apiserver.admission.checks.pods import pod_spec
 from moorage.box.apiserver.admission.checks.storage import claim, node, priority_class, storage_class, volume
 from moorage.box.apiserver.admission.checks.workloads import (
@@ -39,6 +40,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
     "priorityclasses.scheduling.k8s.io": priority_class,
     "replicasets.apps": workload,
     "replicationcontrollers": replication_controller,
+    "resourceslices.resource.k8s.io": resource_slice,
     "services": service,
     "statefulsets.apps": stateful_set,
     "storageclasses.storage.k8s.io": storage_class,
