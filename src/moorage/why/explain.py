@@ -143,7 +143,8 @@ def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decisio
 
 def _gated(decision: Decision, attempt: Attempt) -> Decision:
     plugins = tuple(sorted({status.plugin for status in attempt.gates}))
-    message = "; ".join(status.message for status in attempt.gates)
+    # Every member of a group that is held back as a whole says the same.
+    message = "; ".join(dict.fromkeys(status.message for status in attempt.gates))
     return replace(
         decision,
         result=Result.GATED,

@@ -132,6 +132,8 @@ def test_too_few_members() -> None:
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.group is not None
     assert "only 2 of the 3 pods that it needs have been made" in group_lines(explained.group)
+    once = "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert explained.decision.message == once, "not once for each of its pods"
     assert [change.text for change in explained.changes] == [
         "Let ring start with 2 pods: lower its minCount from 3 to 2"
     ]
