@@ -16,6 +16,7 @@ arriving: {like: pod}             # for `make bench-latency`: what is made at a 
 alone: true                       # not one of `WORKLOADS=all`
 gates: GenericWorkload=true       # feature gates of both schedulers and of the API server
 serves: [scheduling.k8s.io/v1beta1]   # versions that the API server serves on request only
+flags: [--leader-elect=false]     # more flags of both schedulers
 patience: 600                     # seconds without a binding after which a round is given up (90 unless written)
 ```
 """
@@ -78,6 +79,7 @@ class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
     alone: bool = False
     gates: str = ""
     serves: list[str] = []
+    flags: list[str] = []
     patience: float = PATIENCE
 
 
@@ -108,6 +110,7 @@ class Workload:
     arriving: Group | None = None
     gates: str = ""
     serves: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     patience: float = PATIENCE
 
     @property
@@ -165,6 +168,7 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
         arriving=_group(entry.arriving, parts, f"{where}: arriving") if entry.arriving else None,
         gates=entry.gates,
         serves=tuple(entry.serves),
+        flags=tuple(entry.flags),
         patience=entry.patience,
     )
 

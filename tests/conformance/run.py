@@ -36,6 +36,7 @@ def _decisions(fresh: str, console: Console) -> int:
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
         *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (fresh, 40))),
+        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (fresh, 20))),
     ]
     differing = 0
     with Oracle() as oracle:

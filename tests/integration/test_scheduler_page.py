@@ -1,4 +1,4 @@
-"""`moorage scheduler --ui`: the page beside /metrics, its data for those who may read it, a stream through the keeper."""
+"""`moorage scheduler --ui`: the page beside /metrics, data for those who may read it, a stream through the keeper."""
 
 import asyncio
 import json

@@ -9,7 +9,7 @@ import signal
 import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from msgspec.structs import replace
@@ -26,7 +26,6 @@ from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
-from moorage.app.page.in_scheduler import SchedulerPage, allowing_page
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
 from moorage.client.informer import Informers
@@ -34,9 +33,13 @@ from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
+from moorage.engine.observing import AttemptObserver
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
+
+if TYPE_CHECKING:
+    from moorage.app.page.in_scheduler import SchedulerPage
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -97,7 +100,7 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        page = SchedulerPage(self.options, instruments.attempts) if self.options.flags["ui"] else None
+        page = page_of(self.options, instruments.attempts)
         watching = None if page is None else page.observer
         parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
@@ -244,6 +247,15 @@ class Daemon:
             await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
 
 
+def page_of(options: Options, then: AttemptObserver) -> "SchedulerPage | None":
+    """Prepare the page, if it is wanted; a scheduler without one does not import what it takes."""
+    if not options.flags["ui"]:
+        return None
+    from moorage.app.page.in_scheduler import SchedulerPage
+
+    return SchedulerPage(options, then)
+
+
 def setup_of(options: Options) -> Setup:
     """Say what the keeper has to know."""
     config, election, features = options.config, options.config.leader_election, options.features
@@ -256,10 +268,15 @@ def setup_of(options: Options) -> Setup:
         retry_period=election.retry_period.seconds,
         version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
+    authorization = options.authorization
+    if options.flags["ui"]:
+        from moorage.app.page.in_scheduler import allowing_page
+
+        authorization = allowing_page(authorization)
     return Setup(
         serving=options.serving,
         authentication=options.authentication,
-        authorization=allowing_page(options.authorization) if options.flags["ui"] else options.authorization,
+        authorization=authorization,
         stuck_seconds=options.flags["stuck-timeout"].seconds,
         kubeconfig=config.client_connection.kubeconfig,
         master=options.flags["master"],

@@ -9,12 +9,13 @@ from moorage.api.pod import Pod
 from moorage.box.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.observing import QueueObserver
+from moorage.queue.observing import UNSCHEDULABLE, QueueObserver
 from moorage.simulator.attempts import AttemptLog
 from moorage.simulator.decisions import Result
 from moorage.simulator.history import NODES, PODS
 
-NO_REASONS: Final[tuple[str, ...]] = ()
+MAX_REPEATS: Final = 20
+"""A pod that fails alike more often than this is left alone until something new happens to it: it may go on all day."""
 
 
 class StepKind(Enum):
@@ -101,7 +102,7 @@ class RecordedMoves(QueueObserver):
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """Note the move."""
-        self._recorder.note(StepKind.MOVED, pod.key, (queue, event))
+        self._recorder.moved(pod.key, queue, event)
 
 
 class RunRecorder:
@@ -117,6 +118,9 @@ class RunRecorder:
         self.decisions: list[RecordedDecision] = []
         self.seconds = 0.0
         self._on_node: set[str] = set()
+        self._last: dict[str, tuple[FailedAttempt, int]] = {}
+        """Why each pod failed last, and how often in a row."""
+        self._left_alone: set[str] = set()
         self._now: Callable[[], float] = lambda: 0.0
         self._start = 0.0
 
@@ -130,6 +134,11 @@ class RunRecorder:
         self.seconds = round(self._now() - self._start, 3)
         self.steps.append(HistoryStep(self.seconds, what, pod, detail))
 
+    def moved(self, pod: str, queue: str, event: str) -> None:
+        """Add a move; of a pod that is left alone only that it is where it was left."""
+        if pod not in self._left_alone or (queue == UNSCHEDULABLE and self._last[pod][1] == MAX_REPEATS + 1):
+            self.note(StepKind.MOVED, pod, (queue, event))
+
     def decided(self, queued: QueuedPodInfo, result: Result, node: str, message: str) -> None:
         """Add an attempt."""
         moment = round(self._now() - self._start, 3)
@@ -137,8 +146,16 @@ class RunRecorder:
 
     def failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Add an attempt that failed."""
+        why = why_not(outcome)
+        before, times = self._last.get(queued.key, (None, 0))
+        times = times + 1 if why == before else 1
+        self._last[queued.key] = (why, times)
+        if times > MAX_REPEATS:
+            self._left_alone.add(queued.key)
+            return
+        self._left_alone.discard(queued.key)
         is_error = isinstance(outcome, Failed) and not outcome.is_rejection
-        self.note(StepKind.TRIED, queued.key, why_not(outcome))
+        self.note(StepKind.TRIED, queued.key, why)
         self.decided(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, "", outcome.message)
 
     def _changed(self, resource: str, change: StoredChange) -> None:
@@ -161,6 +178,8 @@ class RunRecorder:
             self._left(key, is_gone=False)
         elif pod.node_name and key not in self._on_node:
             self._on_node.add(key)
+            self._last.pop(key, None)
+            self._left_alone.discard(key)
             self.note(StepKind.TAKES, key, pod.node_name)
 
     def _left(self, key: str, *, is_gone: bool) -> None:

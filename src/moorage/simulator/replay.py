@@ -69,6 +69,13 @@ class Replay:
         self._at = 0
         self._now = self._checkpoints[0].copied()
 
+    def apart(self) -> "Replay":
+        """Return the same run with a place of its own in it, for another thread."""
+        twin = copy(self)
+        twin._checkpoints, twin._at = self._checkpoints[:1], 0
+        twin._now = twin._checkpoints[0].copied()
+        return twin
+
     def at(self, seconds: float) -> ClusterMoment:
         """Return the cluster as it was so many seconds after the begin; it is valid until the next call."""
         wanted = bisect_right(self._moments, seconds)

@@ -79,7 +79,6 @@ class GroupLine(PageData, frozen=True):
     waiting: int
     placed: int
     place: str = ""
-    min_count: int = 0
 
 
 class DecisionLine(PageData, frozen=True):

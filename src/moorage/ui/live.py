@@ -98,7 +98,7 @@ class LiveCluster:
             bound=self._observer.bound_count,
             queues={name: count for name, count in sizes._asdict().items() if count},
             events=hoped_for(lines, self._events),
-            groups=pod_groups(lines, self._members(lines), {}),
+            groups=pod_groups(lines, self._members(lines)),
         )
 
     def _line(self, info: QueuedPodInfo) -> WaitingPodLine:

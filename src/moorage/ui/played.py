@@ -44,6 +44,8 @@ class PlayedRun:
 
     def __init__(self, name: str, policy: Policy, replay: Replay) -> None:
         self.name, self.policy, self.replay = name, policy, replay
+        # Sessions are opened on another thread, which must not turn the pages of this one.
+        self.for_sessions = replay.apart()
         self.layout = layout_of(replay.nodes, 1)
         self.moments = [decision.moment for decision in replay.decisions]
         self.events: dict[str, list[str]] = {}
@@ -88,7 +90,7 @@ class PlayedCluster:
         if at <= 0.0:
             return self._cluster.session(run.policy)
         others = [document for document in self._cluster.documents if document.kind != "Pod"]
-        pods = documents_of(map(_written, run.replay.pods_at(at)), source="the simulation")
+        pods = documents_of(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
         documents: list[Document] = [*others, *pods]
         return Session(documents, run.policy, honours_nominations=False)
 
@@ -128,7 +130,7 @@ class PlayedCluster:
             bound=moment.bound,
             queues=dict(Counter(line.place for line in lines)),
             events=hoped_for(lines, played.events),
-            groups=pod_groups(lines, _members(played.replay, moment), {}),
+            groups=pod_groups(lines, _members(played.replay, moment)),
         )
         if at >= played.replay.seconds:
             helping.look_at(made.groups)

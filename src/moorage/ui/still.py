@@ -132,7 +132,7 @@ class StillCluster:
             bound=0,
             queues=dict(Counter(line.place for line in lines)),
             events=hoped_for(lines, self._events),
-            groups=pod_groups(lines, self._members, {}),
+            groups=pod_groups(lines, self._members),
             note=f"{left} of {len(lines)} waiting pods have not been tried yet" if left else "",
         )
 

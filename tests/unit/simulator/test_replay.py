@@ -4,11 +4,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.unit.ui.clusters import job, node, pod, replayed
+from tests.unit.ui.clusters import job, loaded, node, pod, policy, replayed
 
-from moorage.simulator import replay
-from moorage.simulator.recording import StepKind
-from moorage.simulator.replay import ClusterMoment, Replay
+from moorage.simulator import recording, replay
+from moorage.simulator.loading import cluster_of
+from moorage.simulator.recording import RunRecorder, StepKind
+from moorage.simulator.replay import ClusterMoment
+from moorage.simulator.until_quiet import run_until_quiet
 
 CLUSTER = (node("n1"), node("n2"), pod("web", node="n1"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
 
@@ -18,20 +20,12 @@ def facts(moment: ClusterMoment) -> tuple[object, ...]:
     return moment.requested["cpu"].tolist(), moment.pods.tolist(), dict(moment.placed), waiting, moment.bound
 
 
-def from_the_begin(run: Replay, seconds: float) -> tuple[object, ...]:
-    fresh = Replay.__new__(Replay)
-    fresh.__dict__.update(run.__dict__)
-    fresh._at, fresh._now = 0, run._checkpoints[0].copied()
-    fresh._checkpoints = [run._checkpoints[0]]
-    return facts(fresh.at(seconds))
-
-
 def test_any_moment_is_the_same_from_wherever_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "CHECKPOINT_STEPS", 7)
     run, chance = replayed(CLUSTER), Random(1)
     for _ in range(40):
         seconds = chance.uniform(-1.0, run.seconds + 1.0)
-        assert facts(run.at(seconds)) == from_the_begin(run, seconds)
+        assert facts(run.at(seconds)) == facts(run.apart().at(seconds))
 
 
 def test_what_is_taken_of_a_node_is_what_its_pods_ask_for() -> None:
@@ -72,3 +66,14 @@ def test_the_pods_of_a_moment_can_be_asked_about() -> None:
     assert len(pods) == 14
     assert (pods["shop/web"], pods["shop/too-big"]) == ("n1", "")
     assert len([name for name in pods.values() if name]) == 8
+
+
+def test_a_pod_that_fails_all_day_is_left_alone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MAX_REPEATS", 3)
+    recorder = RunRecorder()
+    run_until_quiet(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)
+    failures = [step for step in recorder.steps if step.what is StepKind.TRIED and step.pod == "shop/too-big"]
+    assert len(failures) == 3
+    assert recorder.attempts.decisions[recorder.pods["shop/too-big"].uid].attempts > 3
+    moved = [step for step in recorder.steps if step.what is StepKind.MOVED and step.pod == "shop/too-big"]
+    assert moved[-1].detail[0] == "unschedulable"

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -168,3 +170,9 @@ def test_a_thousand_reasons_come_page_by_page() -> None:
     assert (len(state["groups"]), state["groupsLeft"], state["podsLeft"]) == (50, 250, 250)
     assert (len(page["groups"]), page["count"], page["pods"]) == (50, 300, 300)
     assert (found["count"], [item["pod"] for item in pods["pods"]]) == (1, ["shop/p-77"])
+
+
+def test_every_path_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/ui-api.md").read_text()
+    told = set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE))
+    assert set(PageService(still())._reading) | {"pod", "node", "try", "events"} <= told

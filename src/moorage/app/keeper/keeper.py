@@ -33,7 +33,7 @@ from moorage.app.keeper.page import HELD_UNTIL
 from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
 from moorage.app.serving.pages import HealthPages
-from moorage.app.serving.routing import Router
+from moorage.app.serving.routing import Router, StreamingHandler
 from moorage.app.serving.starting import MAX_BODY, Server
 from moorage.app.version import USER_AGENT
 from moorage.client.kubeconfig import load_connection
@@ -43,9 +43,6 @@ from moorage.clock import boot_time
 from moorage.errors import LeadershipLost, MoorageError
 from moorage.framework.recording import EventNote
 from moorage.http.messages import HttpRequest, Reply, ReplyStream
-from moorage.ui.events import PageNews
-from moorage.ui.paths import EVENTS
-from moorage.ui.paths import MAX_BODY as MAX_PAGE_BODY
 
 if TYPE_CHECKING:
     from moorage.client.candidate import Candidacy
@@ -190,16 +187,25 @@ class Keeper:
         checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
 
-        # What is new is said here: streams are not passed on, questions are.
-        news = PageNews(self._forwarding.page) if setup.has_page else None
-
         async def page(request: HttpRequest) -> Reply | ReplyStream:
-            if news is not None and request.path == EVENTS:
-                return news.stream()
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
 
-        self._server = Server(setup.serving, page, self._meter, MAX_PAGE_BODY if setup.has_page else MAX_BODY)
+        serve, max_body = (page, MAX_BODY) if not setup.has_page else self._with_news(page)
+        self._server = Server(setup.serving, serve, self._meter, max_body)
         await self._server.start(setup.authentication, setup.authorization)
+
+    def _with_news(self, page: StreamingHandler) -> tuple[StreamingHandler, int]:
+        """Say here what is new on the page: streams are not passed on, questions are; manifests in them are longer."""
+        from moorage.ui.events import PageNews
+        from moorage.ui.paths import EVENTS
+        from moorage.ui.paths import MAX_BODY as MAX_PAGE_BODY
+
+        news = PageNews(self._forwarding.page)
+
+        async def answer(request: HttpRequest) -> Reply | ReplyStream:
+            return news.stream() if request.path == EVENTS else await page(request)
+
+        return answer, MAX_PAGE_BODY
 
     def _is_overdue(self) -> bool:
         return self._elector is not None and self._elector.election.is_overdue()

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from moorage.api.pod import Pod
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
@@ -22,8 +23,10 @@ from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Unplaced
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 
@@ -55,6 +58,9 @@ class GroupSearch:
         self._stack = stack
         self._observer = observer
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
+        self._filtering_helpers = [
+            plugin for plugin in self._profile.group_post_filter if isinstance(plugin, FilterPlugin)
+        ]
         self._tried = 0
         self._countings: dict[str, Counting] = {}
         self.scored: list[tuple[str, PlacementScores]] = []
@@ -143,24 +149,36 @@ class GroupSearch:
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
-        trial.found = found
+            # It has columns of its own: of thousands of pods in many placements they would add up.
+            trial.found = found
         self._note_pre_filters(found)
-        if isinstance(found, NoNode):
-            trial.diagnosis = found.diagnosis
+        plain = found.found if isinstance(found, ExtendedNodes) else found
+        if isinstance(plain, NoNode):
+            trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
-            self._findings.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
+        self._note_tried(pod, plain)
+        if isinstance(found, NoNode):
             return
         if extended:
             choice = await cycle.choose_extended(found)
         else:
             assert not isinstance(found, ExtendedNodes)
             choice = cycle.choose(found)
-        trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+        trial.state = plain.cycle
         trial.state.group = self.state
         if self._keeps_states:
             trial.kept_state = trial.state.detached()
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
+
+    def _note_tried(self, pod: Pod, found: Found) -> None:
+        """Remember what was said of a pod, for those who are to help if the group fits nowhere."""
+        skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
+        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
+            statuses = NodeStatuses({}, statuses.absent)
+        elif not isinstance(found, NoNode):
+            statuses = statuses.kept()
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""

@@ -15,7 +15,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, IntArray, Status
-from moorage.plugins.community.measured_load import LoadColumns, LoadSource, Measured
+from moorage.plugins.community.measured_load import LoadColumns, LoadSource, Measurements
 
 
 class RiskColumns(LoadColumns):
@@ -28,7 +28,7 @@ class RiskColumns(LoadColumns):
         self._margin, sensitivity = args.safe_variance_margin, args.safe_variance_sensitivity
         self._power = math.inf if sensitivity == 0 else 1.0 / sensitivity
 
-    def numbers_of(self, info: NodeInfo, measured: Measured) -> tuple[float, ...]:
+    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
         """Return what is known of CPU and of memory; a resource that is not measured is ``NaN``."""
         load, has = measured.nodes.get(info.name), info.node.allocatable
         if load is None:

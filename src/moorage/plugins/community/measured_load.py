@@ -38,7 +38,7 @@ _DEVIATION: Final = "STD"
 _KINDS: Final = {"CPU": "cpu", "Memory": "memory"}
 
 
-class NodeLoad(Struct, frozen=True):
+class MeasuredLoad(Struct, frozen=True):
     """What was measured of a node, in percent of what it has; ``None`` what was not."""
 
     cpu: float | None = None
@@ -47,10 +47,10 @@ class NodeLoad(Struct, frozen=True):
     memory_deviation: float | None = None
 
 
-class Measured(Struct, frozen=True):
+class Measurements(Struct, frozen=True):
     """What was measured of all nodes, and until when."""
 
-    nodes: dict[str, NodeLoad]
+    nodes: dict[str, MeasuredLoad]
     until: float
 
 
@@ -71,7 +71,7 @@ class LoadSource:
             self._service = WebService(provider.address, headers=headers, tls=tls, where=place)
         else:
             self._service = WebService(args.watcher_address, where=f"{where}, watcherAddress")
-        self.polled: Polled[Measured] = Polled(
+        self.polled: Polled[Measurements] = Polled(
             handle, self._fetch, name="load", every=EVERY, stale_after=STALE_AFTER, timeout=20.0
         )
 
@@ -79,11 +79,11 @@ class LoadSource:
         """Let go of the connection."""
         self._service.close()
 
-    async def _fetch(self) -> Measured:
+    async def _fetch(self) -> Measurements:
         if self._is_prometheus:
             until = self._handle.clock.wall()
             found = {what: await self._ask(query) for what, query in QUERIES.items()}
-            return Measured(_by_node(found), until)
+            return Measurements(_by_node(found), until)
         return from_watcher(await self._service.get_json("/watcher"))
 
     async def _ask(self, query: str) -> dict[str, float]:
@@ -101,15 +101,15 @@ def _row(row: Any) -> tuple[str, float]:
     return str(name), 100.0 * float(row["value"][1])
 
 
-def _by_node(found: Mapping[str, Mapping[str, float]]) -> dict[str, NodeLoad]:
+def _by_node(found: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoad]:
     names = {name for values in found.values() for name in values}
     return {
-        name: NodeLoad(**{what: value for what, values in found.items() if _is_sound(value := values.get(name))})
+        name: MeasuredLoad(**{what: value for what, values in found.items() if _is_sound(value := values.get(name))})
         for name in names
     }
 
 
-def from_watcher(answer: Any) -> Measured:
+def from_watcher(answer: Any) -> Measurements:
     """Read what a load watcher says; what of it is no number is left out. ServiceError if it is something else."""
     try:
         until = float(answer["window"]["end"])
@@ -117,10 +117,10 @@ def from_watcher(answer: Any) -> Measured:
         nodes = {str(name): _node_load(metrics["metrics"]) for name, metrics in found.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ServiceError(f"the load watcher's answer is not what one says: {error!r}") from error
-    return Measured(nodes, until if math.isfinite(until) else 0.0)
+    return Measurements(nodes, until if math.isfinite(until) else 0.0)
 
 
-def _node_load(metrics: Iterable[Mapping[str, Any]]) -> NodeLoad:
+def _node_load(metrics: Iterable[Mapping[str, Any]]) -> MeasuredLoad:
     found: dict[str, float] = {}
     for metric in metrics or ():
         kind, operator, value = _KINDS.get(metric.get("type", "")), metric.get("operator", ""), metric.get("value", 0)
@@ -132,7 +132,7 @@ def _node_load(metrics: Iterable[Mapping[str, Any]]) -> NodeLoad:
             found.setdefault(kind, float(value))
             if operator == "AVG":
                 found[kind] = float(value)
-    return NodeLoad(**found)
+    return MeasuredLoad(**found)
 
 
 def _is_sound(value: object) -> bool:
@@ -147,13 +147,13 @@ class LoadColumns(SideColumns):
 
     names: tuple[str, ...] = ()
 
-    def __init__(self, handle: Handle, polled: Polled[Measured]) -> None:
+    def __init__(self, handle: Handle, polled: Polled[Measurements]) -> None:
         super().__init__(handle.nodes, {})
         self._polled = polled
         self._epoch: object = None
         self._columns = [Growing(np.float64) for _ in self.names]
 
-    def numbers_of(self, info: NodeInfo, measured: Measured) -> tuple[float, ...]:
+    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
         """Return the numbers of a node, one for each name."""
         raise NotImplementedError
 

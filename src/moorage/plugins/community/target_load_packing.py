@@ -16,7 +16,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MIN_NODE_SCORE, IntArray, Status
-from moorage.plugins.community.measured_load import LoadColumns, LoadSource, Measured, scheduled_at
+from moorage.plugins.community.measured_load import LoadColumns, LoadSource, Measurements, scheduled_at
 
 REPORTING_SECONDS: Final = 60.0
 """What a pod does is not in measurements before it has run for so long."""
@@ -48,7 +48,7 @@ class PackingColumns(LoadColumns):
         super().__init__(handle, source.polled)
         self._prediction = prediction
 
-    def numbers_of(self, info: NodeInfo, measured: Measured) -> tuple[float, ...]:
+    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
         """Add what pods will use that are too new to be in the measurements."""
         load = measured.nodes.get(info.name)
         if load is None or load.cpu is None:

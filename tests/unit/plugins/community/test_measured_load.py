@@ -22,7 +22,7 @@ from moorage.config.community_args import (
 from moorage.errors import ServiceError
 from moorage.framework.handle import Handle
 from moorage.plugins.community.load_variation_risk_balancing import LoadVariationRiskBalancing
-from moorage.plugins.community.measured_load import Measured, NodeLoad, from_watcher
+from moorage.plugins.community.measured_load import MeasuredLoad, Measurements, from_watcher
 from moorage.plugins.community.target_load_packing import Prediction, TargetLoadPacking
 from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
@@ -36,15 +36,15 @@ def node(name: str, cpu: str = "10", memory: str = "100") -> Node:
     return replace(made, status=replace(made.status, capacity={"cpu": cpu, "memory": memory}))
 
 
-def packing(rig: Rig, **loads: NodeLoad) -> TargetLoadPacking:
+def packing(rig: Rig, **loads: MeasuredLoad) -> TargetLoadPacking:
     plugin = TargetLoadPacking(args=TargetLoadPackingArgs(watcher_address=WATCHER), handle=rig)
-    plugin._source.polled._take(Measured(loads, rig.clock.wall()))
+    plugin._source.polled._take(Measurements(loads, rig.clock.wall()))
     return plugin
 
 
-def balancing(rig: Rig, args: LoadVariationRiskBalancingArgs, **loads: NodeLoad) -> LoadVariationRiskBalancing:
+def balancing(rig: Rig, args: LoadVariationRiskBalancingArgs, **loads: MeasuredLoad) -> LoadVariationRiskBalancing:
     plugin = LoadVariationRiskBalancing(args=replace(args, watcher_address=WATCHER), handle=rig)
-    plugin._source.polled._take(Measured(loads, rig.clock.wall()))
+    plugin._source.polled._take(Measurements(loads, rig.clock.wall()))
     return plugin
 
 
@@ -67,7 +67,7 @@ PACKED: dict[str, tuple[float | None, int]] = {
 @pytest.mark.parametrize(("load", "score"), PACKED.values(), ids=PACKED)
 def test_packing(load: float | None, score: int, form: ScoreForm) -> None:
     rig = Rig(node("n"))
-    plugin = packing(rig, n=NodeLoad(cpu=load))
+    plugin = packing(rig, n=MeasuredLoad(cpu=load))
     assert run_score(plugin, rig, make_pod(), form) == [score]
 
 
@@ -102,7 +102,7 @@ def test_what_a_pod_is_expected_to_use(pod: Pod, milli: int) -> None:
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_pods_that_are_too_new_to_be_measured_count(form: ScoreForm) -> None:
     rig = Rig(node("n"))
-    plugin = packing(rig, n=NodeLoad(cpu=0))
+    plugin = packing(rig, n=MeasuredLoad(cpu=0))
     for name, ago in (("old", 61.0), ("new", 59.0)):
         there = make_pod(name, node="n", uid=name)
         scheduled = Condition("PodScheduled", "True", last_transition_time=format_time(rig.clock.wall() - ago))
@@ -114,26 +114,26 @@ def test_pods_that_are_too_new_to_be_measured_count(form: ScoreForm) -> None:
 
 # ── LoadVariationRiskBalancing ───────────────────────────────────────────────────────────────────────────────────────
 
-RISKS: dict[str, tuple[LoadVariationRiskBalancingArgs, NodeLoad, int]] = {
+RISKS: dict[str, tuple[LoadVariationRiskBalancingArgs, MeasuredLoad, int]] = {
     # The pod asks for a tenth of the CPU and for no memory.
-    "idle and steady": (Balancing(), NodeLoad(0, 0, 0, 0), 95),
-    "busy and steady": (Balancing(), NodeLoad(50, 0, 0, 0), 70),
-    "idle and restless": (Balancing(), NodeLoad(0, 40, 0, 0), 75),
-    "the riskier resource counts": (Balancing(), NodeLoad(0, 0, 90, 50), 30),
-    "nothing is worse than full": (Balancing(), NodeLoad(99, 100, 0, 0), 0),
-    "without a deviation a node is steady": (Balancing(), NodeLoad(cpu=50), 70),
-    "what is not measured does not count": (Balancing(), NodeLoad(memory=20, memory_deviation=20), 80),
-    "nothing is known": (Balancing(), NodeLoad(), 0),
-    "a margin": (Balancing(safe_variance_margin=2), NodeLoad(0, 20, 0, 0), 75),
-    "a root": (Balancing(safe_variance_sensitivity=2), NodeLoad(0, 25, 0, 0), 70),
-    "a root of nothing": (Balancing(safe_variance_sensitivity=0), NodeLoad(0, 50, 0, 0), 95),
-    "no margin": (Balancing(safe_variance_margin=0), NodeLoad(0, 90, 0, 0), 95),
+    "idle and steady": (Balancing(), MeasuredLoad(0, 0, 0, 0), 95),
+    "busy and steady": (Balancing(), MeasuredLoad(50, 0, 0, 0), 70),
+    "idle and restless": (Balancing(), MeasuredLoad(0, 40, 0, 0), 75),
+    "the riskier resource counts": (Balancing(), MeasuredLoad(0, 0, 90, 50), 30),
+    "nothing is worse than full": (Balancing(), MeasuredLoad(99, 100, 0, 0), 0),
+    "without a deviation a node is steady": (Balancing(), MeasuredLoad(cpu=50), 70),
+    "what is not measured does not count": (Balancing(), MeasuredLoad(memory=20, memory_deviation=20), 80),
+    "nothing is known": (Balancing(), MeasuredLoad(), 0),
+    "a margin": (Balancing(safe_variance_margin=2), MeasuredLoad(0, 20, 0, 0), 75),
+    "a root": (Balancing(safe_variance_sensitivity=2), MeasuredLoad(0, 25, 0, 0), 70),
+    "a root of nothing": (Balancing(safe_variance_sensitivity=0), MeasuredLoad(0, 50, 0, 0), 95),
+    "no margin": (Balancing(safe_variance_margin=0), MeasuredLoad(0, 90, 0, 0), 95),
 }
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 @pytest.mark.parametrize(("args", "load", "score"), RISKS.values(), ids=RISKS)
-def test_balancing(args: LoadVariationRiskBalancingArgs, load: NodeLoad, score: int, form: ScoreForm) -> None:
+def test_balancing(args: LoadVariationRiskBalancingArgs, load: MeasuredLoad, score: int, form: ScoreForm) -> None:
     rig = Rig(node("n"))
     assert run_score(balancing(rig, args, n=load), rig, make_pod(requests={"cpu": "1"}), form) == [score]
 
@@ -141,23 +141,23 @@ def test_balancing(args: LoadVariationRiskBalancingArgs, load: NodeLoad, score: 
 @pytest.mark.parametrize("make", [packing, lambda rig, **loads: balancing(rig, Balancing(), **loads)])
 def test_without_a_measurement_they_have_no_say(make: Callable[..., Any]) -> None:
     rig = Rig(node("n"))
-    plugin = make(rig, n=NodeLoad(cpu=50))
+    plugin = make(rig, n=MeasuredLoad(cpu=50))
     assert run_score(plugin, rig, make_pod(), SCORE_FORMS[0]) is not None
     rig.clock.advance(301)
     assert run_score(plugin, rig, make_pod(), SCORE_FORMS[0]) is None
 
 
 def test_both_forms_agree() -> None:
-    loads = {f"node-{number}": NodeLoad(7.5 * number, 3.0 * number, 5.0 * number, number) for number in range(12)}
+    loads = {f"node-{number}": MeasuredLoad(7.5 * number, 3.0 * number, 5.0 * number, number) for number in range(12)}
 
     def pack(handle: Handle) -> TargetLoadPacking:
         plugin = TargetLoadPacking(args=TargetLoadPackingArgs(watcher_address=WATCHER), handle=handle)
-        plugin._source.polled._take(Measured(loads, 0.0))
+        plugin._source.polled._take(Measurements(loads, 0.0))
         return plugin
 
     def balance(handle: Handle) -> LoadVariationRiskBalancing:
         plugin = LoadVariationRiskBalancing(args=Balancing(watcher_address=WATCHER), handle=handle)
-        plugin._source.polled._take(Measured(loads, 0.0))
+        plugin._source.polled._take(Measurements(loads, 0.0))
         return plugin
 
     check_plugin(pack, balance, examples=20)
@@ -175,23 +175,23 @@ def metric(kind: str, operator: str, value: object) -> dict[str, Any]:
     return {"name": "x", "type": kind, "operator": operator, "rollup": "", "value": value}
 
 
-WATCHED: dict[str, tuple[list[dict[str, Any]], NodeLoad]] = {
+WATCHED: dict[str, tuple[list[dict[str, Any]], MeasuredLoad]] = {
     "averages and deviations": (
         [metric("CPU", "AVG", 20), metric("CPU", "STD", 5.5), metric("Memory", "AVG", 30), metric("Memory", "STD", 1)],
-        NodeLoad(20, 5.5, 30, 1),
+        MeasuredLoad(20, 5.5, 30, 1),
     ),
-    "the average counts before the latest": ([metric("CPU", "Latest", 9), metric("CPU", "AVG", 20)], NodeLoad(20)),
-    "in any order": ([metric("CPU", "AVG", 20), metric("CPU", "Latest", 9)], NodeLoad(20)),
-    "the latest will do": ([metric("CPU", "Latest", 9)], NodeLoad(9)),
-    "other kinds are left out": ([metric("Bandwidth", "AVG", 9), metric("CPU", "P99", 9)], NodeLoad()),
-    "and so is what is no number": ([metric("CPU", "AVG", "9"), metric("Memory", "AVG", -1)], NodeLoad()),
-    "nothing": ([], NodeLoad()),
+    "the average counts before the latest": ([metric("CPU", "Latest", 9), metric("CPU", "AVG", 20)], MeasuredLoad(20)),
+    "in any order": ([metric("CPU", "AVG", 20), metric("CPU", "Latest", 9)], MeasuredLoad(20)),
+    "the latest will do": ([metric("CPU", "Latest", 9)], MeasuredLoad(9)),
+    "other kinds are left out": ([metric("Bandwidth", "AVG", 9), metric("CPU", "P99", 9)], MeasuredLoad()),
+    "and so is what is no number": ([metric("CPU", "AVG", "9"), metric("Memory", "AVG", -1)], MeasuredLoad()),
+    "nothing": ([], MeasuredLoad()),
 }
 
 
 @pytest.mark.parametrize(("metrics", "load"), WATCHED.values(), ids=WATCHED)
-def test_what_a_load_watcher_says(metrics: list[dict[str, Any]], load: NodeLoad) -> None:
-    assert from_watcher(watcher_answer(n=metrics)) == Measured({"n": load}, 1000.0)
+def test_what_a_load_watcher_says(metrics: list[dict[str, Any]], load: MeasuredLoad) -> None:
+    assert from_watcher(watcher_answer(n=metrics)) == Measurements({"n": load}, 1000.0)
 
 
 NO_ANSWERS: list[Any] = [None, [], {}, {"window": {}}, {"window": {"end": 1}, "data": 3}]
