@@ -300,6 +300,10 @@ class Session:
         waiting = self._given(pod)
         cycle = self.cycle_of(waiting)
         gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+        groups = self.scheduler.cache.groups
+        if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
+            # The queue keeps it aside without asking any plugin.
+            gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
         self._watching.describe_nodes(in_detail)
         attempt = self._run(self._attempt(waiting, cycle, gates, preempts))
         self._done(mark)
@@ -347,7 +351,10 @@ class Session:
         gates = (_gate(plugin, member.pod) for member in queued.members for plugin in cycle.profile.pre_enqueue)
         held = tuple(status for status in gates if status is not None)
         self._watching.describe_nodes(in_detail)
-        return self._runner.run(self._attempt_group(queued, cycle, held, preempts))
+        mark = self.mark()
+        outcome = self._run(self._attempt_group(queued, cycle, held, preempts))
+        self._done(mark)
+        return outcome
 
     def queued_group(self, key: str) -> QueuedGroup | None:
         """Put the members that wait together as the queue would; ``None`` if none does."""
