@@ -16,9 +16,10 @@ def start_lightly(*, with_numpy: bool = True) -> None:
 
     What is logged goes to standard error from here on: standard output is for what was asked for.
     """
-    from moorage.app.gc_tuning import collect_rarely
+    from moorage.app.gc_tuning import collect_rarely, keep_freed_memory
 
     collect_rarely()
+    keep_freed_memory()
     if with_numpy:
         import_numpy()
     _import_structlog()

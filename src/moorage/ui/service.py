@@ -13,7 +13,7 @@ from moorage.errors import InputError, MoorageError
 from moorage.http.messages import HttpRequest, Reply
 from moorage.ui.paths import API, ROOT, SAFETY, assets, problem
 from moorage.ui.source import PageSource
-from moorage.ui.waiting import group_id, grouped, reasons_of
+from moorage.ui.waiting import described, group_id, grouped, reasons_of
 
 MAX_LISTED: Final = 200
 MAX_DIFFERENCES: Final = 1000
@@ -131,14 +131,15 @@ class PageService:
         """List the groups of waiting pods, those whose reasons hold a text, page by page."""
         wanted = str(query.given.get("q", "")).lower()
         helps = self._source.helps(query.run, query.at)
-        groups = grouped(self._source.waiting(query.run, query.at), helps)
+        groups = grouped(self._source.waiting(query.run, query.at))
         if wanted:
-            groups = [group for group in groups if any(wanted in reason.lower() for reason in group.reasons)]
+            groups = [group for group in groups if any(wanted in text.lower() for text in reasons_of(group[0]))]
         first = query.number("offset", 0)
+        shown = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
         return {
-            "groups": groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)],
+            "groups": [described(group, helps) for group in shown],
             "count": len(groups),
-            "pods": sum(group.pods for group in groups),
+            "pods": sum(map(len, groups)),
         }
 
 

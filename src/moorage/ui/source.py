@@ -15,7 +15,7 @@ from moorage.ui.data import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.ui.waiting import MAX_SHOWN, Help, grouped
+from moorage.ui.waiting import MAX_SHOWN, Help, described, grouped
 
 MAX_STEPS: Final = 240
 """So many points a line has at most."""
@@ -86,8 +86,8 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
     note: str = "",
 ) -> PageState:
     """Put a state together; of many groups the largest are shown."""
-    reasons = grouped(lines, helps)
-    shown = reasons[:MAX_SHOWN]
+    groups_found = grouped(lines)
+    shown = [described(members, helps) for members in groups_found[:MAX_SHOWN]]
     return PageState(
         version=version,
         layout=layout,
@@ -98,7 +98,7 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
         bound=bound,
         queues=queues,
         groups=shown,
-        groups_left=len(reasons) - len(shown),
+        groups_left=len(groups_found) - len(shown),
         pods_left=len(lines) - sum(group.pods for group in shown),
         events=events,
         pod_groups=groups,

@@ -42,7 +42,7 @@ def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
     return (NOT_TRIED if not line.attempts else UNTOLD,)
 
 
-def grouped(lines: Iterable[WaitingPodLine], helps: Mapping[str, Help]) -> list[WaitingGroup]:
+def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
     """Group pods by why they wait, the largest groups first; the order of the reasons does not matter."""
     found: dict[str, list[WaitingPodLine]] = {}
     names: dict[tuple[str, ...], str] = {}
@@ -51,23 +51,25 @@ def grouped(lines: Iterable[WaitingPodLine], helps: Mapping[str, Help]) -> list[
         if reasons not in names:
             names[reasons] = group_id(reasons)
         found.setdefault(names[reasons], []).append(line)
-    made = []
-    for name, members in found.items():
-        helped = helps.get(name)
-        made.append(
-            WaitingGroup(
-                id=name,
-                reasons=reasons_of(members[0]),
-                plugins=members[0].plugins,
-                pods=len(members),
-                examples=tuple(line.pod for line in members[:MAX_EXAMPLES]),
-                message=members[0].message,
-                oldest=min(line.since for line in members),
-                help="" if helped is None else helped.text,
-                is_helped=helped is not None,
-            )
-        )
-    return sorted(made, key=lambda group: (-group.pods, group.reasons))
+    return sorted(found.values(), key=lambda members: (-len(members), reasons_of(members[0])))
+
+
+def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Help]) -> WaitingGroup:
+    """Describe a group as it is shown; there may be far more groups than are."""
+    reasons = reasons_of(members[0])
+    name = group_id(reasons)
+    helped = helps.get(name)
+    return WaitingGroup(
+        id=name,
+        reasons=reasons,
+        plugins=members[0].plugins,
+        pods=len(members),
+        examples=tuple(line.pod for line in members[:MAX_EXAMPLES]),
+        message=members[0].message,
+        oldest=min(line.since for line in members),
+        help="" if helped is None else helped.text,
+        is_helped=helped is not None,
+    )
 
 
 def hoped_for(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[HopedForEvent]:

@@ -132,8 +132,8 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
                 return
     running = {other.priority for info in subject.nodes for other in info.pods.values()}
     values = [value + 1 for value in sorted(running) if pod.priority <= value < MAX_USER_PRIORITY]
-    if not values and pod.spec.preemption_policy == "Never":
-        values = [max(pod.priority, 0)]
+    if pod.spec.preemption_policy == "Never":
+        values.insert(0, pod.priority)  # perhaps it is important enough, and only must not preempt
     for value in values:
         name = f"priority-{value}"
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
