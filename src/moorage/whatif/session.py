@@ -298,6 +298,11 @@ class Session:
         """Try a pod; if it fits, it stays on its node until the branch ends, or :meth:`undo`."""
         mark = self.mark()
         waiting = self._given(pod)
+        if placed := self.scheduler.cache.pod(waiting.uid):
+            hint = "undo() takes a placement back, unplace() takes any pod off its node"
+            raise InputError(f"Pod {waiting.key}", f"it is on {placed.node_name} already", hint=hint)
+        if waiting.is_terminating:
+            raise InputError(f"Pod {waiting.key}", "it is being deleted, and gets no node any more")
         cycle = self.cycle_of(waiting)
         gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         groups = self.scheduler.cache.groups
