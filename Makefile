@@ -84,7 +84,7 @@ bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw
 
 docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/docs
+	MOORAGE_DOCS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs
 
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard

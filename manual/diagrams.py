@@ -25,11 +25,13 @@ TIP: Final = (
 
 
 class Row(Struct, frozen=True):
-    """Boxes side by side, with a word about all of them; ``chained`` draws arrows between them."""
+    """Boxes side by side, with a word about all of them; ``chained`` draws arrows between them,
+    ``aside`` none from the row above."""
 
     about: str
     boxes: tuple[str, ...]
     chained: bool = True
+    aside: bool = False
 
 
 OVERVIEW: Final = (
@@ -37,7 +39,7 @@ OVERVIEW: Final = (
         "what you have",
         (
             "kubectl|and every other client",
-            "KubeSchedulerConfiguration|v1, or converted",
+            "configuration|KubeSchedulerConfiguration",
             "*your plugin|a function or a class",
         ),
         chained=False,
@@ -61,7 +63,6 @@ LIFE: Final = (
         (
             "*PreFilter|once",
             "*Filter|every node",
-            "*PostFilter|if none is left",
             "*PreScore|once",
             "*Score|and normalise",
         ),
@@ -71,6 +72,7 @@ LIFE: Final = (
         "it is bound: a task beside the next pods",
         ("*PreBind|volumes, claims", "*Bind|the API is told", "*PostBind|clean up"),
     ),
+    Row("if no node is left", ("*PostFilter|make room: preemption", "parked|until an event helps"), aside=True),
 )
 ANSWERS: Final = (
     Row("a pod comes", ("signature|what plugins sign of it", "standing answer|of pods that sign alike")),
@@ -90,7 +92,7 @@ def drawing(rows: tuple[Row, ...]) -> str:
     step = HEIGHT + 3 * GAP
     height = 2 * MARGIN + len(rows) * step - GAP
     parts = [part for number, row in enumerate(rows) for part in _row(row, MARGIN + 14 + number * step, width)]
-    for number in range(len(rows) - 1):
+    for number in (number for number, below in enumerate(rows[1:]) if not below.aside):
         top = MARGIN + 14 + number * step + HEIGHT
         parts.append(f'<path class="line" d="M{width // 2} {top + 6}V{top + 3 * GAP - 20}"/>')
     body = "\n".join(parts)

@@ -41,8 +41,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, page_of(name), content=as_page(name, text)))
         for target in linked(name, text):
             if target not in seen and target not in waiting and not target.startswith("docs/"):
-                waiting[target] = (ROOT / target).read_text()
+                waiting[target] = read(ROOT / target)
     return files
+
+
+def read(path: Path) -> str:
+    """Return the text of a file, or the names of what is in a folder."""
+    if path.is_file():
+        return path.read_text()
+    return "".join(f"{each.name}{'/' if each.is_dir() else ''}\n" for each in sorted(path.iterdir()))
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -97,8 +104,7 @@ def resolved(name: str, link: str) -> str | None:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
     path = ROOT / target
     if path.is_dir():
-        readme = path / "README.md"
-        return f"{target}/README.md" if readme.exists() else f"{target}/kustomization.yaml"
+        return f"{target}/README.md" if (path / "README.md").exists() else target
     return target if path.is_file() else None
 
 

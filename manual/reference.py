@@ -108,6 +108,8 @@ def messages_of(kind: type[Plugin]) -> list[str]:
         for node in ast.walk(ast.parse(inspect.getsource(each))):
             if isinstance(node, ast.Call) and _is_rejection(node.func):
                 found.update(dict.fromkeys(text for arg in node.args if (text := _text(arg))))
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason" and _text(node.value):
+                found[_text(node.value)] = None
     return sorted(found)
 
 

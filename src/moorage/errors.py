@@ -26,17 +26,29 @@ MoorageError
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from moorage.shortening import MAX_MESSAGE, shortened
+
+MAX_PLACE: Final = 1024
+MAX_PROBLEMS: Final = 100
+"""How many problems of a configuration are listed."""
+MAX_NAME: Final = 256
+"""No name is longer; what is longer is none that was mistyped, and comparing it would take long."""
 
 
 class MoorageError(Exception):
-    """Everything Moorage raises on purpose."""
+    """Everything Moorage raises on purpose. Its message is never longer than a few pages, whatever it quotes."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class InputError(MoorageError):
     """Something a user gave cannot be used; the message says where, what, and what to write instead."""
 
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
+        where, problem, hint = shortened(where, MAX_PLACE), shortened(problem), shortened(hint, MAX_PLACE)
         super().__init__(f"{where}: {problem}" + (f"\n  hint: {hint}" if hint else ""))
         self.where, self.problem, self.hint = where, problem, hint
 
@@ -49,7 +61,10 @@ class ConfigErrors(ConfigError):
     """Every problem of a configuration at once, so that one edit fixes them all."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
-        MoorageError.__init__(self, "\n".join(str(error) for error in errors))
+        lines = [str(error) for error in errors[:MAX_PROBLEMS]]
+        if len(errors) > MAX_PROBLEMS:
+            lines.append(f"… and {len(errors) - MAX_PROBLEMS:,} more")
+        Exception.__init__(self, shortened("\n".join(lines), 4 * MAX_MESSAGE))
         self.errors = tuple(errors)
         self.where, self.problem, self.hint = errors[0].where, errors[0].problem, errors[0].hint
 
@@ -167,6 +182,8 @@ class LeadershipLost(MoorageError):
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """Suggest the closest known name as a hint, or say nothing."""
+    if len(name) > MAX_NAME:
+        return ""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=1)
@@ -175,7 +192,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 def explain(error: MoorageError) -> str:
     """Put an error in words for a terminal; notes on it say which file it is about."""
-    about = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+    about = "".join(f"{shortened(note, MAX_PLACE)}: " for note in getattr(error, "__notes__", ()))
     if not isinstance(error, ConfigErrors) or len(error.errors) == 1:
         return f"{about}{error}"
     lines = str(error).replace("\n", "\n  ")

@@ -20,9 +20,12 @@ PLACES: Final[tuple[tuple[str, str, int], ...]] = (
 """Where amounts are written, and which way they were."""
 
 
-def one_unit_nearer(edit: Edit) -> Iterator[tuple[str, Edit]]:
-    """Change back each amount of an edit by one unit; of what has a limit, request and limit together."""
-    if edit.get("create", {}).get("kind") == "PriorityClass":
+def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]:
+    """Change back each amount of an edit by one unit; of what has a limit, request and limit together.
+
+    ``priority`` is the one that the pod has now: a class that only lets it preempt has no other.
+    """
+    if edit.get("create", {}).get("kind") == "PriorityClass" and edit["create"]["value"] > priority:
         created = {**edit["create"], "value": edit["create"]["value"] - 1}
         yield "the priority", {"create": created}
     together: dict[tuple[str, str], list[tuple[int, int]]] = {}

@@ -198,7 +198,7 @@ class Prover:
             fewer = [other for n, other in enumerate(edits) if n != at]
             if self._helps(case, key, fewer, policy, wanted[0]):
                 yield f"edit {at} can be left out"
-            for amount, nearer in one_unit_nearer(edit):
+            for amount, nearer in one_unit_nearer(edit, _priority(case, key)):
                 self.tally.amounts += 1
                 if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, wanted[0]):
                     yield f"{amount} could be one unit nearer to what it was"
@@ -255,6 +255,14 @@ def _alone(case: Case, key: str) -> Case:
 def _key(item: Object) -> str:
     metadata = item["metadata"]
     return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def _priority(case: Case, key: str) -> int:
+    spec = next(item["spec"] for item in case.objects if item["kind"] == "Pod" and _key(item) == key)
+    classes = {item["metadata"]["name"]: item for item in case.objects if item["kind"] == "PriorityClass"}
+    usual = next((item["value"] for item in classes.values() if item.get("globalDefault")), 0)
+    named = classes.get(spec.get("priorityClassName", ""), {"value": usual})
+    return int(spec.get("priority", named["value"]))
 
 
 def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:

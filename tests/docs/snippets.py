@@ -38,9 +38,9 @@ class Snippet(Struct, frozen=True):
 
 
 def pages() -> list[Path]:
-    """List everything that users read."""
-    found = [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README*.md")]
-    return sorted(found)
+    """List everything that users read; translations have the same blocks, which test_translations.py compares."""
+    found = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
+    return sorted(page for page in found if not page.name.endswith(".zh.md"))
 
 
 def snippets_of(page: Path) -> Iterator[Snippet]:

@@ -5,7 +5,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,15 @@ PATIENCE: Final = 300.0
 """Seconds after which something has failed; nobody waits for them to pass."""
 COPIED: Final = ("examples", "deploy", "docs", "README.md", "conformance/README.md")
 _ENDLESS = re.compile(r"\bmoorage (up|scheduler|ui|extender|whatif serve)\b(?!.*(--for\b|--help|--write-config-to))")
+
+
+@cache
+def control_plane_programs() -> str:
+    """Return the folder that has a kubectl once `make control-plane` was run, for machines without one."""
+    told = subprocess.run(
+        [ROOT / "conformance" / "control-plane", "--print"], capture_output=True, text=True, check=True
+    )
+    return told.stdout.strip()
 
 
 class CommandFailed(AssertionError):
@@ -58,31 +69,36 @@ class Terminal:
             return
         deadline = time.monotonic() + PATIENCE
         while True:
-            done = self._run(command.text)
-            output = done.stdout + done.stderr
+            code, output = self._run(command.text)
             is_refused = any(line.startswith("error:") for line in command.expected)
             missing = [line for line in command.expected if not is_shown(line, output)]
-            if not missing and (done.returncode != 0) == is_refused:
+            if not missing and (code != 0) == is_refused:
                 return
             if not command.may_take_a_while or time.monotonic() > deadline:
-                story = f"$ {command.text}\n{output}\n(exit code {done.returncode}; not shown: {missing})"
+                story = f"$ {command.text}\n{output}\n(exit code {code}; not shown: {missing})"
                 raise CommandFailed(f"{story}\n{self._log_so_far()}")
             time.sleep(0.2)
 
-    def _run(self, text: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, text: str) -> tuple[int, str]:
         script = f"{text}\ncode=$?; pwd > {self._here}; exit $code"
-        done = subprocess.run(
+        with subprocess.Popen(
             ["bash", "-c", script],
             cwd=self._folder,
             env=self._environment(),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                # All of it: what bash started would outlive it.
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         if self._here.exists():
             self._folder = Path(self._here.read_text().strip())
-        return done
+        return process.returncode, output
 
     def _start(self, command: Command) -> None:
         """Start what does not end by itself; a new cluster takes the place of the last one."""
@@ -112,8 +128,8 @@ class Terminal:
 
     def _environment(self) -> dict[str, str]:
         names = {"KUBECONFIG": str(self._kubeconfig), "COLUMNS": "160", "TERM": "dumb", "NO_COLOR": "1"}
-        path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, **names, "PATH": path}
+        path = (Path(sys.executable).parent, os.environ["PATH"], control_plane_programs())
+        return {**os.environ, **names, "PATH": os.pathsep.join(map(str, path))}
 
     def _end_all(self) -> None:
         for process in reversed(self._running):

@@ -75,7 +75,8 @@ def test_blocks_without_a_language_have_no_commands() -> None:
 
 def test_how_much_is_run(capsys: pytest.CaptureFixture[str]) -> None:
     every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
-    left_out = Counter(each.why_not for each in every if each.why_not)
+    # What another test runs is named by its file.
+    left_out = Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
     with capsys.disabled():
         print(f"\n{len(every) - left_out.total()} blocks of {len(every)} are run; not run:", end=" ")  # noqa: T201
         print(", ".join(f"{count} ({why})" for why, count in left_out.most_common()))  # noqa: T201

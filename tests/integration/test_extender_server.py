@@ -15,7 +15,7 @@ from moorage.app.extender_server.served import served_by
 from moorage.app.extender_server.server import MAX_BODY, ExtenderOptions, ExtenderServer
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.client.kubeconfig import Connection
-from moorage.errors import InputError
+from moorage.errors import InputError, PluginError
 from moorage.framework.plugin import Plugin
 from moorage.http.tls import ClientTls
 from moorage.http.web_service import WebService
@@ -151,6 +151,21 @@ def test_until_the_cache_is_filled_nothing_is_answered(capsys: pytest.CaptureFix
             assert await running.ask("/filter", asked) == (503, {"Error": found_in("the cache is not filled yet")})
             assert (await running.ask("/readyz", method="GET"))[0] == 500
             assert await running.ask("/livez", method="GET") == (200, "ok")
+
+    asyncio.run(story())
+
+
+def test_a_plugin_that_cannot_start_ends_it_with_its_reason() -> None:
+    class NoService(Third):
+        async def start(self) -> None:
+            raise ValueError("no service")
+
+    async def story() -> None:
+        async with Cluster(nodes=1, scheduler=False) as cluster:
+            served = served_by(load_policy(collect_plugins([NoService]), enabled=[NoService]), [NoService.name])
+            server = ExtenderServer(served, ExtenderOptions(port=0), cluster.client.connection)
+            with pytest.raises(PluginError, match="starting plugin 'NoService': no service"):
+                await asyncio.wait_for(server.serve(), PATIENCE)
 
     asyncio.run(story())
 

@@ -53,6 +53,8 @@ class Fault:
     answer: Response | None
     """``None`` carries the request out and loses the answer."""
     times: int
+    late: float = 0.0
+    """Carries it out so many seconds later, and has its sender see a closed connection at once."""
 
 
 class FaultServer:
@@ -89,6 +91,10 @@ class FaultServer:
     def lose_answer(self, matches: str, times: int = 1) -> None:
         """Carry the next requests that match out, and lose the answers."""
         self._faults.append(Fault(matches, None, times))
+
+    def delay(self, matches: str, seconds: float) -> None:
+        """Cut the connection of the next request that matches, and carry it out a while later all the same."""
+        self._faults.append(Fault(matches, None, 1, seconds))
 
     def cut_watches(self, problem: str = "cut") -> None:
         """End all watches, by the server's will if ``problem`` is empty."""
@@ -127,10 +133,17 @@ class FaultServer:
         fault = await self._met(request)
         if fault is not None and fault.answer is not None:
             return fault.answer
+        if fault is not None and fault.late:
+            self._late = asyncio.create_task(self._carry_out_late(request, fault.late))
+            raise Unreachable("the connection was closed")
         answer = await self._inner.send(request, seconds)
         if fault is not None:
             raise Unreachable("the connection was closed")
         return answer
+
+    async def _carry_out_late(self, request: bytes, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._inner.send(request, seconds)
 
     async def _met(self, request: bytes) -> Fault | None:
         asked = Request.read(request)

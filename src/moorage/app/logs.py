@@ -17,6 +17,7 @@ import structlog
 
 from moorage.app.options import LoggingOptions
 from moorage.framework.logs import VERBOSITY
+from moorage.shortening import MAX_TRACE, shorten_values, shortened
 
 _LETTERS: Final = {"debug": "I", "info": "I", "warning": "W", "error": "E", "critical": "F", "exception": "E"}
 _DEBUG_LEVEL: Final = 4
@@ -36,7 +37,7 @@ def configure_logs(
         return render(method, event, clock())
 
     structlog.configure(
-        processors=[_filter, finish],
+        processors=[_filter, shorten_values, finish],
         wrapper_class=structlog.BoundLogger,
         logger_factory=_NamedLoggers(stream or sys.stderr),
         cache_logger_on_first_use=False,
@@ -122,5 +123,5 @@ def _quoted(value: Any) -> str:
 def _trace(event: EventDict) -> str:
     error = event.pop("exc_info", None)
     if isinstance(error, BaseException):
-        return "".join(traceback.format_exception(error)).rstrip()
-    return traceback.format_exc().rstrip() if error else ""
+        return shortened("".join(traceback.format_exception(error)).rstrip(), MAX_TRACE)
+    return shortened(traceback.format_exc().rstrip(), MAX_TRACE) if error else ""

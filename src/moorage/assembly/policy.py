@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
@@ -19,11 +20,13 @@ from moorage.config import (
     load_config_file,
 )
 from moorage.config.types import SchedulerConfiguration
-from moorage.errors import ConfigError, ConfigErrors
+from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import COMMUNITY, IN_TREE
+
+log = structlog.get_logger(__name__)
 
 
 class Policy(Struct, frozen=True):
@@ -80,9 +83,20 @@ def load_policy(
         loaded = load_config(_default_with(given), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
+    _warn_of_unused_args(loaded, catalogue)
     if to_schedule:
         require_plugins(loaded, registry)
     return Policy(loaded, registry, gates)
+
+
+def _warn_of_unused_args(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
+    """Say which arguments are for nobody: kube-scheduler passes over them, but a slip of the pen is likely."""
+    for number, profile in enumerate(config.profiles):
+        for place, entry in enumerate(profile.plugin_config):
+            if entry.name not in catalogue:
+                where = f"profiles[{number}].pluginConfig[{place}]"
+                hint = did_you_mean(entry.name, catalogue)
+                log.warning("arguments of a plugin that is not there", where=where, plugin=entry.name, hint=hint)
 
 
 def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,6 +12,8 @@ from moorage.cli.starting import start_lightly
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
     from moorage.config import Catalogue, ProfileConfig
+
+MAX_NOTE: Final = 1000
 
 app = typer.Typer(help="Look at scheduler configurations.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -73,6 +75,7 @@ def convert(
     from moorage.config.conversion import convert_provider, convert_text
     from moorage.config.loading import read_config_text
     from moorage.errors import ConfigError
+    from moorage.shortening import shortened
 
     if (file is None) == (algorithm_provider is None):
         raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
@@ -82,7 +85,7 @@ def convert(
         found = [convert_provider(algorithm_provider or "")]
     for each in found:
         for note in each.notes:
-            typer.echo(f"{each.where}: {note}", err=True)
+            typer.echo(shortened(f"{each.where}: {note}", MAX_NOTE), err=True)
     if not lossy and not all(each.notes.are_faithful for each in found):
         raise ConfigError(
             str(file or "--algorithm-provider"),

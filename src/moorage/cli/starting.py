@@ -16,9 +16,10 @@ def start_lightly(*, with_numpy: bool = True) -> None:
 
     What is logged goes to standard error from here on: standard output is for what was asked for.
     """
-    from moorage.app.gc_tuning import collect_rarely
+    from moorage.app.gc_tuning import collect_rarely, keep_freed_memory
 
     collect_rarely()
+    keep_freed_memory()
     if with_numpy:
         import_numpy()
     _import_structlog()
@@ -63,12 +64,15 @@ def log_to_stderr() -> None:
     """Log only what goes wrong, and where it breaks nothing: `moorage scheduler` then configures its logs by flags."""
     import structlog
 
+    from moorage.shortening import shorten_values
+
     def to_stderr(*_: object) -> "structlog.PrintLogger":
         return structlog.PrintLogger(sys.stderr)
 
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            shorten_values,
             structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S", utc=False),
             # Plain tracebacks: structlog's own show local variables, and with them whatever is secret.
             structlog.dev.ConsoleRenderer(

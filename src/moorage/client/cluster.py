@@ -34,6 +34,9 @@ Lookup = Callable[[KubeObject], KubeObject | None]
 MAX_WRITES: Final = 32
 MAX_ATTEMPTS: Final = 4
 MAX_WAITS: Final = 10
+MAX_TRIES: Final = 5
+"""How often a write is sent whose answer is lost each time."""
+DOUBTFUL: Final = (Conflict, ServerError, Unreachable)
 MAX_LOOKS: Final = 5
 """How often a server is asked for an object that it does not let us read; one that just starts may say so, too."""
 """How often we wait because the server asked us to, before the write fails after all."""
@@ -81,24 +84,31 @@ class ApiCluster:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node.
 
-        If the answer was lost, the pod is looked up before this fails: taking a bound pod for unbound would give its
-        place on the node to another.
+        If the answer was lost, the pod is looked up, and bound again if it is not: taking a bound pod for unbound would
+        give its place on the node to another.
         """
         meta = pod.metadata
         about = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
         body = _encoder.encode(Binding(metadata=about, target=ObjectReference(kind="Node", name=node_name)))
         write = partial(self._client.request, "POST", _PODS.path(meta.name, meta.namespace, "binding"), body)
-        try:
-            if meta.uid in self._turns:
-                # A condition about an earlier attempt that came after the binding would call a bound pod unscheduled.
-                async with self._turns.of(meta.uid):
-                    await self._dispatcher.run(write, priority=pod.priority)
+        run = partial(self._dispatcher.run, write, priority=pod.priority)
+        doubt = Doubt()
+        while True:
+            try:
+                if meta.uid in self._turns:
+                    # A condition of an earlier attempt that came after the binding would call a bound pod unscheduled.
+                    async with self._turns.of(meta.uid):
+                        await run()
+                else:
+                    await run()
+            except DOUBTFUL as error:
+                current = await self._looked_up(pod, doubt.about(error))
+                if current is not None and current.node_name == node_name:
+                    return
+                if current is None or current.node_name or doubt.is_over:
+                    raise
             else:
-                await self._dispatcher.run(write, priority=pod.priority)
-        except (Conflict, ServerError, Unreachable) as error:
-            current = await self._looked_up(pod, error)
-            if current is None or current.node_name != node_name:
-                raise
+                return
 
     def is_writing(self, thing: KubeObject) -> bool:
         """Return whether a status of an object is on its way, or waits for its turn."""
@@ -140,8 +150,8 @@ class ApiCluster:
         """Change an object of the same resourceVersion and return it as stored.
 
         Only the differences are sent: our structs do not know every field, and those of others must survive. If the
-        answer was lost, the object is looked up before this fails: a device or a volume whose allocation is stored, and
-        that is taken for free, would be given to another.
+        answer was lost, the object is looked up before this fails, and written again if it has not changed: a device or
+        a volume whose allocation is stored, or about to be, and that is taken for free, would be given to another.
         """
         before = await self._version_before(thing)
         patch = difference(to_data(before), to_data(thing))
@@ -150,17 +160,22 @@ class ApiCluster:
         patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
         path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         body = _encoder.encode(patch)
-        try:
-            answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
-        except NotFound as error:
-            raise await self._explained(thing, subresource, error) from error
-        except (Conflict, ServerError, Unreachable) as error:
-            # A conflict may be with ourselves: what is tried again after its answer was lost is of an old version.
-            current = await self._looked_up(thing, error)
-            if current is None or not has_been_patched(to_data(current), patch):
-                raise
-            return current
-        return decoded(type(thing), answer)
+        doubt = Doubt()
+        while True:
+            try:
+                answer = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
+            except NotFound as error:
+                raise await self._explained(thing, subresource, error) from error
+            except DOUBTFUL as error:
+                # A conflict may be with ourselves: what is tried again after its answer was lost is of an old version.
+                current = await self._looked_up(thing, doubt.about(error))
+                if current is not None and has_been_patched(to_data(current), patch):
+                    return current
+                version = thing.metadata.resource_version
+                if current is None or current.metadata.resource_version != version or doubt.is_over:
+                    raise
+            else:
+                return decoded(type(thing), answer)
 
     async def _version_before(self, thing: T) -> T:
         wanted = thing.metadata.resource_version
@@ -238,6 +253,32 @@ class ApiCluster:
     def record(self, event: EventNote) -> None:
         """Record an event for the user; never waits and never fails."""
         self._recorder.record(event)
+
+
+class Doubt:
+    """Whether a write may be carried out yet, though it seems not to have been.
+
+    What was sent before a connection was cut may reach the server after it was asked for the object. Only another write
+    settles that: it is the one that counts, or the first one is, and the server refuses the other.
+    """
+
+    def __init__(self) -> None:
+        self._tries = 0
+        self._was_sent = False
+        self._is_conflict = False
+
+    def about(self, error: ApiError) -> ApiError:
+        """Take in what a try ended with; what was sent once stays in doubt, even if the server is away now."""
+        self._tries += 1
+        self._is_conflict = isinstance(error, Conflict)
+        if isinstance(error, Unreachable):
+            self._was_sent = error.was_sent = self._was_sent or error.was_sent
+        return error
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has said no, or was tried often enough."""
+        return self._is_conflict or self._tries >= MAX_TRIES
 
 
 def is_custom(thing: KubeObject) -> bool:

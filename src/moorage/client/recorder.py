@@ -24,9 +24,9 @@ from moorage.clock import Clock
 from moorage.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
 from moorage.lru import LRU
+from moorage.shortening import cut_note
 
 MAX_QUEUE: Final = 1000
-MAX_NOTE: Final = 1024
 MAX_TRIES: Final = 12
 MAX_WRITERS: Final = 32
 EVENTS_PER_WRITER: Final = 4
@@ -155,7 +155,7 @@ class EventRecorder:
             metadata=EventMeta(self._name(about.name, now), about.namespace or "default"),
             involved_object=about,
             reason=note.reason,
-            message=shortened(note.note),
+            message=cut_note(note.note),
             type="Warning" if note.is_warning else "Normal",
             source=CoreSource(note.controller),
             reporting_component=note.controller,
@@ -292,7 +292,7 @@ class EventRecorder:
             type="Warning" if note.is_warning else "Normal",
             reason=note.reason,
             action=note.action,
-            note=shortened(note.note),
+            note=cut_note(note.note),
             regarding=regarding,
             related=None if note.related is None else reference(note.related),
             reporting_controller=note.controller,
@@ -322,11 +322,3 @@ def reference(thing: KubeObject) -> Reference:
     """Point to an object."""
     kind, meta = BY_TYPE[type(thing)], thing.metadata
     return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)
-
-
-def shortened(note: str) -> str:
-    """Cut a note to the bytes the API takes, between characters."""
-    if len(note) <= MAX_NOTE // 4:
-        return note
-    encoded = note.encode()
-    return note if len(encoded) <= MAX_NOTE else encoded[: MAX_NOTE - 4].decode(errors="ignore") + " ..."

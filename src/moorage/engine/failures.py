@@ -12,9 +12,9 @@ from moorage.errors import ApiError
 from moorage.framework.recording import EventNote
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.scheduling_queue import SchedulingQueue
+from moorage.shortening import cut_note, shortened
 from moorage.state.objects import ObjectCache
 
-MAX_NOTE_BYTES: Final = 1024
 MAX_MESSAGE: Final = 32768
 """As long as the API lets messages of conditions be where it looks at their length."""
 SCHEDULED: Final = "PodScheduled"
@@ -63,11 +63,11 @@ class FailureHandler:
                 self._queue.end_nomination(pod)  # no change of the status will do it
             self._queue.nominator.add(pod, nominated)
         # Reasons are a plugin's words: what cannot be written, or not stored, must not cost the pod its event.
-        message = outcome.message[:MAX_MESSAGE].encode(errors="replace").decode()
+        message = shortened(outcome.message, MAX_MESSAGE).encode(errors="replace").decode()
         rejected = isinstance(outcome, Parked) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"
         self._services.cluster.record(
-            EventNote(pod, "FailedScheduling", "Scheduling", shortened(message), pod.scheduler_name, True)
+            EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)
         )
         patch = status_patch(pod, reason, message, nominated)
         if patch:
@@ -79,14 +79,6 @@ class FailureHandler:
             await self._services.cluster.patch_status(pod, patch)
         except ApiError as error:
             log.warning("status was not written", pod=pod.key, error=str(error))
-
-
-def shortened(note: str) -> str:
-    """Cut a note to what the events API takes, in bytes, as upstream does."""
-    encoded = note.encode()
-    if len(encoded) <= MAX_NOTE_BYTES:
-        return note
-    return encoded[: MAX_NOTE_BYTES - 4].decode(errors="ignore") + " ..."
 
 
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:

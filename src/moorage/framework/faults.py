@@ -6,6 +6,8 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from moorage.shortening import shortened
+
 PLUGIN_FAULTS: Final = BaseException
 """Caught wherever a plugin is called; what is not its fault is passed on by the functions below."""
 
@@ -14,7 +16,7 @@ MAX_SHOWN: Final = 2000
 
 def written(text: str) -> str:
     """Return a text as it can be sent: not too long, and without halves of characters, which no encoding has."""
-    cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} …"
+    cut = shortened(text, MAX_SHOWN)
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
 
 

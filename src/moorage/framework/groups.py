@@ -10,6 +10,7 @@ from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import Code, Status
 
 Group: TypeAlias = PodGroup | CompositePodGroup
 
@@ -51,6 +52,16 @@ class GroupTree(Struct, frozen=True):
         needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
         return 1 if needed is None else needed
 
+    def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
+        """Say whether enough pods or groups are placed, or can be; ``minimum`` is what users call the number."""
+        quorum = self.quorum
+        if scheduled >= quorum:
+            return None
+        counts = f"{scheduled} scheduled, {remaining} remaining"
+        if scheduled + remaining < quorum:
+            return Status.unschedulable(f"{minimum} ({quorum}) cannot be satisfied: {counts}")
+        return Status(Code.WAIT, (f"{minimum} ({quorum}) is not yet satisfied: {counts}",))
+
     @property
     def leaves(self) -> "Iterator[GroupTree]":
         """The PodGroups below this group, or the group itself if it is one."""
@@ -83,7 +94,7 @@ class Proposal(Struct, frozen=True):
     cycle: CycleState
 
 
-class Tried(Struct, frozen=True):
+class TriedMember(Struct, frozen=True):
     """A pod of a group that was tried: the state of its attempt, and what speaks against each node.
 
     The statuses are kept for plugins that filter pods and are asked about groups afterwards; there are none if all of
@@ -100,7 +111,7 @@ class GroupFindings(Struct):
 
     pre_filtered: set[str] = field(default_factory=set)
     """The plugins whose pre-filter had its turn for some pod."""
-    tried: dict[str, Tried] = field(default_factory=dict)
+    tried: dict[str, TriedMember] = field(default_factory=dict)
     """The pods that were tried, whether or not they fit, as it was the last time; by uid."""
 
 

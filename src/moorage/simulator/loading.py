@@ -24,6 +24,7 @@ from moorage.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.api.workloads import AppsWorkload, ReplicationController
 from moorage.box.apiserver.admission.defaults import default_namespace, default_pod, with_defaults
 from moorage.box.apiserver.admission.group_admission import GroupAdmission
 from moorage.box.apiserver.admission.pod_admission import PodAdmission
@@ -48,6 +49,7 @@ from moorage.simulator.workloads import (
 #: When the first object of an input was created; each object is a second younger than the one before it.
 EPOCH: Final = VirtualClock().now()
 DEFAULT_NAMESPACE: Final = "default"
+MAX_NAME: Final = 253
 
 #: Kubernetes' own kinds that do not bear on scheduling: a dump of a live cluster may contain them.
 IGNORED_KINDS: Final = frozenset(
@@ -297,6 +299,9 @@ class Creation:
                 "the object has no name",
                 hint="write one; generateName is not enough",
             )
+        if (length := max(len(thing.name), len(thing.namespace))) > MAX_NAME:
+            problem = f"a name or namespace of {length:,} characters"
+            raise InputError(f"{document.title}, metadata", problem, hint=f"write at most {MAX_NAME}")
         first = self._places.setdefault((kind.name, thing.key), document.place)
         if first != document.place:
             problem = f"{kind.name} {thing.key!r} is there already, from {first}"
@@ -359,11 +364,14 @@ def _kind_of(document: Document) -> Kind | None:
 
 def _decode(document: Document, kind: Kind) -> KubeObject:
     try:
-        return convert(kind.type, document.content)
+        thing = convert(kind.type, document.content)
+        if isinstance(thing, AppsWorkload | ReplicationController):
+            _ = thing.spec.template  # kept as JSON, and so not looked into yet
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$")
         path, found = _locate(document.content, place.rstrip("`").lstrip("."), text)
         raise InputError(f"{document.title}, {path}" if path else document.title, f"{text}{found}") from error
+    return thing
 
 
 _STEP: Final = re.compile(r"\[\.\.\.\]|\[(\d+)\]|([^.\[\]]+)")

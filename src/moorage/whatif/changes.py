@@ -136,7 +136,7 @@ def belongs_to_node(content: Any) -> bool:
 
 def evicted(content: Any) -> dict[str, Any]:
     """Return a pod as its controller would make it again: without a node, and with nothing that happened to it."""
-    spec = {key: item for key, item in content["spec"].items() if key != "nodeName"}
+    spec = {key: item for key, item in (content.get("spec") or {}).items() if key != "nodeName"}
     metadata = {key: item for key, item in content["metadata"].items() if not key.startswith("deletion")}
     return {**{key: item for key, item in content.items() if key != "status"}, "metadata": metadata, "spec": spec}
 

@@ -1,11 +1,12 @@
 """Questions to a session: how many more fit, and what another configuration would change."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from moorage.errors import InputError
+from moorage.shortening import shortened
 from moorage.simulator.decisions import Decision
 from moorage.simulator.documents import Document
 from moorage.whatif.changes import evicted
@@ -35,17 +36,27 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
 def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
     """Find the pod that is meant: the first Pod, or the template of the first workload."""
     for document in documents:
-        content = document.content
+        metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
-            return evicted(content)
-        spec = content.get("spec") or {}
-        template = spec.get("template") or ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template")
-        if isinstance(template, dict):
-            metadata = content.get("metadata") or {}
+            return evicted({**document.content, "metadata": metadata, "spec": spec})
+        place = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
+        if _part(document, *place):
             named = {"name": metadata.get("name", "pod"), "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}
-            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**(template.get("metadata") or {}), **named}}
-            return {**head, "spec": template.get("spec") or {}}
+            own = _part(document, *place, "metadata")
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **named}}
+            return {**head, "spec": _part(document, *place, "spec")}
     raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
+
+
+def _part(document: Document, *path: str) -> Mapping[str, Any]:
+    """Return an object inside a document, an empty one where nothing is written."""
+    content: Any = document.content
+    for number, key in enumerate(path, start=1):
+        content = content.get(key) or {}
+        if not isinstance(content, dict):
+            where = f"{document.title}, {'.'.join(path[:number])}"
+            raise InputError(where, f"{shortened(repr(content), 100)} is written where an object belongs")
+    return cast("Mapping[str, Any]", content)
 
 
 def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:

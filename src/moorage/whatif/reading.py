@@ -33,6 +33,10 @@ NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
         "kubernetes.io/config.mirror",
+        "moorage.io/gang",
+        "moorage.io/gang-size",
+        "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
+        "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
         "pv.kubernetes.io/bind-completed",
         "pv.kubernetes.io/bound-by-controller",
         "pv.kubernetes.io/migrated-to",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.codec import UNREADABLE
 from moorage.api.meta import format_time, parse_time
 from moorage.errors import InputError
 
@@ -74,11 +75,19 @@ def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
         raise InputError(path, "there is no such file", hint="take one with: moorage snapshot FILE") from error
     except (OSError, EOFError) as error:
         raise InputError(path, f"the snapshot cannot be read: {error}") from error
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         hint = "take it again with: moorage snapshot FILE; other files of objects are given with -f"
         raise InputError(path, f"this is no snapshot: {error}", hint=hint) from error
-    annotations = ((content.get("metadata") or {}).get("annotations") or {}) if isinstance(content, dict) else {}
-    if TAKEN_AT not in annotations or not isinstance(content.get("items"), list):
+    annotations = _mapping(_mapping(_mapping(content).get("metadata")).get("annotations"))
+    try:
+        taken_at = parse_time(str(annotations.get(TAKEN_AT)))
+    except ValueError:
+        taken_at = None
+    if taken_at is None or not isinstance(content.get("items"), list):
         hint = "snapshots are made by: moorage snapshot FILE; other files of objects are given with -f"
         raise InputError(path, "this is no snapshot: it does not say when it was taken", hint=hint)
-    return content["items"], SnapshotFacts(parse_time(annotations[TAKEN_AT]), annotations.get(TAKEN_FROM, ""))
+    return content["items"], SnapshotFacts(taken_at, str(annotations.get(TAKEN_FROM, "")))
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
+    return content if isinstance(content, dict) else {}

@@ -18,7 +18,15 @@ from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup,
 from moorage.why.fixes.nodes import spelled
 from moorage.why.fixes.resources import shortage, written
 from moorage.why.group_search import search_group
-from moorage.why.groups import GroupView, group_facts, is_judged_with_its_group, place_most, view_group, without_gates
+from moorage.why.groups import (
+    GroupView,
+    described_key,
+    group_facts,
+    is_judged_with_its_group,
+    place_most,
+    view_group,
+    without_gates,
+)
 from moorage.why.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.why.search import search
 from moorage.why.subject import DEFAULT_SECONDS, Limits, Remedy
@@ -45,7 +53,28 @@ def explain_pod(
             return _placed(session, pod, node)
         if not node and is_judged_with_its_group(session, pod):
             return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
+        if not node and (key := described_key(session, pod)):
+            return _described(session, pod, key)
         return _waiting(session, pod, node, seconds, with_changes)
+
+
+def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
+    """Explain a pod of a group that only a plugin knows of; there is no object of it that could be changed."""
+    outcome = session.try_group(key, in_detail=True)
+    decision = outcome.decisions[pod.key]
+    if outcome.gates:
+        decision = _gated(decision, Attempt(decision, gates=outcome.gates[:1]))
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
+    wakes = () if decision.node else tuple(_wakes(session, pod, decision.unschedulable_plugins))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    return PodExplanation(
+        decision=decision,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        wakes=wakes,
+        group=group_facts(session, pod),
+    )
 
 
 def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:

@@ -8,6 +8,8 @@ from msgspec import Struct
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import PodGroup
 from moorage.engine.group_results import GroupTrial
+from moorage.framework.groups import DescribedGroup
+from moorage.state.pod_groups import group_key
 from moorage.whatif.attempts import GroupOutcome
 from moorage.whatif.edits import Edit, ObjectId, PatchObject, put, remove
 from moorage.whatif.session import Session
@@ -59,6 +61,13 @@ def is_judged_with_its_group(session: Session, pod: Pod) -> bool:
     """Tell whether a pod waits as a member of a group that is there."""
     groups = session.scheduler.cache.groups
     return groups is not None and not pod.node_name and groups.root_of(pod) is not None
+
+
+def described_key(session: Session, pod: Pod) -> str:
+    """Name the group that a plugin puts a pod into, by whatever it knows; empty if none does."""
+    groups, seen = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
+    key = None if groups is None or seen is None else group_key(seen)
+    return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
 
 
 def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupView:
@@ -158,14 +167,16 @@ def group_named(session: Session, key: str) -> PodGroup | None:
 
 def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     """Say of a pod's group, where groups are not tried as a whole, how many members fit one after the other."""
-    key = pod.group_key
+    described = described_key(session, pod)
+    key = described or pod.group_key
     if not key:
         return None
-    members = [other for other in pods_that_count(session) if other.group_key == key]
+    everyone = pods_that_count(session)
+    members = [other for other in everyone if (described_key(session, other) if described else other.group_key) == key]
     fits = 0
     with session.branch():
         for other in members:
             fits += bool(other.node_name or session.place(other.key, preempts=False).node)
-    group = group_named(session, key)
+    group = session.groups().group(key) if described else group_named(session, key)
     facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
     return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

@@ -3,8 +3,9 @@
 from html import escape
 from typing import Final
 
+from moorage.simulator.decisions import Result
 from moorage.why.explanation import PodExplanation, ScoreDifference, WorkloadExplanation
-from moorage.why.page import change_line, group_line, group_lines, headline, wake_lines
+from moorage.why.page import NOTHING_FOUND, change_line, group_line, group_lines, headline, wake_lines
 
 _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
@@ -60,7 +61,8 @@ def _changes(explained: PodExplanation) -> str:
 
     stopped = f"<p class=quiet>{escape(explained.stopped_sentence)}</p>" if explained.stopped else ""
     if not explained.changes:
-        return stopped
+        is_stuck = explained.decision.result is not Result.SCHEDULED and not explained.is_bound
+        return f"<p>{NOTHING_FOUND}</p>{stopped}" if is_stuck else stopped
     items = []
     for change in explained.changes:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MAX_CHANGES: Final = 8
 MAX_WAKES: Final = 6
+NOTHING_FOUND: Final = "No change was found that would make it fit, and no few changes together."
 BAR: Final = 24
 
 
@@ -148,7 +149,7 @@ def _print_changes(explained: PodExplanation, console: "Console") -> None:
         if (more := len(explained.changes) - MAX_CHANGES) > 0:
             console.print(f"  and {more} more: -o json has all of them, as patches")
     elif explained.decision.result is not Result.SCHEDULED and not explained.is_bound:
-        console.print("\nNo change was found that would make it fit, and no few changes together.")
+        console.print(f"\n{NOTHING_FOUND}")
     if explained.stopped:
         console.print(f"  {escape(explained.stopped_sentence)}", style="dim", highlight=False)
 

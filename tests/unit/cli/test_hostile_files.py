@@ -55,6 +55,90 @@ def test_such_a_file_is_refused(
     assert str(file) in errors
 
 
+LONG = "x" * 300_000
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+CONTEXT = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: 4, memory: 4Gi, pods: 10}}\n"
+A_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+A_DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: p}\n"
+OBJECTS: dict[str, str] = {
+    "a kind": f"apiVersion: v1\nkind: {LONG}\nmetadata: {{name: p}}\n",
+    "a name": f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {LONG}}}\n",
+    "a quantity": f"{A_POD}spec: {{containers: [{{name: c, resources: {{requests: {{cpu: {LONG}}}}}}}]}}\n",
+    "a text for a number": f"{A_POD}spec: {{priority: {LONG}}}\n",
+    "a tag": f"a: !!{LONG} b\n",
+    "a text alone": LONG,
+    "a list for a spec": f"{A_POD}spec: [1]\n",
+    "a text for a spec": f"{A_POD}spec: {LONG}\n",
+    "a list for metadata": "apiVersion: v1\nkind: Pod\nmetadata: [1]\n",
+    "a list for the spec of a workload": f"{A_DEPLOYMENT}spec: [1]\n",
+    "a list for a template": f"{A_DEPLOYMENT}spec: {{template: [1]}}\n",
+    "a text for the spec of a template": f"{A_DEPLOYMENT}spec: {{template: {{spec: {LONG}, metadata: [1]}}}}\n",
+    "items that are objects no more": "apiVersion: v1\nkind: List\nitems: [null, 1, [], {}]\n",
+}
+CONFIGS: dict[str, str] = {
+    "a key": f"{HEAD}{LONG}: 1\n",
+    "a plugin": f"{HEAD}profiles: [{{plugins: {{filter: {{enabled: [{{name: {LONG}}}]}}}}}}]\n",
+    "a scheduler's name, twice": f"{HEAD}profiles: [{{schedulerName: '{LONG} '}}, {{schedulerName: '{LONG} '}}]\n",
+    "a type": f"{HEAD}profiles: [{{pluginConfig: [{{name: NodeResourcesFit, "
+    f"args: {{scoringStrategy: {{type: {LONG}}}}}}}]}}]",
+    "3,000 mistakes": f"{HEAD}profiles:\n" + "".join(f"- {{schedulerName: a{n}, x{n}: 1}}\n" for n in range(3000)),
+    "durations and URLs": f"{HEAD}podInitialBackoffSeconds: {LONG}\n"
+    f"extenders: [{{urlPrefix: {LONG}, httpTimeout: {LONG}}}]",
+    "lists for objects": f"{HEAD}profiles: [null, 1, {{plugins: [1], pluginConfig: {{a: b}}}}]\nextenders: x\n",
+    "a List of a number": "apiVersion: v1\nkind: List\nitems: 5\n",
+    "a Policy of other things": "apiVersion: v1\nkind: Policy\npredicates: [1]\npriorities: {a: b}\nextenders: [1]\n",
+}
+SNAPSHOTS: dict[str, str] = {
+    "brackets": "[" * 60_000,
+    "metadata that is a list": '{"metadata": [1], "items": [1]}',
+    "a time that is none": '{"metadata": {"annotations": {"moorage.io/taken-at": 5}}, "items": [1]}',
+}
+KUBECONFIGS: dict[str, str] = {
+    "a server": f"{CONTEXT}clusters: [{{name: a, cluster: {{server: '{LONG}'}}}}]\nusers: [{{name: a, user: {{}}}}]\n",
+    "other things": "apiVersion: v1\nkind: Config\nclusters: [1]\nusers: {a: b}\ncontexts: x\ncurrent-context: [1]\n",
+    "a context": f"apiVersion: v1\nkind: Config\ncurrent-context: {LONG}\n",
+}
+READERS: dict[tuple[str, ...], dict[str, str]] = {
+    ("simulate", "-q", "-f", "FILE"): OBJECTS,
+    ("explain", "p", "-q", "-f", "FILE"): OBJECTS,
+    ("capacity", "-q", "-f", "FILE", "--cluster", "CLUSTER"): OBJECTS,
+    ("capacity", "-q", "-f", "CLUSTER", "--cluster", "FILE"): OBJECTS,
+    ("whatif", "fewest-nodes", "-f", "FILE"): OBJECTS,
+    ("config", "check", "FILE"): CONFIGS,
+    ("config", "convert", "FILE"): {name: text for name, text in CONFIGS.items() if name != "a plugin"},  # it is kept
+    ("simulate", "-q", "-f", "CLUSTER", "--config", "FILE"): CONFIGS,
+    ("simulate", "-q", "--snapshot", "FILE"): SNAPSHOTS,
+    ("explain", "p", "-q", "--snapshot", "FILE"): SNAPSHOTS,
+    ("explain", "p", "-q", "--kubeconfig", "FILE"): KUBECONFIGS,
+    ("snapshot", "NOWHERE", "-q", "--kubeconfig", "FILE"): KUBECONFIGS,
+}
+MAX_OUTPUT = 80_000
+"""A few pages, whatever is quoted: most of these are far longer, or would have to be listed a thousand times."""
+
+
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [
+        pytest.param(command, content, id=f"{' '.join(command[:2])}: {name}")
+        for command, files in READERS.items()
+        for name, content in files.items()
+    ],
+)
+def test_what_is_said_of_it_is_short(
+    command: tuple[str, ...], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE")}
+    places["FILE"].write_text(content)
+    places["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
+    # Some of it is no mistake: a List of nothing that is known has no pods in it.
+    run([str(places.get(word, word)) for word in command])
+    output = capsys.readouterr()
+    assert len(output.out) + len(output.err) < MAX_OUTPUT
+    assert "Traceback" not in output.err
+    assert "error: " in output.err or "no pending pods" in output.out or "fit" in output.out or "enough" in output.out
+
+
 def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "hostile"
     file.write_text(POD.format("").replace('"p"', '"p", "creationTimestamp": "9999-12-31T23:59:59Z"'))

@@ -79,6 +79,18 @@ def test_a_binding_whose_answer_was_lost_counts_as_bound(bench: Bench) -> None:
     assert (bench.node, bench.binds) == ("n1", 1)
 
 
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 5.0])
+def test_a_binding_that_arrives_late_counts_once(bench: Bench, seconds: float) -> None:
+    bench.server.delay(BINDING, seconds)
+
+    async def work() -> None:
+        await bench.cluster.bind(bench.pod, "n1")
+        await asyncio.sleep(2 * seconds)
+
+    bench.run(work())
+    assert bench.node == "n1"
+
+
 def test_a_binding_that_was_carried_out_before_the_error_counts_as_bound(bench: Bench) -> None:
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     bench.run(bench.cluster.bind(bench.pod, "n1"))
@@ -98,7 +110,7 @@ FAILURES = {
     "the pod is gone": (lambda bench: bench.server.remove(PODS, "shop/web"), NotFound),
     "the server is down": (lambda bench: setattr(bench.server, "is_down", True), Unreachable),
     "we may not bind": (lambda bench: bench.server.fail(BINDING, 403), ApiError),
-    "the server keeps failing": (lambda bench: bench.server.fail(BINDING, 500, times=9), ApiError),
+    "the server keeps failing": (lambda bench: bench.server.fail(BINDING, 500, times=99), ApiError),
 }
 
 
@@ -198,9 +210,24 @@ def test_an_update_whose_answer_was_lost_counts(bench: Bench, spoil: Any) -> Non
     assert stored.metadata.resource_version != volume.metadata.resource_version
 
 
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 5.0])
+def test_an_update_that_arrives_late_counts_once(bench: Bench, seconds: float) -> None:
+    volume = stored_volume(bench)
+    bench.server.delay(UPDATE, seconds)
+
+    async def work() -> PersistentVolume:
+        wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+        stored = await bench.cluster.update(wanted)
+        await asyncio.sleep(2 * seconds)
+        return stored
+
+    assert bench.run(work()).labels == {"zone": "b"}
+    assert bench.server.stored(VOLUMES)["pv"]["metadata"]["labels"] == {"zone": "b"}
+
+
 def test_an_update_that_was_not_carried_out_fails(bench: Bench) -> None:
     volume = stored_volume(bench)
-    bench.server.fail(UPDATE, 500, times=9)
+    bench.server.fail(UPDATE, 500, times=99)
     with pytest.raises(ApiError):
         bench.run(bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))))
 

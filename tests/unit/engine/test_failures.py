@@ -6,10 +6,11 @@ import pytest
 
 from moorage.api.meta import Condition
 from moorage.api.pod import Pod, PodStatus
-from moorage.engine.failures import shortened, status_patch
+from moorage.engine.failures import status_patch
 from moorage.engine.outcomes import Diagnosis
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.status import Status
+from moorage.shortening import cut_note
 from moorage.testing import make_pod
 
 WHY = "0/1 nodes are available: 1 Insufficient cpu."
@@ -48,8 +49,8 @@ NOTES = {
 
 @pytest.mark.parametrize(("note", "want"), NOTES.values(), ids=NOTES)
 def test_notes_fit_the_events_api(note: str, want: str) -> None:
-    assert shortened(note) == want
-    assert len(shortened(note).encode()) <= 1024
+    assert cut_note(note) == want
+    assert len(cut_note(note).encode()) <= 1024
 
 
 FULL, TAINTED = (

@@ -134,6 +134,15 @@ def test_a_budget_keeps_pods_from_being_named() -> None:
     assert "delete-pod" not in kinds
 
 
+def test_a_pod_that_must_not_preempt_needs_no_higher_priority() -> None:
+    held = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held"}, "value": 50}
+    things = (node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p", priorityClassName="held"))
+    with session({**held, "preemptionPolicy": "Never"}, *things) as opened:
+        (change,) = [found for found in explain_pod(opened, "default/p").changes if found.kind == "priority"]
+    assert change.edits[0]["create"]["value"] == 50
+    assert change.victims == ("default/a",)
+
+
 def test_two_obstacles_take_a_pair() -> None:
     with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"}, nodeSelector={HOSTNAME: "n1"})) as opened:
         (pair,) = explain_pod(opened, "default/p").changes

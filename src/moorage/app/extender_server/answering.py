@@ -4,6 +4,8 @@ A question is answered in one go, so that nothing changes meanwhile. Pods that k
 are not in the cache: their bindings tell of them.
 """
 
+from typing import Final
+
 import numpy as np
 
 from moorage.api.cluster import PodDisruptionBudget
@@ -23,7 +25,7 @@ from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import WhatIf, start_time
 from moorage.queue.entries import QueuedPodInfo
 
-UNKNOWN_NODE = Status.unschedulable("node(s) were not known to the extender yet")
+UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not known to the extender yet")
 
 
 class Answering:

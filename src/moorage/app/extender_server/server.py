@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ STOP_SECONDS: Final = 5.0
 RELOAD_SECONDS: Final = 60.0
 OPEN_PAGES: Final = ("/healthz", "/livez", "/readyz")
 """What is answered to whoever asks: probes have no certificates."""
+EVERYWHERE: Final = ("0.0.0.0", "::")
 EXIT_FAILURE: Final = 1
 
 REQUESTS: Final = MetricSpec(
@@ -191,7 +193,7 @@ class ExtenderServer:
             reloading = asyncio.create_task(self._reload(tls), name="certificates")
             ending.callback(reloading.cancel)
         try:
-            host = None if options.address in ("0.0.0.0", "::") else options.address
+            host = None if options.address in EVERYWHERE else options.address
             return await server.listen(host, options.port, tls=None if tls is None else lambda: tls.context)
         except OSError as error:
             where = f"--address {options.address} --port {options.port}"
@@ -214,7 +216,8 @@ class ExtenderServer:
 
     def _tell(self, port: int) -> None:
         options = self._options
-        host = f"[{options.address}]" if ":" in options.address else options.address
+        address = socket.gethostname() if options.address in EVERYWHERE else options.address
+        host = f"[{address}]" if ":" in address else address
         url = options.url or f"{options.scheme}://{host}:{port}"
         print(stanza(self._served, Address(url, bool(options.client_ca_file))), flush=True)  # noqa: T201 - to paste
 

@@ -25,6 +25,7 @@ from moorage.errors import MoorageError, TooManyRequests
 from moorage.framework.metering import SILENT_METER, Meter
 from moorage.http.messages import HttpRequest, Reply, ReplyStream
 from moorage.http.tls import verified_chain
+from moorage.shortening import shortened
 
 AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
 AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
@@ -149,4 +150,4 @@ def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
 def refusal(code: int, reason: str, message: str) -> Reply:
     """Turn a request away as Kubernetes servers do."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return Reply(code, msgspec.json.encode({**status, "message": message, "reason": reason, "code": code}))
+    return Reply(code, msgspec.json.encode({**status, "message": shortened(message), "reason": reason, "code": code}))

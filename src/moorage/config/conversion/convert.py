@@ -67,7 +67,8 @@ def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[st
                 for inner in read_documents(text, source=place) if isinstance(text, str) else ():
                     yield from _configurations(inner, place)
         case "List":
-            for item in document.get("items") or ():
+            items = document.get("items")
+            for item in items if isinstance(items, list) else ():
                 yield from _configurations(item, where)
         case None if "predicates" in document or "priorities" in document:
             yield where, document
@@ -102,11 +103,17 @@ def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
 def _others(data: Mapping[str, Any]) -> Catalogue:
     """Return the plugins that are not in-tree, as far as the file itself says where they take part."""
     found: dict[str, set[str]] = {}
-    for profile in data.get("profiles") or ():
-        for point, rows in (profile.get("plugins") or {}).items():
-            for row in rows.get("enabled") or ():
-                name = row.get("name", "")
-                if name not in KNOWN_PLUGINS and name != EVERY:
+    for profile in _mappings(data.get("profiles")):
+        plugins = profile.get("plugins")
+        for point, rows in plugins.items() if isinstance(plugins, Mapping) else ():
+            for row in _mappings(rows.get("enabled")) if isinstance(rows, Mapping) and point in KNOWN_POINTS else ():
+                name = row.get("name")
+                if isinstance(name, str) and name not in KNOWN_PLUGINS and name != EVERY:
                     points = KNOWN_POINTS - {_MULTI_POINT} if point == _MULTI_POINT else {point}
                     found.setdefault(name, set()).update(points)
     return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in found.items()}
+
+
+def _mappings(content: Any) -> list[Mapping[str, Any]]:
+    """Return those of a list that are objects: what else is there is told of when the result is read."""
+    return [item for item in content if isinstance(item, Mapping)] if isinstance(content, list) else []

@@ -23,7 +23,7 @@ from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Tried
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import FilterPlugin
@@ -149,7 +149,8 @@ class GroupSearch:
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
-        trial.found = found
+            # It has columns of its own: of thousands of pods in many placements they would add up.
+            trial.found = found
         self._note_pre_filters(found)
         plain = found.found if isinstance(found, ExtendedNodes) else found
         if isinstance(plain, NoNode):
@@ -177,7 +178,7 @@ class GroupSearch:
             statuses = NodeStatuses({}, statuses.absent)
         elif not isinstance(found, NoNode):
             statuses = statuses.kept()
-        self._findings.tried[pod.metadata.uid] = Tried(pod, found.cycle, statuses)
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""

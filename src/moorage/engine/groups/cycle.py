@@ -24,7 +24,7 @@ from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import described
-from moorage.framework.groups import DescribedGroup, GroupTree, Proposal
+from moorage.framework.groups import FINDINGS, DescribedGroup, GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
@@ -90,7 +90,7 @@ class GroupCycle:
             trial = await self._searched(search, tree)
             code = trial.code
             meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-            helped = await self._post_filter(search, profile, tree, trial) if code is Code.UNSCHEDULABLE else None
+            helped = await self._post_filter(search, profile, tree, trial) if may_be_helped(search, trial) else None
         except Exception as error:
             # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
             log.exception("attempt of a group failed unexpectedly", group=queued.key)
@@ -238,6 +238,12 @@ class GroupCycle:
                 self._sources.attempted(leaf.group, status)
             return {}
         return self._conditions.report(leaf.group, status)
+
+
+def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
+    """Tell whether post-filters are to be asked: upstream asks even if no pod was looked at, and then some fail."""
+    was_looked_at = bool(search.state[FINDINGS].pre_filtered) or not isinstance(trial.tree.group, DescribedGroup)
+    return trial.code is Code.UNSCHEDULABLE and was_looked_at
 
 
 def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:

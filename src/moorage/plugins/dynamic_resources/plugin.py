@@ -235,6 +235,8 @@ class DynamicResources(
             return NO_ALLOCATION
         if pattern.answers is None:
             return None
+        # Of a group, pods that were tried later asked the same of a node that had fewer devices left then.
+        pattern.answers.refresh()
         solution = self._filter.outcome(state, pattern.answers, info).solution
         if solution is None:
             return NO_ALLOCATION

@@ -11,7 +11,7 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.group_plugins import PlacementFeasiblePlugin
 from moorage.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
-from moorage.framework.status import Code, Status
+from moorage.framework.status import Status
 from moorage.plugins.gang_scheduling.quorum import BrokenTree, is_complete, root_above
 from moorage.state.handle import ClusterHandle
 from moorage.state.pod_groups import Members, PodGroups, group_key
@@ -73,13 +73,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
 
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-        quorum = group.quorum
-        if scheduled >= quorum or not self._judges(group.group):
-            return None
-        counts = f"{scheduled} scheduled, {remaining} remaining"
-        if scheduled + remaining < quorum:
-            return Status.unschedulable(f"{self._minimum} ({quorum}) cannot be satisfied: {counts}")
-        return Status(Code.WAIT, (f"{self._minimum} ({quorum}) is not yet satisfied: {counts}",))
+        return group.quorum_status(remaining, scheduled, self._minimum) if self._judges(group.group) else None
 
     # ── to the binding ───────────────────────────────────────────────────────────────────────────────────────────────
 

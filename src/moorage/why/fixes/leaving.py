@@ -29,6 +29,8 @@ MAX_NODES: Final = 6
 MAX_PODS: Final = 40
 """So many pods of other nodes are looked at one by one."""
 MAX_USER_PRIORITY: Final = 1_000_000_000
+SYSTEM_NAMESPACE: Final = "kube-system"
+SYSTEM_CLASSES: Final = "system-"
 
 
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -130,8 +132,8 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
                 return
     running = {other.priority for info in subject.nodes for other in info.pods.values()}
     values = [value + 1 for value in sorted(running) if pod.priority <= value < MAX_USER_PRIORITY]
-    if not values and pod.spec.preemption_policy == "Never":
-        values = [max(pod.priority, 0)]
+    if pod.spec.preemption_policy == "Never":
+        values.insert(0, pod.priority)  # perhaps it is important enough, and only must not preempt
     for value in values:
         name = f"priority-{value}"
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
@@ -147,8 +149,11 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
 
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
+    """List the classes that preempt, the lowest first; those of the system are for its own pods."""
     found = (subject.session.objects.find(known) for known in subject.session.objects.known("PriorityClass"))
     classes = [item for item in found if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
+    if subject.pod.namespace != SYSTEM_NAMESPACE:
+        classes = [item for item in classes if not item.name.startswith(SYSTEM_CLASSES)]
     return sorted(((item.name, item.value) for item in classes), key=lambda item: item[1])
 
 

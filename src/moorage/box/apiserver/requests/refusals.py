@@ -1,12 +1,18 @@
 """The API's ways to say no, with its own codes, reasons and words; and the Status object they are sent in."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorage.box.apiserver.kinds.resources import ServedResource
 from moorage.errors import AlreadyExists, ApiError, Conflict, Forbidden, Gone, NotFound, TooManyRequests, Unauthorized
+from moorage.shortening import shortened
+
+MAX_SHOWN: Final = 4096
+"""How much of a value is shown that may not be what it is."""
+MAX_CAUSES: Final = 200
+"""How many of the things that are wrong with an object are listed one by one."""
 
 
 class Cause(NamedTuple):
@@ -19,7 +25,7 @@ class Cause(NamedTuple):
 
 def shown(found: Any) -> str:
     """Write a value as messages do."""
-    return msgspec.json.encode(found).decode()
+    return shortened(msgspec.json.encode(found).decode(), MAX_SHOWN)
 
 
 def invalid_value(field: str, found: Any, why: str) -> Cause:
@@ -73,12 +79,22 @@ def status_of(error: ApiError) -> dict[str, Any]:
         "status": "Failure",
         "message": str(error),
         "reason": error.reason,
-        "details": dict(error.details),
+        "details": _bounded(error.details),
         "code": error.status,
     }
     if error.retry_after is not None:
         status["details"]["retryAfterSeconds"] = int(error.retry_after)
     return {key: content for key, content in status.items() if content not in ("", {}) or key == "metadata"}
+
+
+def _bounded(details: Any) -> Any:
+    if isinstance(details, str):
+        return shortened(details, MAX_SHOWN)
+    if isinstance(details, Mapping):
+        return {key: _bounded(content) for key, content in details.items()}
+    if isinstance(details, list | tuple):
+        return [_bounded(item) for item in details[:MAX_CAUSES]]
+    return details
 
 
 def success(resource: ServedResource, name: str, uid: str) -> dict[str, Any]:

@@ -79,6 +79,40 @@ async def test_a_pod_stays_in_the_group_it_came_with() -> None:
     assert len(bench.placed()) == 3
 
 
+@EITHER
+@in_virtual_time
+async def test_without_nodes_a_gang_says_so(make: Make) -> None:
+    bench = bench_with()
+    bench.add(*map(make, "abc"))
+    await bench.settle()
+    assert bench.message("a") == ("Unschedulable", "no nodes available to schedule pods")
+
+
+POINT_BY_POINT = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}
+    preFilter: {enabled: [{name: Coscheduling}]}
+    postFilter: {enabled: [{name: Coscheduling}]}
+    permit: {enabled: [{name: Coscheduling}]}
+    reserve: {enabled: [{name: Coscheduling}]}
+"""
+
+
+@in_virtual_time
+async def test_a_configuration_may_name_the_points_one_by_one() -> None:
+    bench = GroupBench(gates="", config=POINT_BY_POINT)
+    bench.add(a_node("n", 2), *map(annotated, "ab"))
+    await bench.wait(5)
+    assert bench.placed() == {}
+    assert (bench.message("a") or ("", ""))[1] == 'the group "g" starts with 3 pods and 2 of them are there'
+    bench.add(annotated("c"), a_node("m", 1))
+    await bench.wait(30)
+    assert len(bench.placed()) == 3
+
+
 # ── what pods hear ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
