@@ -39,8 +39,10 @@ function route() {
   document.title = `${what.title ?? title ?? "Moorage"} · Moorage`;
   for (const link of document.querySelectorAll("#nav a")) {
     const isHere = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
-    if (isHere) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   window.scrollTo(0, 0);
   update();
