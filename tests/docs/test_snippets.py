@@ -21,6 +21,7 @@ def test_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     snippets = [each for each in snippets_of(page) if not each.why_not]
     with Terminal(tmp_path) as terminal:
         monkeypatch.chdir(terminal.root)
+        monkeypatch.syspath_prepend(terminal.root)
         blocks = PythonBlocks(str(page.relative_to(ROOT)), snippets)
         for snippet in snippets:
             if snippet.file_name:
@@ -67,6 +68,7 @@ def test_blocks_without_a_language_have_no_commands() -> None:
         for page in pages()
         for each in snippets_of(page)
         if each.language in PLAIN
+        and each.language != "before"
         and not each.why_not
         and any(line.startswith(tools) for line in each.text.splitlines())
     ]
@@ -80,7 +82,7 @@ def test_how_much_is_run(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n{len(every) - left_out.total()} blocks of {len(every)} are run; not run:", end=" ")  # noqa: T201
         print(", ".join(f"{count} ({why})" for why, count in left_out.most_common()))  # noqa: T201
-    assert left_out.total() < len(every) / 3
+    assert left_out.total() < len(every) / 2
 
 
 SHOWN = {
