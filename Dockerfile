@@ -12,6 +12,8 @@ RUN pip install --no-cache-dir --require-hashes --only-binary=:all: -r requireme
     && pip download --no-cache-dir --require-hashes --only-binary=:all: --no-deps --dest /wheels -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
+# `moorage new` gives a project a copy of these: the package has a link to them.
+COPY deploy ./deploy
 RUN pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir /wheels .
 
 FROM ${BASE}

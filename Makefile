@@ -16,13 +16,16 @@ WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
 ROUNDS ?= 3
+IMAGE ?= moorage:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah)
 MINUTES ?= 30
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-.PHONY: help demo up simulate test test-all lint fmt bench bench-start bench-latency bench-report guard guard-record bench-engine bench-decode bench-apiserver bench-startup control-plane oracle conformance live e2e soak fuzz lock sbom clean
+# Every target that says what it does.
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
 
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,8 +75,16 @@ bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a s
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
 
+bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an extender of kube-scheduler, at 1,000 nodes (needs Go)
+	conformance/control-plane etcd kube-apiserver kube-scheduler
+	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
+
 bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
+
+docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	MOORAGE_DOCS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs
 
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard
@@ -92,6 +103,13 @@ bench-apiserver: $(INSTALLED)  ## Measure the embedded API server: writes, watch
 
 bench-startup: $(INSTALLED)  ## Measure how long both commands take to their first pod
 	$(BIN)/python -m benchmarks.startup
+
+browser: $(INSTALLED)  ## Look at the page in Chromium, which is installed if this is Debian and we may
+	.ci/browser
+	MOORAGE_BROWSER=1 $(BIN)/python -m pytest -q tests/browser
+
+pictures: $(INSTALLED)  ## Take the pictures of the page in docs/pictures anew
+	MOORAGE_BROWSER=1 MOORAGE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/browser/test_pictures.py
 
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane
@@ -123,6 +141,11 @@ soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: n
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
 
+image:  ## Build the image, by docker, podman or buildah: IMAGE=registry.example/moorage:0.1.0 BUILDER=podman
+	@test -n "$(BUILDER)" || { \
+	  echo "No docker, podman or buildah here: docs/how-to/from-idea-to-cluster.md says how to do without"; exit 1; }
+	$(BUILDER) build --tag $(IMAGE) .
+
 lock: $(INSTALLED)  ## Write the lock files of the image anew: the newest versions, with their hashes
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK) pyproject.toml --output-file requirements.lock
 	echo hatchling | $(BIN)/uv pip compile --quiet --upgrade $(LOCK) - --output-file requirements-build.lock
@@ -131,4 +154,4 @@ sbom: $(INSTALLED)  ## Write what the image contains, as a CycloneDX SBOM: moora
 	$(BIN)/cyclonedx-py requirements --short-PURLs --output-reproducible --pyproject pyproject.toml --output-file moorage.cdx.json requirements.lock
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .venvs moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .site moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

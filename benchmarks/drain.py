@@ -4,6 +4,7 @@ import asyncio
 import gc
 import resource
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
 from moorage.assembly.loop import SchedulingLoop
+from moorage.assembly.policy import Policy
 from moorage.clock import SystemClock
 from moorage.config import default_config
 from moorage.engine.binding.binder import TaskBackground
@@ -65,6 +67,9 @@ class InstantCluster:
     bound: int = 0
     evicted: int = 0
     version: int = 1
+    is_late: bool = False
+    """Whether victims leave only when there is nothing else to do, as where kubelets take their time."""
+    leaving: deque[Pod] = field(default_factory=deque)
     scheduler: Scheduler = field(init=False)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
@@ -99,23 +104,34 @@ class InstantCluster:
         return after
 
     async def delete(self, thing: KubeObject) -> None:
-        """Let a victim go at once."""
+        """Let a victim go."""
         assert isinstance(thing, Pod)
         self.evicted += 1
-        self.scheduler.handlers.pod_deleted(thing)
+        self.leaving.append(thing)
+        if not self.is_late:
+            self.let_go()
+
+    def let_go(self) -> bool:
+        """Tell that the next victim is gone, if there is one."""
+        if self.leaving:
+            self.scheduler.handlers.pod_deleted(self.leaving.popleft())
+            return True
+        return False
 
     def record(self, event: EventNote) -> None:
         """Take no notice."""
 
 
-def measure(workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0) -> Measurement:
-    """Fill a cluster, then place pods for about so many seconds."""
+def measure(
+    workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0, policy: Policy | None = None
+) -> Measurement:
+    """Fill a cluster, then place pods for about so many seconds; by another configuration and plugins, if given."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_measure(workload, nodes, existing_pods, seconds))
+        return runner.run(_measure(Rig(workload, nodes, policy), existing_pods, seconds))
 
 
-async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: float) -> Measurement:
-    rig = Rig(workload, nodes)
+async def _measure(rig: "Rig", existing_pods: int, seconds: float) -> Measurement:
+    workload, nodes = rig.workload, rig.nodes
     for number in range(existing_pods):
         rig.scheduler.handlers.pod_added(
             make_pod(f"old-{number}", node=f"node-{number % nodes}", requests={"cpu": "10m"}, labels={"app": "old"})
@@ -137,14 +153,15 @@ async def _measure(workload: Workload, nodes: int, existing_pods: int, seconds: 
 class Rig:
     """The engine of a full cluster, to be given pods."""
 
-    def __init__(self, workload: Workload, nodes: int) -> None:
+    def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None) -> None:
         self.workload = workload
+        self.nodes = nodes
         self.given = 0
-        self.cluster = InstantCluster()
+        self.cluster = InstantCluster(is_late=workload.is_late)
         self._background = TaskBackground()
         self.scheduler = self.cluster.scheduler = Scheduler(
-            default_config(),
-            Registry(IN_TREE),
+            policy.config if policy else default_config(),
+            policy.registry if policy else Registry(IN_TREE),
             cluster=self.cluster,
             background=self._background,
             clock=SystemClock(),
@@ -164,7 +181,7 @@ class Rig:
     async def drain(self) -> None:
         """Place what is in the queue."""
         loop = SchedulingLoop(self.scheduler)
-        while await loop.step() or self.scheduler.binder.in_flight or len(self._background):
+        while await loop.step() or self.scheduler.binder.in_flight or len(self._background) or self.cluster.let_go():
             await asyncio.sleep(0)
 
 

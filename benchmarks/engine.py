@@ -18,7 +18,12 @@ from benchmarks.drain import measure
 from benchmarks.engine_workloads import WORKLOADS
 
 SIZES: Final = (1_000, 5_000, 20_000, 100_000)
-SIZES_OF: Final = {"preemption": (1_000, 5_000), "devices": (1_000, 5_000), "csi-volumes": (1_000, 5_000)}
+SIZES_OF: Final = {
+    "preemption": (1_000, 5_000),
+    "storm": (1_000, 5_000),
+    "devices": (1_000, 5_000),
+    "csi-volumes": (1_000, 5_000),
+}
 EXISTING: Final = (10_000, 50_000)
 
 

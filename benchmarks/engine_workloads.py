@@ -44,6 +44,8 @@ class Workload:
     most_pods_per_node: float = 20.0
     companions: Callable[[int], Iterable[KubeObject]] = lambda _number: ()
     """What has to be there before a pod: its claims, and their volumes."""
+    is_late: bool = False
+    """Whether all pods of a batch are tried before the first victim leaves."""
 
 
 def plain_nodes(count: int) -> Iterator[KubeObject]:
@@ -193,6 +195,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         Workload("spread-hard", plain_nodes, spread_hard),
         Workload("spread-soft", plain_nodes, spread_soft),
         Workload("preemption", full_nodes, preemptor, most_pods_per_node=1.0),
+        Workload("storm", full_nodes, preemptor, most_pods_per_node=1.0, is_late=True),
         Workload("devices", nodes_with_devices, with_device, most_pods_per_node=8.0, companions=device_claim),
         Workload("csi-volumes", nodes_with_csi, with_volume, companions=bound_volume),
     )

@@ -34,7 +34,7 @@ def _compare(plane: Plane, work: workload.Workload, options: argparse.Namespace)
     done: list[Round] = []
     for number, name in turns(options, plane):
         result = Round(work.name, work.nodes, work.pods, name, number, work.bound)
-        drain = Drain(plane, work, partial(start, options, plane, name, work.gate_flags), murmur)
+        drain = Drain(plane, work, partial(start, options, plane, name, (*work.gate_flags, *work.flags)), murmur)
         uvloop.run(drain.run(result, problems))
         done.append(result)
         _tell(result)

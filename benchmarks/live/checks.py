@@ -10,6 +10,7 @@ from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, Topolog
 from moorage.api.devices import ResourceClaim
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import PodGroup
 from moorage.api.selectors import LabelMatcher, label_matcher, node_matcher
 from moorage.api.storage import CSINode
 from moorage.client.rest import ApiClient
@@ -28,6 +29,7 @@ async def problems(client: ApiClient, workload: Workload) -> list[str]:
         await client.list(Node),
         await client.list(CSINode),
         await client.list(ResourceClaim, NAMESPACE),
+        await client.list(PodGroup, NAMESPACE) if "GenericWorkload=true" in workload.gates else (),
     )
     return [problem for check in CHECKS for problem in check(state)]
 
@@ -41,6 +43,7 @@ class State:
     nodes: Sequence[Node]
     csi_nodes: Sequence[CSINode] = ()
     claims: Sequence[ResourceClaim] = ()
+    groups: Sequence[PodGroup] = ()
     by_name: dict[str, Node] = field(init=False)
     placed: list[Pod] = field(init=False)
 
@@ -170,6 +173,22 @@ def devices(state: State) -> Iterator[str]:
                 yield f"{pod.name} is on {pod.node_name}, its devices are of {sorted(pools)}"
 
 
+def groups(state: State) -> Iterator[str]:
+    """A gang has as many pods on nodes as it needs, or none; one that is to stay together does."""
+    members: dict[str, list[Pod]] = defaultdict(list)
+    for pod in state.placed:
+        if pod.spec.scheduling_group is not None:
+            members[pod.spec.scheduling_group.pod_group_name or ""].append(pod)
+    for group in state.groups:
+        pods = members[group.name]
+        if 0 < len(pods) < (group.min_count or 0):
+            yield f"{group.name} has {len(pods)} pods on nodes, and needs {group.min_count}"
+        if (key := group.spec.topology_key) is not None:
+            domains = {state.domain(pod, key) for pod in pods}
+            if len(domains) > 1:
+                yield f"{group.name} is in {len(domains)} values of {key}"
+
+
 CHECKS: Final[Sequence[Callable[[State], Iterator[str]]]] = (
     numbers,
     known_nodes,
@@ -180,6 +199,7 @@ CHECKS: Final[Sequence[Callable[[State], Iterator[str]]]] = (
     spread,
     volumes,
     devices,
+    groups,
 )
 
 

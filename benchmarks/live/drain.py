@@ -15,8 +15,7 @@ from benchmarks.live.processes import Machine, SessionProcess, cpu_of
 from benchmarks.live.workload import Workload
 from moorage.client.rest import ApiClient
 
-STALLED_SECONDS: Final = 90.0
-"""With no binding for so long, a round is over. Pods that preempt wait for a flush of the queue at times."""
+SETTLE_SECONDS: Final = 90.0
 SHORT: Final = 0.2
 LONG: Final = 1.0
 """The metrics cost the server milliseconds: they are read often only where a moment is to be found."""
@@ -149,8 +148,8 @@ class Drain:
                 self._say(f"{result.title}: {now.bound} of {result.expected} bound after {after:.1f} s")
             if now.bound >= result.expected:
                 return
-            if time.monotonic() - progress > STALLED_SECONDS:
-                result.problems.append(f"only {now.bound} of {result.expected} bound: nothing for {STALLED_SECONDS} s")
+            if time.monotonic() - progress > (patience := self.workload.patience):
+                result.problems.append(f"only {now.bound} of {result.expected} bound: nothing for {patience:g} s")
                 return
             await asyncio.sleep(_pause(result))
 
@@ -170,7 +169,7 @@ class Drain:
 
     async def _settle(self, client: ApiClient, process: SessionProcess, result: Round, check: Check) -> None:
         """Let events and reports go out, then look at the cluster; problems may be gone a moment later."""
-        deadline = time.monotonic() + STALLED_SECONDS
+        deadline = time.monotonic() + SETTLE_SECONDS
         while True:
             await _until_quiet(process)
             result.settled_cpu = result.settled_cpu or round(process.cpu(), 2)

@@ -40,6 +40,24 @@ def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
     return SessionProcess([*begin, f"--secure-port={port}", *flags], log, plane.folder)
 
 
+def start_theirs(plane: Plane, **config: Any) -> SessionProcess:
+    """Start kube-scheduler with more in its configuration."""
+    (port,) = free_ports(1)
+    command = [*_kube_scheduler(plane, **config), f"--secure-port={port}"]
+    return SessionProcess(command, plane.folder / f"{THEIRS}.log", plane.folder)
+
+
+def start_extender(plane: Plane, plugin: str) -> tuple[SessionProcess, str]:
+    """Start one of our plugins as an extender; return its process and its URL."""
+    (port,) = free_ports(1)
+    program = "from moorage.cli.main import main; main()"
+    flags = ["extender", f"--kubeconfig={plane.kubeconfig()}", f"--port={port}", f"--plugin={plugin}"]
+    log = plane.folder / "extender.log"
+    # Where the plugin is: the folder of the benchmarks.
+    process = SessionProcess([sys.executable, "-c", program, *flags], log, Path(__file__).parents[2])
+    return process, f"http://127.0.0.1:{port}"
+
+
 def _sources(name: str) -> Path:
     """Return where the modules of one of our checkouts are; ours, unless the name says which."""
     checkout = name.partition("@")[2]
@@ -54,11 +72,12 @@ def _moorage(name: str, plane: Plane) -> list[str | Path]:
     return [sys.executable, "-c", program, "scheduler", f"--kubeconfig={plane.kubeconfig()}"]
 
 
-def _kube_scheduler(plane: Plane) -> list[str | Path]:
+def _kube_scheduler(plane: Plane, **more: Any) -> list[str | Path]:
     config: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(plane.kubeconfig()), "qps": UNLIMITED, "burst": UNLIMITED},
+        **more,
     }
     path = plane.folder / "kube-scheduler.yaml"
     path.write_text(yaml.safe_dump(config))

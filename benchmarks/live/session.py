@@ -47,9 +47,9 @@ def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]
             yield number, name
 
 
-def start(options: argparse.Namespace, plane: Plane, name: str, gates: Sequence[str] = ()) -> SessionProcess:
-    """Start a scheduler with the gates of a workload; ours with the flags that are to be tried, too."""
-    return schedulers.start(name, plane, (*gates, *(options.flags if schedulers.is_ours(name) else ())))
+def start(options: argparse.Namespace, plane: Plane, name: str, flags: Sequence[str] = ()) -> SessionProcess:
+    """Start a scheduler with the flags of a workload; ours with the flags that are to be tried, too."""
+    return schedulers.start(name, plane, (*flags, *(options.flags if schedulers.is_ours(name) else ())))
 
 
 def say(line: str) -> None:

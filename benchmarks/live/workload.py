@@ -16,6 +16,8 @@ arriving: {like: pod}             # for `make bench-latency`: what is made at a 
 alone: true                       # not one of `WORKLOADS=all`
 gates: GenericWorkload=true       # feature gates of both schedulers and of the API server
 serves: [scheduling.k8s.io/v1beta1]   # versions that the API server serves on request only
+flags: [--leader-elect=false]     # more flags of both schedulers
+patience: 600                     # seconds without a binding after which a round is given up (90 unless written)
 ```
 """
 
@@ -34,6 +36,8 @@ from moorage.errors import InputError, did_you_mean
 FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads"
 PARTS: Final = "parts"
 NAMESPACE: Final = "default"
+PATIENCE: Final = 90.0
+"""With no binding for so many seconds, a round is over. Pods that preempt wait for a flush of the queue at times."""
 
 
 class Goal(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,6 +79,8 @@ class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
     alone: bool = False
     gates: str = ""
     serves: list[str] = []
+    flags: list[str] = []
+    patience: float = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,8 @@ class Workload:
     arriving: Group | None = None
     gates: str = ""
     serves: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    patience: float = PATIENCE
 
     @property
     def gate_flags(self) -> tuple[str, ...]:
@@ -160,6 +168,8 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
         arriving=_group(entry.arriving, parts, f"{where}: arriving") if entry.arriving else None,
         gates=entry.gates,
         serves=tuple(entry.serves),
+        flags=tuple(entry.flags),
+        patience=entry.patience,
     )
 
 

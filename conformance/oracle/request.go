@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -182,8 +184,26 @@ func guarded[T any](work func() (T, error)) (result T, err error) {
 	return work()
 }
 
-// panicked makes an error that is the same each time; where it happened goes to standard error.
+// panicked makes an error that is the same each time and names the function; the whole stack goes to standard error.
 func panicked(reason any) error {
 	fmt.Fprintf(os.Stderr, "oracle: panic: %v\n%s\n", reason, debug.Stack())
-	return fmt.Errorf("panic: %v", reason)
+	return fmt.Errorf("panic in %s: %v", panickedIn(), reason)
+}
+
+// panickedIn names the innermost function of kube-scheduler, or of this program, that was running when something panicked.
+func panickedIn() string {
+	callers := make([]uintptr, 256)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	panicking := false
+	for {
+		frame, more := frames.Next()
+		if frame.Function == "runtime.gopanic" {
+			panicking = true
+		} else if panicking && (strings.HasPrefix(frame.Function, "k8s.io/kubernetes/") || strings.HasPrefix(frame.Function, "main.")) {
+			return frame.Function
+		}
+		if !more {
+			return "?"
+		}
+	}
 }

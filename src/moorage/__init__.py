@@ -1,7 +1,7 @@
 """Moorage: the Kubernetes scheduler in Python.
 
-The names a plugin author needs are here; each is imported when it is first asked for. For tests there is
-:mod:`moorage.testing`.
+The names a plugin author needs are here, and :class:`Session` for scripts and notebooks; each is imported when it is
+first asked for. For tests there is :mod:`moorage.testing`.
 
 >>> from moorage import FilterPlugin, Status
 >>> class SpotOnly(FilterPlugin):
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Wait,
     )
     from moorage.framework.status import Status, Verdict
+    from moorage.whatif.session import Session
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "QueueingHint",
     "ReservePlugin",
     "ScorePlugin",
+    "Session",
     "StateKey",
     "Status",
     "Verdict",
@@ -87,6 +89,7 @@ _ELSEWHERE = {
     "NodeTable": "framework.nodetable",
     "Pod": "api.pod",
     "QueueingHint": "framework.events",
+    "Session": "whatif.session",
     "StateKey": "framework.cycle",
     "Status": "framework.status",
     "Verdict": "framework.status",

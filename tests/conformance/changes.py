@@ -2,7 +2,9 @@
 
 Every pending pod of random clusters is explained. Each change is applied to the objects as they are written, the other
 waiting pods are taken out, and the oracle is asked: the pod must get a node, or a nomination where others are to be
-preempted. No edit may be left out, and no amount that was lowered may be one unit larger.
+preempted. No edit may be left out, and no amount may be one unit nearer to what it was.
+
+No clock decides what is found: the search is bounded by its trials alone, so a seed says the same on every machine.
 """
 
 import argparse
@@ -12,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from math import inf
+from typing import Any
 
 from rich.console import Console
 
@@ -23,15 +26,18 @@ from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
 from moorage.whatif.session import Session
 from moorage.why.explain import explain_pod
+from moorage.why.group_search import search_group
+from moorage.why.groups import in_order, is_judged_with_its_group, view_group
+from moorage.why.subject import Limits
+from tests.conformance.amounts import one_unit_nearer
 from tests.conformance.fuzz import features_of, silence_logs
 from tests.conformance.generator import Case, generate
-from tests.conformance.oracle import Oracle, OracleError
+from tests.conformance.oracle import KubeSchedulerCrash, Oracle, OracleError
 from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
-from tests.conformance.planting import PLANTS, planted
+from tests.conformance.planting import PLANTS, planted, with_room
 
 Edit = dict[str, Any]
 Object = dict[str, Any]
-MEBIBYTE: Final = 2**20
 
 
 @dataclass
@@ -39,16 +45,21 @@ class Tally:
     """What was tried, and what turned out wrong."""
 
     pods: int = 0
+    groups: int = 0
     without: int = 0
     planted: int = 0
     changes: Counter[str] = field(default_factory=Counter)
+    amounts: int = 0
     wrong: list[str] = field(default_factory=list)
-    refused: int = 0
+    crashed: int = 0
+    """Clusters on which kube-scheduler itself is known to crash: nobody can say whether the pod would fit."""
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
         found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
-        return f"{found}, {len(self.wrong)} wrong; {kinds}"
+        found += f", {self.groups} groups" if self.groups else ""
+        crashed = f", {self.crashed} where kube-scheduler crashes" if self.crashed else ""
+        return f"{found}, {self.amounts} amounts, {len(self.wrong)} wrong{crashed}; {kinds}"
 
 
 class Prover:
@@ -71,12 +82,58 @@ class Prover:
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
         documents = documents_of(case.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
+            self._prove_groups(case, session, policy)
             for pod in session.objects.given.pending:
-                if pod.scheduler_name in profiles:
+                if pod.scheduler_name in profiles and not is_judged_with_its_group(session, pod):
                     self._prove_pod(case, session, pod.key, policy)
 
+    def _prove_groups(self, case: Case, session: Session, policy: Policy) -> None:
+        """Judge every offer for every group that cannot start: the oracle must place the group then."""
+        groups = session.scheduler.cache.groups
+        for key in sorted(groups) if groups is not None else ():
+            waiting = in_order(session, key) if is_whole(session, key) else []
+            if not waiting or any(pod.scheduler_name not in session.scheduler.cycles for pod in waiting):
+                continue
+            view = view_group(session, key)
+            attempt = view.outcome.attempt
+            if view.is_met or attempt is None or attempt.result == "error":
+                continue
+            self.tally.groups += 1
+            names = {pod.key for pod in waiting}
+            kept = [
+                item
+                for item in case.objects
+                if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) in names
+            ]
+            alone = replace(case, objects=kept)
+            for offer in search_group(session, view, Limits(inf)).offers:
+                edits = [edit.as_data() for edit in offer.edits]
+                self.tally.changes[f"{offer.kind} of a group"] += 1
+                wanted = {"pod": view.blocked} if view.needed is None and view.blocked else {"group": key}
+                for problem in self._group_problems(alone, wanted, edits, policy):
+                    self._tell(f"{case.seed} group {key}: {problem}\n    {offer.text} {json.dumps(edits)}")
+
+    def _group_problems(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
+        if not self._is_group_placed(case, wanted, edits, policy):
+            yield "the oracle does not place the group"
+        nearer = [dict(one_unit_nearer(edit)) for edit in edits]
+        for amount in dict.fromkeys(amount for found in nearer for amount in found):
+            self.tally.amounts += 1
+            changed = [found.get(amount, edit) for edit, found in zip(edits, nearer, strict=True)]
+            if self._is_group_placed(case, wanted, changed, policy):
+                yield f"{amount} could be one unit nearer to what it was"
+
+    def _is_group_placed(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> bool:
+        """Tell whether a gang can start; of a group whose pods may go alone, whether the one that was stuck can."""
+        try:
+            said = self._oracle.decide(applied(case, edits, policy))
+        except OracleError as error:
+            self._tell(f"{case.seed} {wanted}: the oracle refuses the changed cluster: {error}")
+            return False
+        return any(wanted.items() <= item.items() and item["result"] == "scheduled" for item in said)
+
     def _prove_pod(self, case: Case, session: Session, key: str, policy: Policy) -> None:
-        explained = explain_pod(session, key, seconds=60).as_data()
+        explained = explain_pod(session, key, seconds=inf).as_data()
         if explained["result"] == "scheduled":
             self._plant(case, key, policy)
             return
@@ -85,22 +142,31 @@ class Prover:
     def _plant(self, case: Case, key: str, policy: Policy) -> None:
         """Put one obstacle in the way of a pod that fits; the change that removes it must be among those offered."""
         self._planted += 1
-        name = [*PLANTS][self._planted % len(PLANTS)]
-        plant, kind = PLANTS[name]
-        obstructed = planted(_alone(case, key), key, plant)
-        try:
-            said = self._oracle.decide(obstructed)
-        except OracleError:
-            return
-        if any(item["pod"] == key and item["result"] == "scheduled" for item in said):
-            return  # the profile does without the plugin that would mind
+        names = _chosen(self._planted)
+        plants = [PLANTS[name] for name in names]
+        roomy = with_room(_alone(case, key), key, plants)
+        obstructed = planted(roomy, key, plants)
+        if not self._is_placed(roomy, key) or self._is_placed(obstructed, key):
+            return  # something else is in its way as well, or the profile does without the plugin that would mind
         documents = documents_of(obstructed.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
-            explained = explain_pod(session, key, seconds=60).as_data()
+            explained = explain_pod(session, key, seconds=inf).as_data()
         self.tally.planted += 1
-        if kind not in {change["kind"] for change in explained["changes"]}:
-            self._tell(f"{case.seed} {key}: {name} was planted, and no {kind} is offered: {explained['changes']}")
+        offered = {change["kind"] for change in explained["changes"]}
+        if not offered or (len(plants) == 1 and plants[0].kind not in offered):
+            wanted = plants[0].kind if len(plants) == 1 else "change"
+            what = f"{' and '.join(names)} planted, and no {wanted} is offered"
+            self._tell(f"{case.seed} {key}: {what}: {explained['changes']}")
         self._judge(obstructed, key, explained, policy)
+
+    def _is_placed(self, case: Case, key: str) -> bool:
+        try:
+            return any(item["pod"] == key and item["result"] == "scheduled" for item in self._oracle.decide(case))
+        except KubeSchedulerCrash:
+            self.tally.crashed += 1
+            return False
+        except OracleError:
+            return False  # not a cluster that an API server would hold
 
     def _tell(self, text: str) -> None:
         self.tally.wrong.append(text)
@@ -117,10 +183,13 @@ class Prover:
 
     def _problems(self, case: Case, key: str, change: dict[str, Any], policy: Policy) -> Iterator[str]:
         edits = change["edits"]
-        said = self._outcome(case, key, edits, policy)
+        try:
+            said = self._outcome(case, key, edits, policy)
+        except KubeSchedulerCrash:
+            self.tally.crashed += 1
+            return
         wanted = ("nominated" if change.get("victims") or change["kind"] == "priority" else "scheduled", change["node"])
         if said is None:
-            self.tally.refused += 1
             yield f"the oracle refuses the changed cluster: {self.refusal}"
         elif said[0] != wanted[0] or (said[1] != wanted[1] and wanted[1] not in said[2]):
             yield f"said {wanted}, the oracle says {said}"
@@ -129,18 +198,23 @@ class Prover:
             fewer = [other for n, other in enumerate(edits) if n != at]
             if self._helps(case, key, fewer, policy, wanted[0]):
                 yield f"edit {at} can be left out"
-            if change["kind"] == "request":
-                for number, larger in _one_unit_more(edit, case):
-                    if self._helps(case, key, [*edits[:at], larger, *edits[at + 1 :]], policy, wanted[0]):
-                        yield f"the amount of operation {number} could be one unit larger"
+            for amount, nearer in one_unit_nearer(edit, _priority(case, key)):
+                self.tally.amounts += 1
+                if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, wanted[0]):
+                    yield f"{amount} could be one unit nearer to what it was"
 
     def _helps(self, case: Case, key: str, edits: list[Edit], policy: Policy, wanted: str) -> bool:
-        said = self._outcome(case, key, edits, policy)
+        try:
+            said = self._outcome(case, key, edits, policy)
+        except KubeSchedulerCrash:
+            return False
         return said is not None and said[0] == wanted
 
     def _outcome(self, case: Case, key: str, edits: list[Edit], policy: Policy) -> tuple[str, str, list[str]] | None:
         try:
             decisions = self._oracle.decide(applied(case, edits, policy))
+        except KubeSchedulerCrash:
+            raise
         except OracleError as error:
             self.refusal = str(error)
             return None
@@ -149,6 +223,20 @@ class Prover:
         result = "nominated" if nominated else decision.get("result", "gone")
         node = nominated or decision.get("node", "")
         return result, node, decision.get("tied", _equals(decision, node))
+
+
+def is_whole(session: Session, key: str) -> bool:
+    """Tell whether a group is part of no other."""
+    groups = session.groups()
+    group = groups.group(key)
+    return group is not None and groups.root_of_group(group) is group
+
+
+def _chosen(number: int) -> list[str]:
+    """Choose an obstacle, or three of them every fifth time: each in turn."""
+    names = [*PLANTS]
+    first = number % len(names)
+    return [names[first]] if number % 5 else [names[(first + step) % len(names)] for step in (0, 2, 5)]
 
 
 def _equals(decision: dict[str, Any], node: str) -> list[str]:
@@ -167,6 +255,14 @@ def _alone(case: Case, key: str) -> Case:
 def _key(item: Object) -> str:
     metadata = item["metadata"]
     return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def _priority(case: Case, key: str) -> int:
+    spec = next(item["spec"] for item in case.objects if item["kind"] == "Pod" and _key(item) == key)
+    classes = {item["metadata"]["name"]: item for item in case.objects if item["kind"] == "PriorityClass"}
+    usual = next((item["value"] for item in classes.values() if item.get("globalDefault")), 0)
+    named = classes.get(spec.get("priorityClassName", ""), {"value": usual})
+    return int(spec.get("priority", named["value"]))
 
 
 def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
@@ -221,35 +317,6 @@ def _operate(target: Any, operation: dict[str, Any]) -> None:
             del target[last]
         case _:
             raise AssertionError(f"{operation} on {type(target).__name__}")
-
-
-def _one_unit_more(edit: Edit, _case: Case) -> Iterator[tuple[int, Edit]]:
-    """Make each lowered amount one unit larger; of what has a limit, request and limit together."""
-    by_resource: dict[str, list[int]] = {}
-    for number, operation in enumerate(edit.get("patch", ())):
-        head, _, resource = operation["path"].rpartition("/")
-        place = head.rpartition("/")[0] if head.endswith(("/requests", "/limits")) else None
-        if operation["op"] == "remove" or isinstance(operation.get("value"), dict):
-            continue
-        by_resource.setdefault(f"{place} {resource}", []).append(number)
-    for name, numbers in by_resource.items():
-        changed = deepcopy(edit)
-        for number in numbers:
-            operation = changed["patch"][number]
-            operation["value"] = _larger(name.rpartition(" ")[2], operation["value"])
-        yield numbers[0], changed
-
-
-def _larger(resource: str, amount: str) -> str:
-    if amount == "0":
-        return {"cpu": "1m", "memory": "1Mi", "hugepages-2Mi": "2Mi"}.get(resource, "1")
-    if resource == "cpu":
-        milli = int(amount[:-1]) if amount.endswith("m") else int(amount) * 1000
-        return f"{milli + 1}m"
-    if amount.endswith("Mi") or resource == "memory":
-        step = int(resource.removeprefix("hugepages-").removesuffix("Mi")) if resource.startswith("hugepages-") else 1
-        return f"{int(amount.removesuffix('Mi')) + step}Mi"
-    return str(int(amount) + 1)
 
 
 def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console, first: int = 0) -> Tally:

@@ -15,6 +15,17 @@ class OracleError(Exception):
     """The oracle could not decide: the cluster is not one an API server would hold, or the oracle is broken."""
 
 
+class KubeSchedulerCrash(OracleError):
+    """kube-scheduler itself would have ended: a crash that docs/parity.md lists among what is wrong upstream."""
+
+
+KNOWN_CRASHES: Final = (
+    # Only NodeResourcesFit makes the cache of compiled selectors that NodeResourcesBalancedAllocation uses as well.
+    "k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources.(*resourceAllocationScorer).deviceMatchesClass",
+)
+"""Functions of kube-scheduler that are known to panic on clusters that are in order."""
+
+
 class Oracle:
     """A running oracle. Ask, do something else meanwhile, then fetch the answer; one question at a time."""
 
@@ -48,8 +59,9 @@ class Oracle:
         if not line:
             raise SystemExit(f"the oracle has gone, with exit code {self._process.wait()}")
         answered = json.loads(line)
-        if answered.get("error"):
-            raise OracleError(answered["error"])
+        if error := answered.get("error"):
+            is_known = error.startswith(tuple(f"panic in {name}:" for name in KNOWN_CRASHES))
+            raise (KubeSchedulerCrash if is_known else OracleError)(error)
         return [*answered.get("decisions", []), *answered.get("groups", [])]
 
     def decide(self, case: Case) -> list[dict[str, Any]]:

@@ -1,14 +1,18 @@
-"""One obstacle, planted where a pod would have been placed: what it is, and which kind of change removes it."""
+"""One obstacle, planted where a pod would have been placed: what it is, and which kind of change removes it.
 
-from collections.abc import Callable
+Some obstacles need room first: a pod that tolerates everything minds no taint. What that takes is done beforehand, so
+that one can make sure that the pod still fits then, and the obstacle is the only thing in its way.
+"""
+
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tests.conformance.generator import Case
 
 Object = dict[str, Any]
-Plant = Callable[[list[Object], Object], None]
+Step = Callable[[list[Object], Object], None]
 KEY: Final = "planted.example/obstacle"
 
 
@@ -19,7 +23,10 @@ def _nodes(objects: list[Object]) -> list[Object]:
 def _taint(objects: list[Object], pod: Object) -> None:
     for node in _nodes(objects):
         node.setdefault("spec", {}).setdefault("taints", []).append({"key": KEY, "value": "x", "effect": "NoSchedule"})
-    # Whoever tolerates everything has to name what it tolerates.
+
+
+def _no_blank_toleration(_objects: list[Object], pod: Object) -> None:
+    """Have whoever tolerates everything name what it tolerates."""
     listed = pod["spec"].get("tolerations") or []
     pod["spec"]["tolerations"] = [item for item in listed if item.get("key")]
 
@@ -28,11 +35,15 @@ def _selector(_objects: list[Object], pod: Object) -> None:
     pod["spec"].setdefault("nodeSelector", {})[KEY] = "x"
 
 
+def _no_affinity(_objects: list[Object], pod: Object) -> None:
+    """Take out what the obstacle is written over."""
+    (pod["spec"].get("affinity") or {}).pop("nodeAffinity", None)
+
+
 def _affinity(_objects: list[Object], pod: Object) -> None:
     term = {"matchExpressions": [{"key": KEY, "operator": "Exists"}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    affinity = pod["spec"].setdefault("affinity", {})
-    affinity["nodeAffinity"] = {**affinity.get("nodeAffinity", {}), **required}
+    pod["spec"].setdefault("affinity", {})["nodeAffinity"] = required
 
 
 def _near(_objects: list[Object], pod: Object) -> None:
@@ -41,15 +52,18 @@ def _near(_objects: list[Object], pod: Object) -> None:
     terms.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).append(term)
 
 
-def _cpu(_objects: list[Object], pod: Object) -> None:
+def _no_pod_resources(_objects: list[Object], pod: Object) -> None:
+    """Have only containers ask."""
     pod["spec"].pop("resources", None)
+
+
+def _cpu(_objects: list[Object], pod: Object) -> None:
     resources = pod["spec"]["containers"][0].setdefault("resources", {})
     resources.setdefault("requests", {})["cpu"] = "1000"
     (resources.get("limits") or {}).pop("cpu", None)
 
 
 def _device(_objects: list[Object], pod: Object) -> None:
-    pod["spec"].pop("resources", None)
     resources = pod["spec"]["containers"][0].setdefault("resources", {})
     resources.setdefault("limits", {})["planted.example/device"] = "3"
     if "requests" in resources:
@@ -75,24 +89,43 @@ def _spread(_objects: list[Object], pod: Object) -> None:
     pod["spec"].setdefault("topologySpreadConstraints", []).append(constraint)
 
 
-PLANTS: Final[dict[str, tuple[Plant, str]]] = {
-    "taint": (_taint, "toleration"),
-    "selector": (_selector, "selector"),
-    "node affinity": (_affinity, "affinity"),
-    "pod affinity": (_near, "affinity"),
-    "cpu": (_cpu, "request"),
-    "device": (_device, "request"),
-    "gate": (_gate, "gate"),
-    "claim": (_claim, "volume"),
-    "spread": (_spread, "spread"),
+@dataclass(frozen=True)
+class Plant:
+    """An obstacle, the kind of change that removes it, and what makes room for it."""
+
+    plant: Step
+    kind: str
+    make_room: Step | None = None
+
+
+PLANTS: Final[dict[str, Plant]] = {
+    "taint": Plant(_taint, "toleration", _no_blank_toleration),
+    "selector": Plant(_selector, "selector"),
+    "node affinity": Plant(_affinity, "affinity", _no_affinity),
+    "pod affinity": Plant(_near, "affinity"),
+    "cpu": Plant(_cpu, "request", _no_pod_resources),
+    "device": Plant(_device, "request", _no_pod_resources),
+    "gate": Plant(_gate, "gate"),
+    "claim": Plant(_claim, "volume"),
+    "spread": Plant(_spread, "spread"),
 }
 
 
-def planted(case: Case, key: str, plant: Plant) -> Case:
-    """Return a cluster with an obstacle for one pod."""
+def with_room(case: Case, key: str, plants: Sequence[Plant]) -> Case:
+    """Return a cluster in which one pod would mind the obstacles."""
+    return _changed(case, key, [plant.make_room for plant in plants if plant.make_room is not None])
+
+
+def planted(case: Case, key: str, plants: Sequence[Plant]) -> Case:
+    """Return a cluster with obstacles for one pod."""
+    return _changed(case, key, [plant.plant for plant in plants])
+
+
+def _changed(case: Case, key: str, steps: Sequence[Step]) -> Case:
     objects = deepcopy(case.objects)
     pod = next(item for item in objects if item["kind"] == "Pod" and _key(item) == key)
-    plant(objects, pod)
+    for step in steps:
+        step(objects, pod)
     return replace(case, objects=objects)
 
 

@@ -36,6 +36,7 @@ def _decisions(fresh: str, console: Console) -> int:
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
         *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (fresh, 40))),
+        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (fresh, 20))),
     ]
     differing = 0
     with Oracle() as oracle:
@@ -52,7 +53,8 @@ def _changes(fresh: str, console: Console) -> int:
     """Have kube-scheduler's code judge the changes that explain offers for pending pods."""
     wrong = 0
     with Oracle() as oracle:
-        for seed, count, features in (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (fresh, 10, "all")):
+        budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (fresh, 10, "all"), ("fixed", 20, "groups"))
+        for seed, count, features in budget:
             tally = prove(seed, count, features, oracle, console)
             console.print(f"changes, seed {seed} {features}: {tally}", highlight=False)
             wrong += len(tally.wrong)

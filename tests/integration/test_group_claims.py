@@ -7,6 +7,7 @@ import pytest
 from moorage.api.devices import ResourceClaim
 from moorage.api.kinds import BY_TYPE
 from moorage.api.pod_groups import PodGroup
+from moorage.api.records import Event
 from moorage.testing import Cluster, in_virtual_time
 
 GATES = "GenericWorkload=true"
@@ -150,3 +151,14 @@ def test_a_group_that_fits_nowhere_lets_go_of_its_claim(away: bool) -> None:
             assert not cluster.running(), "two pods of 2 CPUs do not fit on one node of 2"
 
     story()
+
+
+@in_virtual_time
+async def test_each_pod_of_a_gang_gets_a_device_of_its_own_at_the_first_attempt() -> None:
+    async with Cluster(nodes=2, feature_gates=CLAIMS) as cluster:
+        await cluster.apply(*BASICS, devices("node-1", 1), devices("node-2", 1), group())
+        await cluster.apply(member("a", ENTRY), member("b", ENTRY))
+        await cluster.wait_for(lambda: len(cluster.running()) == 2)
+        assert {pod.node_name for pod in cluster.pods()} == {"node-1", "node-2"}
+        events = await cluster.client.list(Event, "default")
+        assert "FailedScheduling" not in [event.reason for event in events]

@@ -36,6 +36,23 @@ class Refusal:
 
 
 @dataclass
+class Hold:
+    """After so many requests of a kind the others get no answer; ``reached`` when the first of those has come."""
+
+    matches: str
+    after: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def pass_by(self, line: str) -> None:
+        """Let a request go on, or wait for ever."""
+        if re.search(self.matches, line):
+            self.after -= 1
+            if self.after < 0:
+                self.reached.set()
+                await asyncio.Event().wait()
+
+
+@dataclass
 class FaultyServer:
     """Passes requests on to the API server, unless told otherwise; ``told`` counts what it refused, by status."""
 
@@ -44,6 +61,7 @@ class FaultyServer:
     slowest: float = 0.0
     """Seconds that an answer is held back at most."""
     garble: Garble | None = None
+    hold: Hold | None = None
     told: Counter[int] = field(default_factory=Counter)
     chance: Random = field(default_factory=lambda: Random(1))
     _session: aiohttp.ClientSession | None = None
@@ -77,7 +95,10 @@ class FaultyServer:
     async def _serve(self, asked: web.Request) -> web.StreamResponse:
         if self.slowest:
             await asyncio.sleep(self.chance.uniform(0.0, self.slowest))
-        refusal = self._refusal(f"{asked.method} {asked.path_qs}")
+        line = f"{asked.method} {asked.path_qs}"
+        if self.hold is not None:
+            await self.hold.pass_by(line)
+        refusal = self._refusal(line)
         if refusal is not None:
             self.told[refusal.status] += 1
             headers = {"Retry-After": refusal.retry_after} if refusal.retry_after else {}

@@ -47,6 +47,12 @@ class SchedulerProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def kill_all(self) -> None:
+        """Kill -9 the scheduler and its keeper."""
+        for pid in self.children():
+            os.kill(pid, signal.SIGKILL)
+        self.kill()
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
         assert self._process is not None

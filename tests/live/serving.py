@@ -3,6 +3,9 @@
 import ssl
 import urllib.error
 import urllib.request
+from typing import Final
+
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def page(port: int, path: str, token: str = "") -> str:
@@ -18,6 +21,25 @@ def page(port: int, path: str, token: str = "") -> str:
             return text
     except urllib.error.HTTPError as refused:
         return str(refused.code)
+
+
+def answered(url: str) -> int:
+    """Return the status of a page that is served without TLS; 0 if nobody answers."""
+    try:
+        with _OPENER.open(url, timeout=60) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as refused:
+        return refused.code
+    except OSError:
+        return 0
+
+
+def text_of(url: str) -> str:
+    """Return what a page says that is served without TLS."""
+    with _OPENER.open(url, timeout=60) as answer:
+        text: str = answer.read().decode()
+        return text
 
 
 def metric(port: int, name: str, token: str) -> dict[str, float]:

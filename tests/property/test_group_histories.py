@@ -33,7 +33,7 @@ class History:
     def __init__(self, number: int, *, with_faults: bool) -> None:
         self.chance = random.Random(number)
         self.with_faults = with_faults
-        self.bench = GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))
+        self.bench = self.make_bench()
         self.bench.refuse = self._refuse
         self.is_failing = False
         self.crash_after = -1
@@ -41,6 +41,18 @@ class History:
         self.sizes: dict[str, int] = {}
         self.disturbed: set[str] = set()
         """Groups that lost members or whose minimum changed: these may be bound by halves for a while."""
+
+    def make_bench(self) -> GroupBench:
+        return GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))
+
+    def groups(self) -> list[PodGroup]:
+        """Return the groups as somebody wants them to be."""
+        return self._all(PodGroup)
+
+    def group_of(self, pod: Pod) -> str:
+        """Name the group of a pod, if it has one."""
+        group = pod.spec.scheduling_group
+        return "" if group is None else group.pod_group_name or ""
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,13 +90,13 @@ class History:
         return member(f"{name}-{self.number}", name, cpu=str(self.sizes[name]), priority=group.priority)
 
     def new_member(self) -> None:
-        if group := self._some(PodGroup):
+        if group := self._some_group():
             self.bench.add(self._member(group.name, group))
 
     def lose_member(self) -> None:
-        if pods := [pod for pod in self._all(Pod) if pod.spec.scheduling_group]:
+        if pods := [pod for pod in self._all(Pod) if self.group_of(pod)]:
             pod = self.chance.choice(pods)
-            self.disturbed.add(_group_of(pod))
+            self.disturbed.add(self.group_of(pod))
             self.bench.remove(pod)
 
     def lose_group(self) -> None:
@@ -104,7 +116,7 @@ class History:
         self.bench.add(alone(f"p{self.number}", priority=self.chance.choice([LOW, HIGH])))
 
     def lose_pod(self) -> None:
-        if pods := [pod for pod in self._all(Pod) if not pod.spec.scheduling_group]:
+        if pods := [pod for pod in self._all(Pod) if not self.group_of(pod)]:
             self.bench.remove(self.chance.choice(pods))
 
     def new_node(self) -> None:
@@ -114,7 +126,7 @@ class History:
     def lose_node(self) -> None:
         if (node := self._some(Node)) and self.chance.random() < 0.3:
             there = [pod for pod in self._all(Pod) if pod.node_name == node.name]
-            self.disturbed |= {_group_of(pod) for pod in there}
+            self.disturbed |= {self.group_of(pod) for pod in there}
             self.bench.remove(node, *there)
 
     def fail(self) -> None:
@@ -143,6 +155,10 @@ class History:
     def _all(self, kind: type[K]) -> list[K]:
         return [thing for thing in self.bench.objects.values() if isinstance(thing, kind)]
 
+    def _some_group(self) -> PodGroup | None:
+        groups = self.groups()
+        return self.chance.choice(groups) if groups else None
+
     def _some(self, kind: type[K]) -> K | None:
         things = self._all(kind)
         return self.chance.choice(things) if things else None
@@ -157,8 +173,8 @@ class History:
         bound: defaultdict[str, int] = defaultdict(int)
         for pod in self._all(Pod):
             if pod.node_name:
-                bound[_group_of(pod)] += 1
-        for group in self._all(PodGroup):
+                bound[self.group_of(pod)] += 1
+        for group in self.groups():
             if group.name not in self.disturbed and group.min_count is not None and bound[group.name]:
                 wanted = group.min_count - self._evicted(group.name)
                 assert bound[group.name] >= wanted, f"{group.name} is bound by halves"
@@ -171,11 +187,11 @@ class History:
         assert self.bench.reserved() == []
         for node in self._all(Node):
             assert self._free(node, -1) >= 0, f"{node.name} is overcommitted"
-        for group in self._all(PodGroup):
+        for group in self.groups():
             self.check_group(group)
 
     def check_group(self, group: PodGroup) -> None:
-        pods = [pod for pod in self._all(Pod) if _group_of(pod) == group.name]
+        pods = [pod for pod in self._all(Pod) if self.group_of(pod) == group.name]
         bound = sum(bool(pod.node_name) for pod in pods)
         missing = max(group.min_count or 1, 1) - bound
         if missing <= 0:
@@ -193,11 +209,6 @@ class History:
         """Count the CPUs that are left to whoever may evict pods of lower priority."""
         there = [pod for pod in self._all(Pod) if pod.node_name == node.name and pod.priority >= priority]
         return (node.allocatable["cpu"] - sum(pod.requests["cpu"] for pod in there)) // 1000
-
-
-def _group_of(pod: Pod) -> str:
-    group = pod.spec.scheduling_group
-    return "" if group is None else group.pod_group_name or ""
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))

@@ -1,11 +1,12 @@
 """Pod affinity terms, parsed once per distinct text and hashable, so that equal terms of many pods count as one."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.api.pod import Pod
@@ -18,19 +19,18 @@ T = TypeVar("T")
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True):
     """Which pods are meant, and within which domains; whose term it is no longer matters."""
 
     topology_key: str
     matcher: LabelMatcher
     namespaces: frozenset[str]
     namespace_matcher: LabelMatcher
-    _hash: int = field(init=False, repr=False, compare=False)
+    _hash: int = 0  # of the others
 
     def __post_init__(self) -> None:
         parts = (self.topology_key, self.matcher, self.namespaces, self.namespace_matcher)
-        object.__setattr__(self, "_hash", hash(parts))
+        force_setattr(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
         # Terms are looked up for every pod that comes or goes, and the nested hash costs more than the rest of that.
@@ -50,8 +50,7 @@ class WeightedTerm(NamedTuple):
     weight: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class PodTerms:
+class PodTerms(Struct, frozen=True, eq=False, weakref=True):
     """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream.
 
     Pods of one template have the same object, so it can stand for the terms in a key without being gone through. It is

@@ -171,9 +171,14 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def group_key(self) -> str | None:
-        """``namespace/name`` of the group that the pod is a member of, whether or not there is one of that name."""
+        """``namespace/name`` of the PodGroup that the pod is a member of, whether or not there is one of that name.
+
+        Groups that only a plugin knows of have a slash in their names, and are none.
+        """
         group = self.spec.scheduling_group
-        return None if group is None or not group.pod_group_name else f"{self.namespace}/{group.pod_group_name}"
+        if group is None or not group.pod_group_name or "/" in group.pod_group_name:
+            return None
+        return f"{self.namespace}/{group.pod_group_name}"
 
     @property
     def is_finished(self) -> bool:

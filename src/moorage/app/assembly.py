@@ -15,6 +15,7 @@ from moorage.client.extender import HttpExtender
 from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
+from moorage.engine.observing import AttemptObserver
 from moorage.http.pool import HttpPool, WriteGate
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
@@ -29,9 +30,16 @@ def connect(options: Options) -> Connection:
 
 
 def assemble_daemon(
-    options: Options, connection: Connection, instruments: Instruments, gate: WriteGate | None = None
+    options: Options,
+    connection: Connection,
+    instruments: Instruments,
+    gate: WriteGate | None = None,
+    attempts: AttemptObserver | None = None,
 ) -> DaemonParts:
-    """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written."""
+    """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written.
+
+    ``attempts`` looks on in the place of the instruments, and passes on to them.
+    """
     clock, registry = SteadyClock(), instruments.registry
     api = RemoteApi(
         _client(connection, f"{USER_AGENT}/scheduler", registry, gate),
@@ -45,7 +53,7 @@ def assemble_daemon(
         api,
         clock,
         observers=Observers(
-            instruments.attempts,
+            attempts or instruments.attempts,
             instruments.queue,
             registry,
             lambda apply: TimedChanges(apply, instruments.events),

@@ -9,9 +9,10 @@ import signal
 import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec.structs import replace
 
 from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
@@ -23,6 +24,7 @@ from moorage.app.keeper.process import EXIT_FAILURE, Ends
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
+from moorage.app.metrics.table import GATED
 from moorage.app.options import Options
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
@@ -31,8 +33,13 @@ from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
+from moorage.engine.observing import AttemptObserver
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
+
+if TYPE_CHECKING:
+    from moorage.app.page.in_scheduler import SchedulerPage
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -44,6 +51,8 @@ CATCH_UP_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 0.2
 """A watch that is opened again brings what was missed at once; so long that may take."""
 FOLD_SECONDS: Final = 5.0
+CONFIG_LEVEL: Final = 2
+"""From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +68,9 @@ def run_daemon(options: Options, ends: Ends) -> int:
         log.info("feature gate has no effect", gate=name, reason=reason)
     if options.gates.unsupported:
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
-    log.info("using configuration", v=2, config=to_yaml(without_secrets(completed_view(options.config))))
+    if VERBOSITY.of(__name__) >= CONFIG_LEVEL:
+        shown = to_yaml(without_secrets(completed_view(options.config)))
+        log.info("using configuration", v=CONFIG_LEVEL, config=shown)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options, ends).run())
@@ -74,7 +85,8 @@ class Daemon:
 
     def __init__(self, options: Options, ends: Ends) -> None:
         self.options = options
-        self._registry = CellRegistry(options.metrics)
+        gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
+        self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
         self._setup = setup_of(options)
         self._keeper = KeeperClient(ends, self._setup, self._registry)
         self._stopping = self._keeper.stopping
@@ -88,7 +100,9 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate)
+        page = page_of(self.options, instruments.attempts)
+        watching = None if page is None else page.observer
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
@@ -105,6 +119,9 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
+            if page is not None:
+                page.add_to(keeper.router, parts.scheduler)
+                ending.push_async_callback(page.stop)
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
@@ -230,6 +247,15 @@ class Daemon:
             await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
 
 
+def page_of(options: Options, then: AttemptObserver) -> "SchedulerPage | None":
+    """Prepare the page, if it is wanted; a scheduler without one does not import what it takes."""
+    if not options.flags["ui"]:
+        return None
+    from moorage.app.page.in_scheduler import SchedulerPage
+
+    return SchedulerPage(options, then)
+
+
 def setup_of(options: Options) -> Setup:
     """Say what the keeper has to know."""
     config, election, features = options.config, options.config.leader_election, options.features
@@ -242,15 +268,21 @@ def setup_of(options: Options) -> Setup:
         retry_period=election.retry_period.seconds,
         version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
+    authorization = options.authorization
+    if options.flags["ui"]:
+        from moorage.app.page.in_scheduler import allowing_page
+
+        authorization = allowing_page(authorization)
     return Setup(
         serving=options.serving,
         authentication=options.authentication,
-        authorization=options.authorization,
+        authorization=authorization,
         stuck_seconds=options.flags["stuck-timeout"].seconds,
         kubeconfig=config.client_connection.kubeconfig,
         master=options.flags["master"],
         lease=lease if election.leader_elect else None,
         component=config.profiles[0].scheduler_name or "",
+        has_page=options.flags["ui"],
     )
 
 

@@ -7,7 +7,7 @@ waits for it nor lends it memory. What it does not get to in time is dropped.
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct
 
 from moorage.app.options import Options
+from moorage.assembly.policy import Policy
 from moorage.clock import Clock
 from moorage.config import completed_view
 from moorage.engine.scheduler import Scheduler
@@ -51,12 +52,18 @@ Ask: TypeAlias = Callable[[ExplainRequest], Awaitable[dict[str, str]]]
 
 def request_of(options: Options) -> ExplainRequest:
     """Say how this scheduler was set up."""
-    features = options.features
+    connection, flags = options.config.client_connection, options.flags
+    return request_for(options.policy, connection.kubeconfig, flags["plugin"], flags["master"])
+
+
+def request_for(policy: Policy, kubeconfig: str, plugins: Sequence[str], master: str = "") -> ExplainRequest:
+    """Say how a scheduler was set up, and how its API server is reached."""
+    features = policy.features
     return ExplainRequest(
-        kubeconfig=options.config.client_connection.kubeconfig,
-        master=options.flags["master"],
-        config=completed_view(options.config),
-        plugins=tuple(options.flags["plugin"]),
+        kubeconfig=kubeconfig,
+        master=master,
+        config=completed_view(policy.config),
+        plugins=tuple(plugins),
         gates={name: features.enabled(name) for name in features.gates},
         release=features.release,
     )
@@ -118,7 +125,7 @@ async def ask_beside(request: ExplainRequest) -> dict[str, str]:
         "moorage.app.explaining_process",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        preexec_fn=_be_nice,
+        preexec_fn=be_nice,
     )
     try:
         async with asyncio.timeout(request.seconds * 2):
@@ -130,5 +137,6 @@ async def ask_beside(request: ExplainRequest) -> dict[str, str]:
     return msgspec.json.decode(said, type=dict[str, str]) if said else {}
 
 
-def _be_nice() -> None:
+def be_nice() -> None:
+    """Leave the machine to the scheduler."""
     os.nice(NICENESS)

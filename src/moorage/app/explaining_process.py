@@ -33,11 +33,16 @@ def main() -> int:
 def answers(request: ExplainRequest) -> dict[str, str]:
     """Explain the pods, as many as there is time for."""
     end = monotonic() + request.seconds
+    return explained(open_session(request), request.pods, end)
+
+
+def open_session(request: ExplainRequest) -> Session:
+    """Read the cluster as it is now, and open a session on it under the scheduler's own policy."""
     gates = FeatureGates(request.gates, release=request.release)
     registry = collect_plugins(paths=request.plugins)
     policy = load_policy(registry, msgspec.json.encode(request.config).decode(), features=gates)
     contents = asyncio.run(_read(request)).contents
-    return explained(Session(documents_of(contents, source="the cluster"), policy), request.pods, end)
+    return Session(documents_of(contents, source="the cluster"), policy)
 
 
 async def _read(request: ExplainRequest) -> ReadCluster:

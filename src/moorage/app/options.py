@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.documents import read_documents
 from moorage.app.flags.kinds import NamedCertificate
 from moorage.app.flags.parsing import FlagValues, parse
 from moorage.app.flags.table import FLAGS, LEADER_ELECTION
@@ -135,7 +134,7 @@ def complete_options(flags: FlagValues) -> Options:
     from moorage.assembly.policy import catalogue_of, collect_plugins, require_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
-    registry = collect_plugins(paths=flags["plugin"])
+    registry = collect_plugins(paths=flags["plugin"], with_installed=bool(flags["config"]))
     if not 0 <= flags["cross-check-percent"] <= 100:
         raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
     config = configuration(flags, gates.features, catalogue_of(registry))
@@ -264,6 +263,8 @@ def _metrics(flags: FlagValues) -> MetricsOptions:
 def _allow_manifest(path: str) -> dict[str, str]:
     if not path:
         return {}
+    from moorage.api.documents import read_documents
+
     try:
         text = Path(path).read_text(encoding="utf-8")
         content: Any = next(read_documents(text, source=path), {})

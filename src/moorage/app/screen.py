@@ -40,6 +40,10 @@ class Screen:
             self._say("There is no scheduler: pods wait until you run one with this kubeconfig.")
         self._say("Ctrl-C ends it.\n")
 
+    def page(self, url: str) -> None:
+        """Say where the cluster can be looked at."""
+        self._say(f"Look at it in a browser: {url}\n")
+
     def _say(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, markup=False)
 

@@ -14,7 +14,10 @@ import structlog
 import yaml
 
 from moorage.api.documents import read_documents
+from moorage.app.explain_events import request_for
 from moorage.app.gc_tuning import collect_rarely
+from moorage.app.page.beside import QuestionProcess
+from moorage.app.page.server import PageServer
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
 from moorage.box.apiserver.server import ApiServer
@@ -25,8 +28,11 @@ from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.errors import InputError
+from moorage.ui.live import LiveCluster
+from moorage.ui.watching import PageObserver
 
 CONTEXT: Final = "moorage"
+LOOPBACK: Final = "127.0.0.1"
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +47,10 @@ class UpOptions:
     data_dir: Path | None = None
     port: int = 0
     seconds: float | None = None
+    page_port: int | None = None
+    """Where to serve the page; 0 is any port, ``None`` is nowhere."""
+    plugins: tuple[str, ...] = ()
+    """Third-party plugins as they were named, for the process that answers the page's questions."""
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:
@@ -71,6 +81,7 @@ class Up:
             path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
             self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
             box = await ending.enter_async_context(self._box(server))
+            await self._serve_page(box, path, ending)
             await box.applier.apply(self.options.manifests)
             await self._watch(box)
 
@@ -85,7 +96,25 @@ class Up:
         credentials = FixedCredentials(f"Bearer {server.token}")
         connection = Connection(server.plain_url, "this cluster", credentials=credentials)
         self._tally = Tally()
-        return Box(lambda: ApiClient(connection), SystemClock(), self.options.box, observers=(self._tally,))
+        self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
+        return Box(
+            lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=self._watching
+        )
+
+    async def _serve_page(self, box: Box, kubeconfig: Path, ending: AsyncExitStack) -> None:
+        """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""
+        policy, port = self.options.box.policy, self.options.page_port
+        if box.scheduling is None or policy is None or port is None or self._watching is None:
+            return
+        asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
+        ending.push_async_callback(asking.stop)
+        scheduler = box.scheduling.scheduler
+        source = LiveCluster(scheduler, self._watching, SystemClock(), "this cluster", asking.ask)
+        ending.push_async_callback(source.stop)
+        page = PageServer(source, LOOPBACK, port)
+        await page.start()
+        ending.push_async_callback(page.stop)
+        self.screen.page(page.url)
 
     async def _watch(self, box: Box) -> None:
         """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""

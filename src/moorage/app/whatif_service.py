@@ -1,8 +1,6 @@
 """`moorage whatif serve`: what-if questions over HTTP, about a copy of a cluster; the real one cannot be written to."""
 
 import asyncio
-import hmac
-import ipaddress
 import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from moorage.app.caller_tokens import CallerTokens
 from moorage.assembly.policy import Policy
 from moorage.errors import InputError, MoorageError
 from moorage.http.messages import HttpRequest, HttpService, Reply
@@ -31,7 +30,6 @@ MAX_CONNECTIONS: Final = 256
 MAX_REPLICAS: Final = 10_000
 MAX_PODS: Final = 1000
 STOP_SECONDS: Final = 5.0
-BEARER: Final = "Bearer "
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +56,7 @@ class WhatIfService:
 
     def __init__(self, options: ServiceOptions) -> None:
         self._options = options
-        self._tokens = _tokens(options.token_file)
-        if not self._tokens and not _is_loopback(options.address):
-            problem = f"{options.address} can be reached by others, and there are no tokens"
-            raise InputError("--address", problem, hint="give --token-file, or listen on 127.0.0.1")
+        self._tokens = CallerTokens.for_address(options.token_file, options.address)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
         self._session: Session | None = None
         self._read_at = 0.0
@@ -102,7 +97,7 @@ class WhatIfService:
         """Answer one request."""
         if request.path == "/healthz":
             return Reply(200, b"ok", "text/plain")
-        if self._tokens and not self._is_known(request.header(b"authorization")):
+        if not self._tokens.admit(request):
             return _problem(401, "a token is needed: Authorization: Bearer TOKEN")
         question = QUESTIONS.get(request.path)
         if question is None:
@@ -122,10 +117,6 @@ class WhatIfService:
             return await asyncio.get_running_loop().run_in_executor(self._worker, self._ask, question, asked)
         finally:
             self._waiting -= 1
-
-    def _is_known(self, header: str) -> bool:
-        given = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
-        return any(hmac.compare_digest(given, token) for token in self._tokens)
 
     def _ask(self, question: "Question", asked: dict[str, Any]) -> Reply:
         try:
@@ -193,26 +184,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "/v1/capacity": _capacity,
     "/v1/place": _place,
 }
-
-
-def _tokens(path: Path | None) -> tuple[bytes, ...]:
-    if path is None:
-        return ()
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError("--token-file", f"{path} cannot be read: {error.strerror}") from error
-    found = tuple(line.strip() for line in lines if line.strip())
-    if not found:
-        raise InputError("--token-file", f"there is no token in {path}", hint="write one a line")
-    return found
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def _body(answer: Any) -> bytes:

@@ -1,8 +1,9 @@
 """The one way to put a scheduler together: its parts, over whatever API it is to work with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
@@ -52,8 +53,7 @@ class ApiAccess(Protocol):
 C = TypeVar("C", bound=ApiAccess)
 
 
-@dataclass(frozen=True, slots=True)
-class Observers:
+class Observers(Struct, frozen=True):
     """Who looks on, for metrics, simulations and tests; nobody, unless said."""
 
     attempts: AttemptObserver | None = None
@@ -65,8 +65,7 @@ class Observers:
     """Counts changes that could not be applied, by resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(Struct, frozen=True):
     """What flags and tests may change about a scheduler, beside its configuration."""
 
     cross_check: bool | float = False
@@ -74,8 +73,7 @@ class Tuning:
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
 
 
-@dataclass(frozen=True, slots=True)
-class Parts(Generic[C]):
+class Parts(Struct, Generic[C], frozen=True):
     """A scheduler and everything around it, put together but not started."""
 
     connection: C

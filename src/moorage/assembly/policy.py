@@ -1,14 +1,16 @@
 """How to schedule: a configuration, the plugins that it may name, and the feature gates."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
+from msgspec import Struct
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
+    IN_TREE_PLUGINS,
     KNOWN_PLUGINS,
     Catalogue,
     PluginFacts,
@@ -18,15 +20,16 @@ from moorage.config import (
     load_config_file,
 )
 from moorage.config.types import SchedulerConfiguration
-from moorage.errors import ConfigError, ConfigErrors
+from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import IN_TREE
+from moorage.plugins.catalogue import COMMUNITY, IN_TREE
+
+log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How to schedule: the configuration, the plugins it may name, and the feature gates."""
 
     config: SchedulerConfiguration
@@ -34,10 +37,19 @@ class Policy:
     features: FeatureGates
 
 
-def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = ()) -> Registry:
-    """Collect in-tree plugins, those given, those that installed packages offer, and those named ``module:Class``."""
-    registry = Registry(dict.fromkeys((*IN_TREE, *given)))
-    registry.register_entry_points()
+def collect_plugins(
+    given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
+) -> Registry:
+    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
+
+    A start without a configuration can do without what is installed: nothing could name it.
+    """
+    registry = Registry.of_checked(IN_TREE)
+    for plugin in given:
+        registry.register(plugin)
+    registry.offer(COMMUNITY)
+    if with_installed:
+        registry.register_entry_points()
     for path in paths:
         registry.register_path(path)
     return registry
@@ -45,8 +57,8 @@ def collect_plugins(given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] 
 
 def catalogue_of(registry: Registry) -> Catalogue:
     """Describe plugins to the configuration; in-tree ones are known whether or not they are in the registry."""
-    others = {name: kind for name, kind in registry.items() if name not in KNOWN_PLUGINS}
-    facts = {name: PluginFacts(extension_points(kind), kind.Args) for name, kind in others.items()}
+    others = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
+    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in others}
     return {**KNOWN_PLUGINS, **facts}
 
 
@@ -71,9 +83,20 @@ def load_policy(
         loaded = load_config(_default_with(given), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
+    _warn_of_unused_args(loaded, catalogue)
     if to_schedule:
         require_plugins(loaded, registry)
     return Policy(loaded, registry, gates)
+
+
+def _warn_of_unused_args(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
+    """Say which arguments are for nobody: kube-scheduler passes over them, but a slip of the pen is likely."""
+    for number, profile in enumerate(config.profiles):
+        for place, entry in enumerate(profile.plugin_config):
+            if entry.name not in catalogue:
+                where = f"profiles[{number}].pluginConfig[{place}]"
+                hint = did_you_mean(entry.name, catalogue)
+                log.warning("arguments of a plugin that is not there", where=where, plugin=entry.name, hint=hint)
 
 
 def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:

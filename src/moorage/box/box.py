@@ -17,6 +17,7 @@ from moorage.box.controllers.kubelet import FAIL, KubeletPace
 from moorage.box.controllers.view import View
 from moorage.box.scheduling import Connect, RunningScheduler
 from moorage.clock import Clock
+from moorage.engine.observing import AttemptObserver
 from moorage.errors import AlreadyExists
 from moorage.features import FeatureGates
 
@@ -45,11 +46,16 @@ class BoxOptions:
 class Box:
     """A cluster on an API server; an async context manager: it runs while the block does.
 
-    ``observers`` are controllers besides the usual ones.
+    ``observers`` are controllers besides the usual ones; ``attempts`` looks on while the scheduler works.
     """
 
     def __init__(
-        self, connect: Connect, clock: Clock, options: BoxOptions, observers: Sequence[Controller] = ()
+        self,
+        connect: Connect,
+        clock: Clock,
+        options: BoxOptions,
+        observers: Sequence[Controller] = (),
+        attempts: AttemptObserver | None = None,
     ) -> None:
         self._connect = connect
         self._clock = clock
@@ -63,7 +69,9 @@ class Box:
         self.driver = Driver(self._driver_client, controllers)
         self.scheduling: RunningScheduler | None = None
         if options.policy is not None:
-            self.scheduling = RunningScheduler(connect, clock, options.policy, cross_check=options.cross_check)
+            self.scheduling = RunningScheduler(
+                connect, clock, options.policy, cross_check=options.cross_check, attempts=attempts
+            )
         self.tasks: list[asyncio.Task[None]] = []
 
     @property

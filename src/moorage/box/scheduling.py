@@ -7,11 +7,12 @@ from typing import Final
 
 import structlog
 
-from moorage.assembly.parts import Tuning, assemble
+from moorage.assembly.parts import Observers, Tuning, assemble
 from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
+from moorage.engine.observing import AttemptObserver
 from moorage.errors import MoorageError
 
 Connect = Callable[[], ApiClient]
@@ -25,9 +26,19 @@ log = structlog.get_logger(__name__)
 class RunningScheduler:
     """One scheduler at work; :meth:`run` it until it is cancelled."""
 
-    def __init__(self, connect: Connect, clock: Clock, policy: Policy, *, cross_check: bool = False) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        clock: Clock,
+        policy: Policy,
+        *,
+        cross_check: bool = False,
+        attempts: AttemptObserver | None = None,
+    ) -> None:
         self._api = RemoteApi(connect(), connect(), clock, policy.config.client_connection)
-        self._parts = assemble(policy, self._api, clock, tuning=Tuning(cross_check=cross_check))
+        self._parts = assemble(
+            policy, self._api, clock, observers=Observers(attempts), tuning=Tuning(cross_check=cross_check)
+        )
         self.scheduler = self._parts.scheduler
 
     def failure(self) -> Exception | None:

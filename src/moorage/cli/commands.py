@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, scheduler, simulate, snapshot, up, whatif
+from moorage.cli import capacity, config, explain, extender, new, scheduler, simulate, snapshot, ui, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -18,12 +18,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(config.app, name="config")
+app.command()(new.new)
 app.command()(simulate.simulate)
 app.command()(explain.explain)
 app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
 app.command()(up.up)
+app.command()(extender.extender)
+app.command()(ui.ui)
 
 
 def _print_version(wanted: bool) -> None:

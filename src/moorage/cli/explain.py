@@ -24,6 +24,7 @@ from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
     from moorage.whatif.session import Session
+    from moorage.whatif.sources import LoadedCluster
     from moorage.why.explanation import PodExplanation, WorkloadExplanation
 
 
@@ -61,9 +62,23 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     log_trials_as_asked(verbosity)
     policy = policy_of(config, plugin, feature_gates)
     cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
+    if shown := _gates_shown(cluster, feature_gates or []):
+        policy = policy_of(config, plugin, [*(feature_gates or []), *shown])
+        if not quiet:
+            typer.echo(f"note: there are groups of pods, so they are judged with {','.join(shown)}", err=True)
     with cluster.session(policy) as session:
         explained = _explained(session, pod, namespace or cluster.namespace, node, seconds)
     _print(explained, output, node)
+
+
+def _gates_shown(cluster: "LoadedCluster", given: list[str]) -> list[str]:
+    """Switch on what the cluster must have switched on, unless the command line says something of it."""
+    from moorage.features import assignments
+    from moorage.whatif.sources import gates_shown
+
+    said = {name for name, _ in assignments(*given)}
+    prefix = "kube:" if ":" in ",".join(given) else ""
+    return [f"{prefix}{name}=true" for name in gates_shown(cluster.documents) if name not in said]
 
 
 def _explained(

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,14 @@ NAME = "scheduler"
 
 def run(arguments: Sequence[str]) -> int:
     """Do what a command line asks for; return the exit code."""
+    # First of all: flags know of pods, and with them structlog comes in, which takes rich along unless it is kept out.
+    start_lightly(with_numpy=False)
     from moorage.app.flags.parsing import parse
-    from moorage.app.flags.printing import help_page
 
     flags = parse(arguments)
     if flags["help"]:
+        from moorage.app.flags.printing import help_page
+
         sys.stdout.write(help_page())
     elif flags["version"] != "false":
         sys.stdout.write(f"{_version(flags['version'])}\n")
@@ -37,7 +41,6 @@ def _version(wanted: str) -> str:
 
 
 def _start(flags: "FlagValues") -> int:
-    start_lightly(with_numpy=False)
     from moorage.app.logs import configure_logs
     from moorage.app.options import complete_options, logging_options
 
@@ -46,6 +49,8 @@ def _start(flags: "FlagValues") -> int:
         _write_config(complete_options(flags), path)
         return 0
     # What both processes need is imported before there are two; the keeper has no more than this.
+    if flags["kubeconfig"] or flags["config"]:
+        import_module("moorage.api.documents")
     from moorage.app.gc_tuning import collect_rarely
     from moorage.app.keeper.keeper import keep
     from moorage.app.keeper.process import Ends, split

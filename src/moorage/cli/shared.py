@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from moorage.assembly.policy import Policy
+    from moorage.simulator.attempts import ShowProgress
     from moorage.whatif.reading import ShowReading
     from moorage.whatif.sources import LoadedCluster
 
@@ -118,5 +119,25 @@ def reading_progress(*, shown: bool) -> "Iterator[ShowReading]":
             if kind not in tasks:
                 tasks[kind] = bar.add_task(kind, total=total)
             bar.update(tasks[kind], completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
+def simulation_progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
+    """Show a bar on the terminal while pods are decided on, and the virtual time; it leaves no trace."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from moorage.simulator.run_report import shown_time
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("scheduling", total=None)
+
+        def show(done: int, total: int, seconds: float) -> None:
+            bar.update(task, completed=done, total=total, description=f"scheduling, after {shown_time(seconds)}")
 
         yield show

@@ -1,9 +1,7 @@
 """`moorage simulate`: what the scheduler would do with a cluster described in files."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -20,6 +18,7 @@ from moorage.cli.shared import (
     load_source,
     log_as_asked,
     policy_of,
+    simulation_progress,
 )
 from moorage.cli.starting import start_lightly
 
@@ -143,7 +142,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
     documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
     cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
-    with _progress(shown=not quiet and sys.stderr.isatty()) as progress:
+    with simulation_progress(shown=not quiet and sys.stderr.isatty()) as progress:
         result = asked.decide(cluster, policy, progress)
         if compare is not None:
             other = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
@@ -241,11 +240,11 @@ def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
     extenders = policy.config.extenders
     if wanted or not extenders:
         return policy
-    from msgspec.structs import replace as with_fields
+    from msgspec.structs import replace
 
     if not quiet:
         typer.echo(f"note: extenders of the configuration that are not asked: {len(extenders)}", err=True)
-    return replace(policy, config=with_fields(policy.config, extenders=()))
+    return replace(policy, config=replace(policy.config, extenders=()))
 
 
 def _seconds(text: str, where: str) -> float | None:
@@ -318,26 +317,6 @@ def _note_custom(cluster: "ClusterInput") -> None:
 
     for note in notes_on(cluster.custom, cluster.definitions):
         typer.echo(f"note: {note}", err=True)
-
-
-@contextmanager
-def _progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
-    """Show a bar on the terminal while pods are decided on, and the virtual time; it leaves no trace."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from moorage.simulator.run_report import shown_time
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("scheduling", total=None)
-
-        def show(done: int, total: int, seconds: float) -> None:
-            bar.update(task, completed=done, total=total, description=f"scheduling, after {shown_time(seconds)}")
-
-        yield show
 
 
 def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:

@@ -37,6 +37,8 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ManifestFiles = None,
     lasts: ForOption = "",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
+    ui_port: Annotated[int, typer.Option("--ui-port", min=0, max=65535, help="Its port; 0 is any.")] = 0,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
@@ -66,5 +68,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         data_dir=data_dir,
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
+        page_port=ui_port if ui else None,
+        plugins=tuple(plugin or ()),
     )
     raise typer.Exit(run_up(options, Screen()))

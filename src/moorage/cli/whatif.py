@@ -39,21 +39,23 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
 ) -> None:
     """Say how few nodes hold all pods.
 
-    Nodes are emptied one by one, the emptiest first, as long as their pods fit elsewhere; nothing is written.
+    Nodes are emptied one by one, the emptiest first, as long as their pods fit elsewhere; then all pods are packed
+    anew, the largest first, and the better result counts. Nothing is written.
     """
     start_lightly()
     log_trials_as_asked(verbosity)
-    from moorage.whatif import questions
+    from moorage.whatif.packing import fewest_nodes as find_fewest
 
     policy = policy_of(config, plugin, feature_gates)
     with load_source(file, snapshot, kubeconfig, context).session(policy) as session:
-        found = questions.fewest_nodes(session)
+        found = find_fewest(session)
     if output is AnswerFormat.JSON:
         import msgspec
 
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
         return
-    typer.echo(f"{found.needed} of {found.of} nodes are enough for all pods")
+    known = "which is the least" if found.needed == found.at_least else f"no fewer than {found.at_least} can do"
+    typer.echo(f"{found.needed} of {found.of} nodes are enough for all pods; {known}")
     for name in found.spare:
         typer.echo(f"  {name} can be done without")
 

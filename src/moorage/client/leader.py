@@ -7,11 +7,13 @@ Our own time counts from when we *asked* for a renewal: others see it later, so 
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta, format_micro_time
@@ -28,8 +30,7 @@ WATCHDOG_TOLERANCE: Final = 20.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseSettings:
+class LeaseSettings(Struct, frozen=True):
     """Which lease, who we are, and how long everything may take, in seconds."""
 
     identity: str
@@ -202,6 +203,12 @@ class LeaderElector:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    async def look(self) -> None:
+        """See who has the lease, without a bid for it: whoever is about to bid need not connect first then."""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self.settings.renew_deadline):
+                self.election.observe(await self._read())
 
     async def _acquire(self) -> None:
         log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")

@@ -6,7 +6,7 @@ expand_plugins(…)      MultiPoint expansion: which plugin runs at which extens
 completed_view(config) what kube-scheduler's --write-config-to writes
 """
 
-from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
+from moorage.config.catalogue import COMMUNITY_PLUGINS, IN_TREE_PLUGINS, KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.config.durations import Duration
 from moorage.config.encoding import completed_view, to_json, to_yaml, without_secrets
 from moorage.config.expansion import EnabledPlugins, expand_plugins
@@ -25,6 +25,8 @@ from moorage.config.types import (
 )
 
 __all__ = [
+    "COMMUNITY_PLUGINS",
+    "IN_TREE_PLUGINS",
     "KNOWN_PLUGINS",
     "Catalogue",
     "ClientConnection",

@@ -24,6 +24,7 @@ from moorage.config.args import (
     VolumeBindingArgs,
     binding_timeout_applies,
 )
+from moorage.config.community_args import community_args_problems
 from moorage.config.durations import Duration
 from moorage.config.names import label_key_problems
 from moorage.config.problems import duplicate, forbidden, invalid, required, unsupported
@@ -54,6 +55,8 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
             yield from _volume_binding(args, where, gates)
         case DynamicResourcesArgs():
             yield from _dynamic_resources(args, where, gates)
+        case _:
+            yield from community_args_problems(args, where)
 
 
 def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:

@@ -1,4 +1,4 @@
-"""The in-tree plugins as the configuration sees them: names, extension points, arguments, defaults.
+"""The plugins that come with Moorage as the configuration sees them: names, extension points, arguments, defaults.
 
 It lets a configuration be checked without importing a single plugin. Third-party plugins are added by name:
 
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.config import args
+from moorage.config import args, community_args
 from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
@@ -43,7 +43,7 @@ def _facts(points: str, args_type: type[msgspec.Struct] | None = None) -> Plugin
 _FILTER: Final = "preFilter filter"
 _FILTER_AND_SCORE: Final = "preFilter filter preScore score"
 
-KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
+IN_TREE_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
         "SchedulingGates": _facts("preEnqueue"),
         "PrioritySort": _facts("queueSort"),
@@ -73,6 +73,26 @@ KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
         "PodGroupPodsCount": _facts("placementScore"),
     }
 )
+"""Those of kube-scheduler."""
+
+COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {
+        "CapacityScheduling": _facts("preEnqueue preFilter postFilter podGroupPostFilter reserve"),
+        "Coscheduling": _facts(
+            "preEnqueue queueSort preFilter postFilter reserve permit", community_args.CoschedulingArgs
+        ),
+        "LoadVariationRiskBalancing": _facts("preScore score", community_args.LoadVariationRiskBalancingArgs),
+        "NodeMetadata": _facts("score", community_args.NodeMetadataArgs),
+        "NodeResourcesAllocatable": _facts("score", community_args.NodeResourcesAllocatableArgs),
+        "PreemptionToleration": _facts(
+            "preEnqueue postFilter podGroupPostFilter", community_args.PreemptionTolerationArgs
+        ),
+        "TargetLoadPacking": _facts("preScore score", community_args.TargetLoadPackingArgs),
+    }
+)
+"""Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
+
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS})
 
 
 class _Default(Struct, frozen=True):

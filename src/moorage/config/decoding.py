@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct, field
 
-from moorage.config.documents import field_path
 from moorage.config.durations import Duration
 from moorage.config.problems import quoted
 from moorage.errors import ConfigError, did_you_mean
@@ -48,7 +47,7 @@ class Decoder(Struct):
             return None
         fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
         for name, content in data.items():
-            path = field_path(where, str(name))
+            path = _field_path(where, str(name))
             if name not in fields:
                 self.surplus.append(ConfigError(path, "unknown field", hint=_instead(str(name), [*fields])))
             elif content is not None:
@@ -60,7 +59,7 @@ class Decoder(Struct):
     def _build(self, kind: type[T], values: dict[str, Any], where: str) -> T | None:
         needed = [info for info in msgspec.structs.fields(kind) if info.required]
         absent = [info.encode_name for info in needed if info.name not in values]
-        self.mismatches += [ConfigError(field_path(where, name), "Required value") for name in absent]
+        self.mismatches += [ConfigError(_field_path(where, name), "Required value") for name in absent]
         return None if absent else kind(**values)
 
     def _value(self, kind: Any, content: Any, where: str) -> Any:
@@ -138,3 +137,7 @@ def _words_for(kind: Any) -> str:
 def _excerpt(content: Any) -> str:
     text = quoted(content)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _field_path(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent else name

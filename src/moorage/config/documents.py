@@ -30,11 +30,6 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     return document.data, repeated
 
 
-def field_path(parent: str, name: str) -> str:
-    """Append a field's name to a path."""
-    return f"{parent}.{name}" if parent else name
-
-
 def _not_yaml(source: str, error: yaml.MarkedYAMLError) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source

@@ -7,10 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from moorage.api.affinity import PreferredSchedulingTerm, TopologySpreadConstraint
-from moorage.api.documents import SHORT_BOOLS
 from moorage.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.config.args import DynamicResourcesArgs
 from moorage.config.catalogue import KNOWN_PLUGINS
@@ -44,8 +42,6 @@ _ALWAYS: Final[Mapping[type, Collection[str]]] = {
     TopologySpreadConstraint: ("maxSkew", "topologyKey", "whenUnsatisfiable"),
 }
 
-_LOOKALIKES: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null", "timestamp"))
-
 
 def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
     """Return the configuration as plain data: every default filled in, arguments only of plugins that are used."""
@@ -72,9 +68,9 @@ def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
 
 def to_yaml(view: Mapping[str, Any]) -> str:
     """Print plain data as Kubernetes prints YAML: keys sorted, lists not indented, nothing wrapped."""
-    return yaml.dump(
-        view, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1, default_flow_style=False
-    )
+    from moorage.config.dumping import dump  # PyYAML, which nobody else here needs
+
+    return dump(view)
 
 
 def to_json(view: Mapping[str, Any]) -> str:
@@ -122,8 +118,29 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
 
 
 def without_secrets(view: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a completed view as it may be logged: no keys, and no passwords in URLs."""
-    return {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
+    """Return a completed view as it may be logged: no keys or tokens, and no passwords in URLs."""
+    shown = {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
+    return {**shown, "profiles": [_shown_profile(profile) for profile in view.get("profiles") or ()]}
+
+
+def _shown_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
+    entries = [{**entry, "args": _shown_args(entry["args"])} for entry in profile.get("pluginConfig") or ()]
+    return {**profile, "pluginConfig": entries} if entries else {**profile}
+
+
+def _shown_args(args: Any) -> Any:
+    """Hide what plugins that ask others about the load of nodes log in with."""
+    if not isinstance(args, dict):
+        return args
+    shown = {**args}
+    if isinstance(watcher := args.get("watcherAddress"), str):
+        shown["watcherAddress"] = redacted(watcher)
+    provider = args.get("metricProvider")
+    if isinstance(provider, dict):
+        hidden = {"token": HIDDEN} if provider.get("token") else {}
+        address = {"address": redacted(provider["address"])} if isinstance(provider.get("address"), str) else {}
+        shown["metricProvider"] = {**provider, **address, **hidden}
+    return shown
 
 
 def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,22 +200,3 @@ def _float32(number: float) -> int | float:
     candidates = (float(f"{number:.{digits}g}") for digits in range(1, 18))
     value = next(candidate for candidate in candidates if struct.pack("f", candidate) == packed)
     return int(value) if value.is_integer() else value
-
-
-class _Dumper(yaml.CSafeDumper):
-    """YAML with Go's choice of quotes."""
-
-
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    tag = "tag:yaml.org,2002:str"
-    if "\n" in text:
-        return dumper.represent_scalar(tag, text, style="|")
-    # What would read back as a number, a bool or nothing is put in double quotes, as Go does.
-    seems = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    needs_quotes = seems in _LOOKALIKES or text in SHORT_BOOLS
-    return dumper.represent_scalar(tag, text, style='"' if needs_quotes else None)
-
-
-_Dumper.add_representer(str, _text)
-# Equal lists that are the same object must not become an anchor and an alias.
-_Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]

@@ -94,8 +94,15 @@ class _Expansion:
             seen: set[str] = set()
             for index, plugin in enumerate(self.plugins.at(point).enabled):
                 if problem := self._problem_with(plugin.name, point, seen):
-                    self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem))
+                    hint = self._where_it_belongs(plugin.name, point)
+                    self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
                 seen.add(plugin.name)
+
+    def _where_it_belongs(self, name: str, point: ExtensionPoint) -> str:
+        points = self.points_of[name]
+        if not points or point in points:
+            return ""
+        return f"enable it under multiPoint, or where it takes part: {', '.join(sorted(points))}"
 
     def _problem_with(self, name: str, point: ExtensionPoint, seen: set[str]) -> str:
         if self.points_of[name] is None:

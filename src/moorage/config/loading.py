@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from moorage.config import args as plugin_args
 from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, default_plugins
+from moorage.config.community_args import complete_community_args
 from moorage.config.construction import as_built, construction_problems
 from moorage.config.decoding import Decoder
-from moorage.config.documents import read_document
 from moorage.config.merging import enabled_names, merge_plugins
 from moorage.config.types import (
     API_VERSION,
@@ -56,6 +56,8 @@ def load_config(
 
 
 def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
+    from moorage.config.documents import read_document  # PyYAML, which a scheduler without a file does without
+
     data, repeated = read_document(text, source)
     _check_header(data, source)
     body = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
@@ -230,7 +232,10 @@ def _complete_client_connection(written: ClientConnection) -> ClientConnection:
 
 def _complete_profile(profile: ProfileConfig, gates: FeatureGates, catalogue: Catalogue) -> ProfileConfig:
     plugins = merge_plugins(default_plugins(gates), profile.plugins)
-    own = tuple(replace(entry, args=plugin_args.complete_args(entry.args, gates)) for entry in profile.plugin_config)
+    own = tuple(
+        replace(entry, args=complete_community_args(plugin_args.complete_args(entry.args, gates)))
+        for entry in profile.plugin_config
+    )
     configured = {entry.name for entry in own}
     defaulted = tuple(
         PluginConfig(name, plugin_args.complete_args(args_type(), gates))

@@ -18,6 +18,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import FINISHED, Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.engine.group_sources import GroupSources
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
@@ -68,7 +69,8 @@ class RejectsWaitingPods(Protocol):
 class EventHandlers:
     """Keeps cache, listers and queue up with the API.
 
-    ``profiles`` are the scheduler names we answer to; ``features`` says which fields of pods count.
+    ``profiles`` are the scheduler names we answer to; ``features`` says which fields of pods count; ``sources`` are
+    plugins that describe groups, if there are any.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class EventHandlers:
         profiles: Collection[str],
         waiting: RejectsWaitingPods,
         features: FeatureGates | None = None,
+        sources: GroupSources | None = None,
     ) -> None:
         self._cache = cache
+        self._sources = sources
         self._objects = objects
         self._pods = objects[Pod]
         self._queue = queue
@@ -118,13 +122,22 @@ class EventHandlers:
             before, after = before and after, None
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
+        if (sources := self._sources) is not None and (newest := after or before) is not None:
+            known = self._pods.find(newest.key)
+            before, after = before and sources.adapt(before, known), after and sources.adapt(after, known)
+            if after is not None:
+                sources.member_changed(after)
         if after is not None:
             if before is None:
                 self.pod_added(after)
             else:
                 self.pod_updated(before, after)
+            if sources is not None:
+                sources.member_settled(after)
         elif before is not None:
             self.pod_deleted(before, is_final=is_final)
+            if sources is not None:
+                sources.member_gone(before)
 
     def _apply_node(self, before: Node | None, after: Node | None) -> None:
         if after is None:
@@ -209,6 +222,8 @@ class EventHandlers:
         if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
             self._groups.put(thing)
             self._queued_groups.group_added(thing)
+        elif self._sources is not None:
+            self._sources.object_changed(thing)
         self._notify(Action.ADD, type(thing), None, thing)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
@@ -219,6 +234,8 @@ class EventHandlers:
                 return
             self._groups.put(new)
             self._queued_groups.group_updated(new)
+        elif self._sources is not None:
+            self._sources.object_changed(new)
         self._notify(Action.UPDATE, type(new), old, new)
 
     def object_deleted(self, thing: KubeObject) -> None:
@@ -227,6 +244,8 @@ class EventHandlers:
         if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
             self._groups.drop(thing)
             self._queued_groups.group_deleted(thing)
+        elif self._sources is not None:
+            self._sources.object_changed(thing)
         self._notify(Action.DELETE, type(thing), thing, None)
 
     @property

@@ -176,6 +176,17 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
     return None
 
 
+def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
+    """Ask one filter how many pods like this one each node takes; ``None`` if it cannot tell."""
+    counts = ask(FILTER, plugin, plugin.how_many, cycle, pod, nodes)
+    if counts is None:
+        return None
+    if not isinstance(counts, np.ndarray) or counts.shape != (len(nodes),) or counts.dtype.kind not in "iu":
+        problem = f"how_many answered {shown(counts)}, not one integer for each of {len(nodes)} nodes"
+        raise failure(FILTER, plugin.name, problem)
+    return counts
+
+
 def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
     """Ask one pre-score plugin; it may skip its scoring, and anything else but success is an error."""
     answer = ask(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)

@@ -13,7 +13,7 @@ from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import described, shown
 from moorage.framework.group_plugins import GroupPostFilterResult, PlacementScorePlugin
-from moorage.framework.groups import GroupTree, Placement
+from moorage.framework.groups import DescribedGroup, GroupTree, Placement
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, Code, IntArray, Status
 
@@ -30,15 +30,18 @@ POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
 
 
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-    """Ask whether enough of a group is placed, or can be; without a plugin that knows, always."""
-    plugin = profile.placement_feasible
-    if plugin is None:
-        return None
-    answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
-    status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
-    if status is not None and status.code is Code.ERROR:
-        raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
-    return status
+    """Ask whether enough of a group is placed, or can be; without a plugin that knows, always.
+
+    Groups that a plugin describes need their quorum, whether or not it says so here, too.
+    """
+    for plugin in profile.placement_feasible:
+        answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
+        status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
+        if status is not None:
+            if status.code is Code.ERROR:
+                raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
+            return status
+    return group.quorum_status(remaining, scheduled) if isinstance(group.group, DescribedGroup) else None
 
 
 def generate_placements(

@@ -75,8 +75,8 @@ class GroupTrial(Struct):
     """The name of the part of the cluster that this is about."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
-    is_borrowed: bool = False
-    """Whether this was not tried, but found in a part of the cluster that is just alike."""
+    is_counted: bool = False
+    """Whether this was not tried, but found by counting places; which nodes it would be is not known."""
     before_help: Status | None = None
     """The status before the post-filters had their say, if they had."""
 

@@ -124,6 +124,11 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.cache.claims
 
     @property
+    def has_groups(self) -> bool:
+        """Whether pods may be members of groups."""
+        return self._services.cache.groups is not None
+
+    @property
     def groups(self) -> PodGroups:
         """Groups of pods, and how far their members have come."""
         groups = self._services.cache.groups

@@ -10,6 +10,7 @@ from moorage.errors import PluginError
 from moorage.framework.contracts import EXTENSION_POINTS
 from moorage.framework.events import EventRegistration
 from moorage.framework.group_plugins import (
+    GroupSourcePlugin,
     PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
@@ -72,9 +73,10 @@ class Profile:
         self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
         self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
         self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
-        # Not configurable: whichever plugin of the profile can tell whether a group is complete.
-        knowing = (plugin for plugin in known.values() if isinstance(plugin, PlacementFeasiblePlugin))
-        self.placement_feasible: PlacementFeasiblePlugin | None = next(knowing, None)
+        # Not configurable: whichever plugins of the profile can tell whether a group is complete, or who is in one.
+        everyone = known.values()
+        self.placement_feasible = tuple(one for one in everyone if isinstance(one, PlacementFeasiblePlugin))
+        self.group_sources = tuple(one for one in everyone if isinstance(one, GroupSourcePlugin))
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
         # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.

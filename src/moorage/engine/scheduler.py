@@ -7,6 +7,7 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import Clock
+from moorage.config.expansion import expand_plugins
 from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
 from moorage.engine.cycle.filter import Rotation
@@ -16,11 +17,13 @@ from moorage.engine.cycle.score import Choice
 from moorage.engine.event_handlers import EventHandlers, events_of_listed
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
+from moorage.engine.group_sources import GroupSources
 from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.phase_timing import time_phases
+from moorage.engine.profile import points_of
 from moorage.engine.resizes import resizing
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
@@ -28,6 +31,7 @@ from moorage.features import FeatureGates
 from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
 from moorage.framework.faults import described
+from moorage.framework.group_plugins import GroupSourcePlugin
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.recording import EventNote
@@ -75,7 +79,7 @@ class Scheduler:
         self.observer = observer
         self.cache, self.objects = Cache(), Objects()
         self.nominator = Nominations(self._queued_pod, self.objects[Pod])
-        self.cache.groups = self._follow_groups(features)
+        self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
@@ -94,17 +98,11 @@ class Scheduler:
         self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
         self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
         self.failures = FailureHandler(self.services, self.queue)
-        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
+        sources = self._group_sources(features)
+        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups, sources)
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
-        self.handlers = EventHandlers(
-            cache=self.cache,
-            objects=self.objects,
-            queue=self.queue,
-            profiles=self.cycles.keys(),
-            waiting=self.services.waiting,
-            features=features,
-        )
+        self.handlers = self._build_handlers(features, sources)
 
     def carry_out_by(self, failures: FailureHandler, make_binder: "Callable[[Scheduler], Binder]") -> None:
         """Have others take back what failed and bind the rest: for those who only want to know what would happen."""
@@ -116,10 +114,28 @@ class Scheduler:
         built = (*self.cycles.values(), *self._resizes.values())
         return PluginLife((cycle.profile, cycle.handles) for cycle in built)
 
-    def _follow_groups(self, features: FeatureGates) -> PodGroups | None:
+    def _build_handlers(self, features: FeatureGates, sources: GroupSources | None) -> EventHandlers:
+        return EventHandlers(
+            cache=self.cache,
+            objects=self.objects,
+            queue=self.queue,
+            profiles=self.cycles.keys(),
+            waiting=self.services.waiting,
+            features=features,
+            sources=sources,
+        )
+
+    def _group_sources(self, features: FeatureGates) -> GroupSources | None:
+        sources = {name: cycle.profile.group_sources for name, cycle in self.cycles.items()}
+        if self.cache.groups is None or not any(sources.values()):
+            return None
+        with_objects = features.enabled("GenericWorkload")
+        return GroupSources(sources, self.cache.groups, self.queue, with_objects=with_objects)
+
+    def _follow_groups(self, features: FeatureGates, are_described: bool) -> PodGroups | None:
         """Have groups of pods listed and watched, and those of groups, if there are such."""
         if not features.enabled("GenericWorkload"):
-            return None
+            return PodGroups() if are_described else None
         with_composites = features.enabled("CompositePodGroup")
         for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
             self.objects[kind]
@@ -301,6 +317,15 @@ class Scheduler:
             note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
             self.services.cluster.record(note)
         self.queue.done(pod.uid)
+
+
+def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool:
+    """Tell whether some profile has a plugin that describes groups, before any plugin is built."""
+    return any(
+        name in registry and issubclass(registry[name], GroupSourcePlugin)
+        for profile in config.profiles
+        for name in expand_plugins(profile, lambda name: points_of(registry, name)).names
+    )
 
 
 def _registrations(cycle: ProfileCycle) -> dict[str, tuple[EventRegistration, ...]]:

@@ -12,8 +12,9 @@ from moorage.engine.extender import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
-from moorage.framework.handle import ClusterApi, Nominator
+from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
+from moorage.queue.nominations import Nominations
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
 
@@ -68,7 +69,7 @@ class Services(Struct):
     clock: Clock
     features: FeatureGates
     cluster: ClusterApi
-    nominator: Nominator
+    nominator: Nominations
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
     shared: dict[StateKey[Any], Any] = field(default_factory=dict)

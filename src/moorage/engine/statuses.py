@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
@@ -49,10 +50,24 @@ class StatusTable:
 
     def written(self, status_ids: IdArray, rows: Mapping[int, Status]) -> IdArray:
         """Return a copy of a column with other statuses on some rows."""
-        copy = status_ids.copy()
-        for row, status in rows.items():
-            copy[row] = self.number(status)
-        return copy
+        return with_ids(status_ids, {row: self.number(status) for row, status in rows.items()})
+
+
+def with_ids(status_ids: IdArray, rows: Mapping[int, int]) -> IdArray:
+    """Return a copy of a column with other numbers on some rows."""
+    copy = status_ids.copy()
+    copy[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int32, len(rows))
+    return copy
+
+
+class WithNominated(Struct):
+    """The rows that will not do with the pods nominated to them, and up to which changes of rows and nominations."""
+
+    status_ids: dict[int, int] = field(default_factory=dict)
+    rows_position: int = -1
+    nominations_position: int = -1
+    unread: tuple[str, ...] = ()
+    """Nodes that have to be looked at again, whether or not they change."""
 
 
 def rejected_rows(

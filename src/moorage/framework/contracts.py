@@ -110,5 +110,12 @@ def _compare_parameters(plugin: type[Plugin], name: str, promised: Any) -> tuple
     return None
 
 
+def heading(plugin: type[Plugin], name: str) -> str:
+    """Return the first line of a method that a plugin class owes to one of its bases."""
+    promised = getattr(plugin, name)
+    waits = "async " if inspect.iscoroutinefunction(promised) else ""
+    return f"{waits}{_heading(name, promised)}"
+
+
 def _heading(name: str, promised: Any) -> str:
     return f"def {name}({', '.join(inspect.signature(promised).parameters)})"

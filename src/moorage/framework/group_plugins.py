@@ -7,20 +7,64 @@ the state of a pod's attempt leads there by ``cycle.group``.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import GroupTree, Placement
+from moorage.framework.groups import DescribedGroup, GroupTree, Placement
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import Plugin, require_one_of
 from moorage.framework.status import IntArray, Status
+
+
+class GroupSourcePlugin(Plugin):
+    """Says which pods of its profile belong together, beside Kubernetes' own PodGroups: by label, by annotation.
+
+    Such pods wait, are tried and start as those of a PodGroup do, whatever the feature gates. A pod stays in the group
+    that it came with. Not configurable: whoever is enabled at any extension point is asked.
+    """
+
+    group_kinds: ClassVar[tuple[type[KubeObject], ...]] = ()
+    """Kinds whose objects say something about groups; the plugin has to list them."""
+
+    @abstractmethod
+    def group_name(self, pod: Pod) -> str:
+        """Name the group that a pod is a member of, or return an empty text; only the pod itself may be looked at.
+
+        Names have a slash in them, which no object's name has, and are the group's within the pod's namespace.
+        """
+
+    @abstractmethod
+    def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        """Describe a group by the members that it has now; ``None`` if there is nothing to it.
+
+        Its metadata must have just this namespace and name. It is called when members come, go or change, and when an
+        object of ``group_kinds`` does.
+        """
+
+    def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
+        """Tell whether a member makes no difference to a group as it was described, so that it need not be again."""
+        return False
+
+    def name_of_object(self, thing: KubeObject) -> str:
+        """Name the group, in the same namespace, that an object of ``group_kinds`` says something about."""
+        return ""
+
+    def group_changed(self, key: str) -> None:
+        """Take note that what describes a group, or a member, has come or changed; the books show it as it is now."""
+
+    def member_gone(self, pod: Pod) -> None:
+        """Take note that a member is gone, or has ended."""
+
+    def attempted(self, group: DescribedGroup, status: Status | None) -> None:
+        """Take note of how an attempt to place a group has ended; ``None`` is success."""
 
 
 class PlacementGeneratePlugin(Plugin):
@@ -54,7 +98,10 @@ class PlacementGeneratePlugin(Plugin):
 
 
 class PlacementFeasiblePlugin(Plugin):
-    """Tells while the pods of a group are placed one by one whether going on makes sense. GangScheduling is the one."""
+    """Tells while the pods of a group are placed one by one whether going on makes sense. GangScheduling is one.
+
+    Not configurable: whoever is enabled at any extension point is asked, and the first that objects is heard.
+    """
 
     @abstractmethod
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
@@ -63,6 +110,13 @@ class PlacementFeasiblePlugin(Plugin):
 
 class PlacementScorePlugin(Plugin):
     """Ranks the placements that would do. Define either ``score_placement`` or ``score_placements``."""
+
+    looks_at_nodes: ClassVar[bool] = True
+    """Whether a score depends on which node of a placement each pod would get.
+
+    If no plugin of a profile minds, it is often enough to count how many pods a placement takes: its ``proposals`` then
+    name no nodes.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -10,8 +10,18 @@ from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
+from moorage.framework.status import Code, Status
 
 Group: TypeAlias = PodGroup | CompositePodGroup
+
+
+class DescribedGroup(PodGroup, frozen=True, dict=True, gc=True):
+    """A PodGroup that no object of that kind stands for: a plugin describes it, from whatever it knows.
+
+    ``problem`` says what is wrong with it; as long as something is, its pods are told so and none is tried.
+    """
+
+    problem: str = ""
 
 
 class GroupTree(Struct, frozen=True):
@@ -42,6 +52,16 @@ class GroupTree(Struct, frozen=True):
         needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
         return 1 if needed is None else needed
 
+    def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
+        """Say whether enough pods or groups are placed, or can be; ``minimum`` is what users call the number."""
+        quorum = self.quorum
+        if scheduled >= quorum:
+            return None
+        counts = f"{scheduled} scheduled, {remaining} remaining"
+        if scheduled + remaining < quorum:
+            return Status.unschedulable(f"{minimum} ({quorum}) cannot be satisfied: {counts}")
+        return Status(Code.WAIT, (f"{minimum} ({quorum}) is not yet satisfied: {counts}",))
+
     @property
     def leaves(self) -> "Iterator[GroupTree]":
         """The PodGroups below this group, or the group itself if it is one."""
@@ -64,15 +84,22 @@ class GroupTree(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it."""
+    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it.
+
+    ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.looks_at_nodes``.
+    """
 
     pod: Pod
     node_name: str
     cycle: CycleState
 
 
-class Unplaced(Struct, frozen=True):
-    """A pod of a group that was tried and fits nowhere: the state of its attempt, and what speaks against each node."""
+class TriedMember(Struct, frozen=True):
+    """A pod of a group that was tried: the state of its attempt, and what speaks against each node.
+
+    The statuses are kept for plugins that filter pods and are asked about groups afterwards; there are none if all of
+    those skipped the pod.
+    """
 
     pod: Pod
     cycle: CycleState
@@ -84,8 +111,8 @@ class GroupFindings(Struct):
 
     pre_filtered: set[str] = field(default_factory=set)
     """The plugins whose pre-filter had its turn for some pod."""
-    unplaced: dict[str, Unplaced] = field(default_factory=dict)
-    """The pods that fit nowhere, by uid."""
+    tried: dict[str, TriedMember] = field(default_factory=dict)
+    """The pods that were tried, whether or not they fit, as it was the last time; by uid."""
 
 
 FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")

@@ -11,7 +11,6 @@ import numpy as np
 
 from moorage.framework.columns import Categorical, Growing, Vocabulary
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.status import IntArray
 from moorage.lru import LRU
 
 Extract = Callable[[NodeInfo], Hashable]
@@ -160,12 +159,6 @@ class NodeStorage:
     def categoricals(self) -> list[CategoricalColumn]:
         """List all categorical columns there are."""
         return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.entries())]
-
-    def contents(self, rows: IntArray) -> bytes:
-        """Return what pods may take and take of some rows, for comparing them with others."""
-        groups = (self.allocatable, self.requested, self.nonzero)
-        columns = [column for group in groups for _, column in sorted(group.items())]
-        return b"".join(column.view(self.count).take(rows).tobytes() for column in (*columns, self.pod_count))
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image."""

@@ -9,7 +9,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.api.pod import Pod
+from moorage.errors import did_you_mean
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import EVERY_EVENT, EventRegistration
 from moorage.framework.node_statuses import NodeStatuses
@@ -118,6 +119,14 @@ class PreEnqueuePlugin(Plugin):
         it be asked again.
         """
 
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the keys of pods that may be let in by now, of those held back before; each need be named once.
+
+        Asked at each of the plugin's events, so that thousands of gated pods need not be asked about one by one. None
+        says that it could be any of them.
+        """
+        return None
+
 
 class QueueSortPlugin(Plugin):
     """Decides which pod is tried first. Exactly one is enabled, the same in all profiles. Define either method."""
@@ -211,6 +220,14 @@ class FilterPlugin(Plugin):
         """Filter every node of a window at once. Override this when ``filter`` is too slow."""
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
+
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
+        """Say of each node how many pods just like this one ``filter`` would accept there, one after the other.
+
+        Asked only of filters with ``DependsOn.REQUESTS``, for groups that may go to one of many parts of the cluster;
+        ``None`` (it cannot be told) has the pods tried one by one in each of them. Numbers below 0 count as 0.
+        """
+        return None
 
 
 class CountingPlugin(Plugin):
@@ -340,7 +357,9 @@ class PostBindPlugin(Plugin):
 def require_one_of(cls: type, base: type, *methods: str) -> None:
     """Refuse a class that defines none of some methods which are derived from each other."""
     if all(getattr(cls, method) is getattr(base, method) for method in methods):
-        raise TypeError(f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other")
+        near = (f"; {own} is not asked for, {hint}" for own in vars(cls) if (hint := did_you_mean(own, methods)))
+        problem = f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other"
+        raise TypeError(problem + next(near, ""))
 
 
 def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:

@@ -24,6 +24,11 @@ class QueuedPod(Protocol):
         ...
 
     @property
+    def initial_attempt_timestamp(self) -> float | None:
+        """When it was first ready to be tried, whatever has happened since."""
+        ...
+
+    @property
     def attempts(self) -> int:
         """How often it has been tried."""
         ...

@@ -2,22 +2,23 @@
 
 import importlib
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
-from moorage.framework.contracts import EXTENSION_POINTS, broken_contract, never_called
-from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, place_of
+from moorage.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
+from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, place_of, shown
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import Plugin
 
 ENTRY_POINT_GROUP: Final = "moorage.plugins"
 _INJECTED: Final = ("args", "handle")
-
+_CANNOT_IMPORT: Final = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 log = structlog.get_logger(__name__)
 
@@ -27,25 +28,44 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
+        self._offers: dict[str, str] = {}
         for plugin in plugins:
             self.register(plugin)
 
+    @classmethod
+    def of_checked(cls, plugins: Iterable[type[Plugin]]) -> "Registry":
+        """Take in classes that a test has registered: looking at every signature would cost each start 20 ms."""
+        registry = cls()
+        registry._plugins.update({plugin.name: plugin for plugin in plugins})
+        return registry
+
     def __getitem__(self, name: str) -> type[Plugin]:
+        if name not in self._plugins and name in self._offers:
+            self.register_path(self._offers[name])
         return self._plugins[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._plugins or name in self._offers
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._plugins)
+        return iter(dict.fromkeys((*self._plugins, *self._offers)))
 
     def __len__(self) -> int:
-        return len(self._plugins)
+        return len(self._plugins.keys() | self._offers.keys())
+
+    def offer(self, offers: Mapping[str, str]) -> None:
+        """Take in plugins by name as ``module:Class``, to be imported when asked for; a class of that name wins."""
+        self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
+
+    def is_offered(self, name: str) -> bool:
+        """Tell whether nobody registered another class under the name of an offer."""
+        return name in self._offers
 
     def register(self, plugin: type[Plugin], *, where: str = "") -> None:
         """Take a plugin class in, or say what is wrong with it."""
         where = where or getattr(plugin, "__qualname__", repr(plugin))
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-            raise ConfigError(
-                where, f"{plugin!r} is not a plugin class", hint="inherit from FilterPlugin or another base"
-            )
+            raise ConfigError(where, f"{shown(plugin)} is not a plugin class", hint=_how_to_make_one(plugin))
         if not extension_points(plugin):
             known = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
             raise ConfigError(where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {known}")
@@ -53,12 +73,16 @@ class Registry(Mapping[str, type[Plugin]]):
             problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
             raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
         if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
-            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}")
+            hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing)
+            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}", hint=hint)
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
             problem = f"the constructor of {plugin.name} asks for {', '.join(unknown)}"
             raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
         if (broken := broken_contract(plugin)) is not None:
             raise ConfigError(where, broken[0], hint=broken[1])
+        offer = self._offers.get(plugin.name)
+        if offer is not None and offer != f"{plugin.__module__}:{plugin.__qualname__}":
+            del self._offers[plugin.name]
         if self._plugins.get(plugin.name, plugin) is not plugin:
             raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
         for method, base in never_called(plugin):
@@ -69,6 +93,8 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def register_entry_points(self) -> None:
         """Take in what installed packages offer under the ``moorage.plugins`` group."""
+        from importlib.metadata import entry_points  # slow to import, as is reading what all packages say
+
         for offer in entry_points(group=ENTRY_POINT_GROUP):
             where = f"entry point {offer.name} of {offer.value}"
             self.register(_imported(offer.load, where), where=where)
@@ -78,7 +104,9 @@ class Registry(Mapping[str, type[Plugin]]):
         where = f"--plugin {path}"
         module_name, _, attribute = path.partition(":")
         if not module_name or not attribute:
-            raise ConfigError(where, "a plugin is named as module:Class", hint="e.g. my_package.spot:SpotOnly")
+            package, _, name = path.rpartition(".")
+            meant = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
+            raise ConfigError(where, "a plugin is named as module:Class", hint=meant or "e.g. my_package.spot:SpotOnly")
         module = _imported(lambda: importlib.import_module(module_name), where)
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
@@ -112,7 +140,25 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
         ) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        raise ConfigError(where, f"it cannot be imported: {type(error).__name__}: {error}{place_of(error)}") from error
+        problem = f"it cannot be imported: {type(error).__name__}: {error}{place_of(error)}"
+        raise ConfigError(where, problem, hint=_misspelt(error)) from error
+
+
+def _misspelt(error: BaseException) -> str:
+    """Suggest the name that an author meant to import from a module that has no such name."""
+    found = _CANNOT_IMPORT.match(str(error)) if isinstance(error, ImportError) else None
+    if found is None:
+        return ""
+    module = sys.modules.get(found[2])
+    return did_you_mean(found[1], [name for name in dir(module) if not name.startswith("_")])
+
+
+def _how_to_make_one(given: object) -> str:
+    if inspect.isfunction(given):
+        return 'write @filter_function("why not") or @score_function above it: from moorage import filter_function'
+    if isinstance(given, Plugin):
+        return f"name the class, {type(given).__name__}, and not an instance of it"
+    return "inherit from FilterPlugin or another base"
 
 
 def _is_struct(kind: object) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
@@ -93,6 +92,9 @@ class Sink(Protocol):
 class ReplyStream(Protocol):
     """A reply that is written as it comes about."""
 
+    content_type: str
+    """What stands in its head."""
+
     def start(self, sink: Sink) -> None:
         """Begin to write: the head is out."""
         ...
@@ -106,11 +108,10 @@ class ReplyStream(Protocol):
         ...
 
 
-AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply]
+AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply | ReplyStream]
 
 
-@dataclass(frozen=True, slots=True)
-class HttpService:
+class HttpService(Struct, frozen=True):
     """What a server does: ``answer`` requests, and ``refuse`` (a status and a sentence) what is not one.
 
     ``check_head`` is asked with the headers of a request before its body is read; a reply refuses it. It is how only

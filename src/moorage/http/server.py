@@ -1,6 +1,7 @@
 """Listening: addresses, certificates, how many connections there may be, and an end in order."""
 
 import asyncio
+import ipaddress
 import resource
 import socket
 import ssl
@@ -143,6 +144,14 @@ class HttpServer:
             await asyncio.wait(under_way, timeout=grace)
         for connection in tuple(self._connections):
             connection.abort()
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def _sweeps(connection: Tracked) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from moorage.http.messages import JSON, HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
+from moorage.http.messages import HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
 from moorage.http.parsing import RequestParser
 
 MAX_WAITING: Final = 32
@@ -162,25 +162,35 @@ class ServerConnection(asyncio.Protocol):
         elif isinstance(answer, Coroutine):
             self._task = asyncio.get_running_loop().create_task(self._finish(request, answer, with_body))
         else:
-            self._stream = answer
-            self.transport.write(encoded_head(JSON, keeps_alive=self._keeps_alive))
-            answer.start(self)
+            self._begin(answer)
+
+    def _begin(self, stream: ReplyStream) -> None:
+        self._stream = stream
+        self.transport.write(encoded_head(stream.content_type, keeps_alive=self._keeps_alive))
+        stream.start(self)
 
     def _failed(self, request: HttpRequest) -> Reply:
         """Be the last line of defence: one request fails, the server lives on."""
         log.exception("a request failed", method=request.method, path=request.path)
         return self._service.refuse(500, "an error on the server has prevented it from answering")
 
-    async def _finish(self, request: HttpRequest, answer: Coroutine[Any, Any, Reply], with_body: bool) -> None:
+    async def _finish(
+        self, request: HttpRequest, answer: Coroutine[Any, Any, Reply | ReplyStream], with_body: bool
+    ) -> None:
+        reply: Reply | ReplyStream
         try:
             reply = await answer
         except Exception:
             reply = self._failed(request)
         finally:
             self._task = None
-        if not self._is_closing:
+        if self._is_closing:
+            return
+        if isinstance(reply, Reply):
             self._send(reply, with_body=with_body)
             self._serve_on()
+        else:
+            self._begin(reply)
 
     def _serve_on(self) -> None:
         if self._parser is not None:

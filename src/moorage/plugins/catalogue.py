@@ -1,5 +1,6 @@
 """Every plugin that comes with Moorage, in the order of the default profile."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from moorage.framework.plugin import Plugin
@@ -54,3 +55,16 @@ IN_TREE: Final[tuple[type[Plugin], ...]] = (
     TopologyPlacementGenerator,
     PodGroupPodsCount,
 )
+
+COMMUNITY: Final[Mapping[str, str]] = {
+    "CapacityScheduling": "moorage.plugins.community.capacity_scheduling.plugin:CapacityScheduling",
+    "Coscheduling": "moorage.plugins.community.coscheduling.plugin:Coscheduling",
+    "LoadVariationRiskBalancing": (
+        "moorage.plugins.community.load_variation_risk_balancing:LoadVariationRiskBalancing"
+    ),
+    "NodeMetadata": "moorage.plugins.community.node_metadata:NodeMetadata",
+    "NodeResourcesAllocatable": "moorage.plugins.community.node_resources_allocatable:NodeResourcesAllocatable",
+    "PreemptionToleration": "moorage.plugins.community.preemption_toleration:PreemptionToleration",
+    "TargetLoadPacking": "moorage.plugins.community.target_load_packing:TargetLoadPacking",
+}
+"""Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""

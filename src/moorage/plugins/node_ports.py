@@ -3,13 +3,15 @@
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+import numpy as np
+
 from moorage.api.pod import HostPort, Pod
 from moorage.framework.cycle import CycleState, StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
-from moorage.framework.status import Status, Verdict
+from moorage.framework.status import IntArray, Status, Verdict
 
 TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 WANTED: Final = StateKey[tuple[HostPort, ...]](
@@ -39,6 +41,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         wanted = cycle[WANTED]
         return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(wanted, used)), because=TAKEN)
+
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        # Whoever wants a port takes it from the next one that does.
+        return np.ones(len(nodes), dtype=np.int64) - self.filter_nodes(cycle, pod, nodes).rejected
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (

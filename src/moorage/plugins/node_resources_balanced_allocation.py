@@ -15,12 +15,12 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
-from moorage.plugins.capacities import Capacities, Capacity, capacity_of
+from moorage.plugins.capacities import MANY_ROWS, Capacities, Capacity, capacity_of
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES
 
-MANY_ROWS: Final = 64
-"""When so many rows changed it is cheaper to compute a column from scratch."""
+EVEN: Final = 150
+"""Less evenness before, and plus that after, it is twice the score."""
 
 
 class RequestedAmount(NamedTuple):
@@ -92,7 +92,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not capacity and self._stock is not None:
                 capacity, used = self._stock.on_node(node, resource)
             if capacity:
-                now, then = used / capacity, (used + amount) / capacity
+                # Floats first, as upstream: beyond 2**53 that is not what dividing integers gives.
+                whole = float(capacity)
+                now, then = float(used) / whole, float(used + amount) / whole
                 before.append(now if now < 1.0 else 1.0)
                 after.append(then if then < 1.0 else 1.0)
         # Evenness lies between 50 and 100, so nothing here is negative.
@@ -111,10 +113,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         gain = evenness_nodes(after, present)
         # For the whole cluster, how evenly nodes are used without the pod is a column that stands.
         if self._stock is None and nodes.shows_all:
-            gain -= self._now.column(nodes, resources, taken)
+            gain += self._now.column(nodes, resources, taken)
         else:
-            gain -= evenness_nodes([_fractions(*item) for item in taken], present)
-        gain += 150
+            gain += EVEN - evenness_nodes([_fractions(*item) for item in taken], present)
         gain >>= 1
         return gain
 
@@ -132,7 +133,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 
 class EvennessNow:
-    """How evenly every node of the cluster is used, brought up to date by the rows that changed."""
+    """How unevenly every node of the cluster is used (``EVEN`` less its evenness), followed by the rows that change."""
 
     def __init__(self) -> None:
         self._nodes: NodeTable | None = None
@@ -149,10 +150,10 @@ class EvennessNow:
             changed = nodes.changed_since(self._position)
         if changed is None or len(changed) > MANY_ROWS:
             present = [capacity.present for _, capacity in taken]
-            self._column = evenness_nodes([_fractions(*item) for item in taken], present)
+            self._column = EVEN - evenness_nodes([_fractions(*item) for item in taken], present)
         else:
             for row in set(changed):
-                self._column[row] = _evenness_of(nodes[row], resources)
+                self._column[row] = EVEN - _evenness_of(nodes[row], resources)
         self._nodes, self._of, self._position = nodes, wanted, nodes.position
         return self._column
 
@@ -161,7 +162,7 @@ def _evenness_of(node: NodeInfo, resources: Sequence[str]) -> int:
     allocatable, requested = node.allocatable, node.requested
     return evenness(
         [
-            min(requested.get(resource, 0) / allocatable[resource], 1.0)
+            min(float(requested.get(resource, 0)) / float(allocatable[resource]), 1.0)
             for resource in resources
             if allocatable.get(resource, 0)
         ]

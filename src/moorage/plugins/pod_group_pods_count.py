@@ -13,6 +13,8 @@ from moorage.framework.status import MAX_NODE_SCORE, IntArray
 class PodGroupPodsCount(PlacementScorePlugin):
     """Count the pods that have a node already and those that a placement would take."""
 
+    looks_at_nodes = False
+
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
         there = sum(1 for _ in group.all_scheduled)
         return np.array([there + len(placement.proposals) for placement in placements], dtype=np.int64)

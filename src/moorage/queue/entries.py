@@ -4,7 +4,7 @@ A plugin that raises costs no pod its place: it is reported, and the pod goes th
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Self
@@ -17,6 +17,7 @@ from moorage.queue.observing import QueueObserver, report_failure
 
 _SLACK: Final = 64
 NOBODY: Final[frozenset[str]] = frozenset()
+_OBJECTIONS: Final = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
 
 class QueuedPodInfo:
@@ -132,6 +133,7 @@ class Gates:
         group_plugins: Set[str] = NOBODY,
     ) -> None:
         self._plugins = {name: tuple(asked) for name, asked in plugins.items()}
+        self._by_name = {(name, plugin.name): plugin for name, asked in plugins.items() for plugin in asked}
         self._observer = observer
         self._group_plugins = group_plugins
 
@@ -164,6 +166,29 @@ class Gates:
                 return False
         info.gating_plugin = ""
         return True
+
+    def reconsidered(self, profile: str, name: str) -> Collection[str] | None:
+        """Return the keys of pods that a plugin may let in by now; None for all, also if it cannot tell."""
+        plugin = self._by_name.get((profile, name))
+        if plugin is None:
+            return None
+        try:
+            return plugin.reconsidered()
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
+            return None
+
+    def is_still_closed(self, info: QueuedPodInfo) -> bool:
+        """Ask no more than the plugin that held a pod back last time; groups and failures are for :meth:`admit`."""
+        plugin = self._by_name.get((info.pod.scheduler_name, info.gating_plugin))
+        if plugin is None or info.is_group:
+            return False
+        try:
+            status = plugin.pre_enqueue(info.pod)
+        except PLUGIN_FAULTS as problem:
+            pass_on_interrupt(problem)
+            return False
+        return isinstance(status, Status) and status.code in _OBJECTIONS
 
     def _admit_all(self, group: QueuedPodInfo) -> bool:
         for member in sorted(group.members, key=lambda member: not member.is_gated):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod import Pod, PodSpec
 from moorage.framework.handle import Lister
+from moorage.state.objects import ChangeLog
 
 
 class NominatedPod(NamedTuple):
@@ -27,6 +28,8 @@ class Nominations:
         self._informed = informed
         self._by_node: dict[str, dict[str, NominatedPod]] = {}
         self._node_of: dict[str, str] = {}
+        self.changes = ChangeLog[str]()
+        """The nodes whose nominated pods have become others, or are shown otherwise than before."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._node_of
@@ -65,6 +68,7 @@ class Nominations:
             spec=PodSpec(scheduling_group=pod.spec.scheduling_group),
         )
         self._node_of[meta.uid] = node
+        self.changes.note(node)
         self._by_node.setdefault(node, {})[meta.uid] = NominatedPod(pod.key, stub)
 
     def update(self, old: Pod, new: Pod) -> None:
@@ -80,10 +84,16 @@ class Nominations:
         uid = pod.metadata.uid
         if uid in self._node_of:
             node = self._node_of.pop(uid)
+            self.changes.note(node)
             nominated = self._by_node[node]
             del nominated[uid]
             if not nominated:
                 del self._by_node[node]
+
+    def note_presence(self, uid: str) -> None:
+        """Note that a pod has left the queue, or come back to it: from now on it is shown otherwise."""
+        if uid in self._node_of:
+            self.changes.note(self._node_of[uid])
 
     def _is_pending(self, pod: Pod) -> bool:
         if self._informed is None:

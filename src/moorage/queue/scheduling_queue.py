@@ -15,7 +15,8 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -123,6 +124,7 @@ class SchedulingQueue(Places):
                     return info
                 continue
             uid = info.pod.metadata.uid
+            self.nominator.note_presence(uid)
             # Somebody added a pod again while it was being tried: that attempt goes on, this entry is dropped.
             if uid in self._in_flight.pods:
                 continue
@@ -176,6 +178,7 @@ class SchedulingQueue(Places):
         is_grouped = self.groups is not None and is_member(pod)
         now = self._clock.now()
         info.pod, info.key = pod, key
+        self.nominator.note_presence(pod.uid)
         if info.unschedulable_plugins or info.pending_plugins:
             info.unschedulable_count += 1
             info.consecutive_errors = 0
@@ -262,6 +265,8 @@ class SchedulingQueue(Places):
             found = list(self._parked)
         else:
             found = self._parked.rejected_by(interest.places)
+            for gate in interest.places:
+                found += self._parked.gated_by(gate, partial(self._reconsidered, *gate))
             if interest.group_places and self.groups is not None:
                 found += self.groups.gated_by(interest.group_places, new if new is not None else old)
         if pre_check is not None:
@@ -368,7 +373,9 @@ class SchedulingQueue(Places):
         now = self._clock.now()
         for info in infos:
             # A gated pod could not enter anyhow unless the plugin that holds it back changed its mind.
-            if info.is_gated and not interest.is_wildcard and info.gating_plugin not in interest.plugins:
+            gate = "" if interest.is_wildcard else info.gating_plugin
+            if gate and (gate not in interest.plugins or self._gates.is_still_closed(info)):
+                self._parked.still_gated(info.key)
                 continue
             strategy = self._hints.strategy_for(info, event, old, new)
             if strategy is not RequeueStrategy.SKIP:
@@ -376,6 +383,10 @@ class SchedulingQueue(Places):
                 self.requeue(info, strategy, interest.label, now)
         if self._in_flight:
             self._record(event, interest.label, old, new)
+
+    def _reconsidered(self, profile: str, plugin: str) -> Collection[str] | None:
+        # Groups are gated for the sake of their members, whose keys are others.
+        return None if self.groups is not None else self._gates.reconsidered(profile, plugin)
 
     def _flush_parked(self, now: float) -> None:
         overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)

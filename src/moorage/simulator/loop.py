@@ -6,7 +6,8 @@ they were scheduled, and nothing in the loop looks at the machine's clock, unles
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import ulp
 from time import monotonic
@@ -81,6 +82,24 @@ class AwaitedExtender(HttpExtender):
         assert isinstance(loop, VirtualLoop), "in real time there is nothing to do"
         with loop.awaiting_outside():
             return await super()._send(verb, request)
+
+
+def run_anywhere(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end by a runner, also where another loop is at work, as in a notebook.
+
+    There a thread does it, and the loop waits: two cannot run in one thread.
+    """
+    return aside(lambda: runner.run(work))
+
+
+def aside(action: Callable[[], T]) -> T:
+    """Do something that needs a thread without a running loop: here if there is none, else in a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return action()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(action).result()
 
 
 def run_virtual(work: Coroutine[Any, Any, T], clock: VirtualClock) -> T:

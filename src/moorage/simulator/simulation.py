@@ -58,11 +58,23 @@ class Simulation:
 
     @classmethod
     def of(
-        cls, world: World, policy: Policy, *, cross_check: bool = False, observer: AttemptObserver | None = None
+        cls,
+        world: World,
+        policy: Policy,
+        *,
+        cross_check: bool = False,
+        observer: AttemptObserver | None = None,
+        queue_observer: QueueObserver | None = None,
     ) -> Self:
         """Simulate a policy."""
         return cls(
-            world, policy.config, policy.registry, features=policy.features, cross_check=cross_check, observer=observer
+            world,
+            policy.config,
+            policy.registry,
+            features=policy.features,
+            cross_check=cross_check,
+            observer=observer,
+            queue_observer=queue_observer,
         )
 
     def load(self, objects: Iterable[KubeObject], data: Iterable[Mapping[str, Any]] = ()) -> None:

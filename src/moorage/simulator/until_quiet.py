@@ -15,6 +15,7 @@ from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.history import PodHistory, RunHistory, Utilisation
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import run_virtual
+from moorage.simulator.recording import RunRecorder
 from moorage.simulator.simulation import MAX_SECONDS, Simulation
 from moorage.simulator.workloads import controllers_for, selector_uids
 from moorage.simulator.world import Pace, World
@@ -52,10 +53,15 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
     until: float | None = None,
     group_by: str = "",
     progress: ShowProgress | None = None,
+    recorder: RunRecorder | None = None,
 ) -> Run:
-    """Let the scheduler work until nothing more would change, or ``until`` so many seconds have passed."""
+    """Let the scheduler work until nothing more would change, or ``until`` so many seconds have passed.
+
+    A ``recorder`` keeps every step, and decides itself whether what was found out about each node is kept.
+    """
     clock = VirtualClock(cluster.now)
-    attempts = AttemptLog(with_nodes=with_nodes)
+    attempts = AttemptLog(with_nodes=with_nodes) if recorder is None else recorder.attempts
+    moves = None if recorder is None else recorder.moves
 
     async def work() -> Run:
         world = World(
@@ -67,7 +73,9 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
         )
         history = RunHistory(world.api.store, clock.now, group_by=group_by)
         world.on_eviction = history.note_eviction
-        simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts)
+        if recorder is not None:
+            recorder.begin(world.api.store, clock.now)
+        simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts, queue_observer=moves)
         load(simulation, cluster)
         if progress is not None:
             simulation.on_step = lambda: progress(

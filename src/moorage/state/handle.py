@@ -22,6 +22,11 @@ class ClusterHandle(Handle, Protocol):
         ...
 
     @property
+    def has_groups(self) -> bool:
+        """Whether pods may be members of groups, as objects (gate GenericWorkload) or as some plugin describes them."""
+        ...
+
+    @property
     def groups(self) -> PodGroups:
         """Groups of pods, and how far their members have come; only where there are groups."""
         ...

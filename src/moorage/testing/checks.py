@@ -40,6 +40,8 @@ from moorage.testing import strategies
 from moorage.testing.builders import make_pod
 from moorage.testing.rig import Rig
 
+MOST_COPIES = 4
+"""How many copies of a pod are put on a node to see whether ``how_many`` is right."""
 PluginFactory = Callable[[Handle], Plugin]
 _REJECTING = (Code.ERROR, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
@@ -54,11 +56,11 @@ def check_plugin(
 ) -> None:
     """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
 
-    The rules: methods can be called as they will be; both forms agree; the status of a row does not depend on the
-    window it is seen through; columns, nodes and pods are left as they were; a what-if leaves the attempt it was cloned
-    from alone; statuses and scores are well-formed; equal pods have equal signatures. Of a plugin that signs pods: pods
-    with equal signatures get equal answers, and an answer about a node outlives all changes but those that
-    ``depends_on`` and ``epoch`` speak of.
+    The rules: methods can be called as they will be; both forms agree, and ``how_many`` with them; the status of a row
+    does not depend on the window it is seen through; columns, nodes and pods are left as they were; a what-if leaves
+    the attempt it was cloned from alone; statuses and scores are well-formed; equal pods have equal signatures. Of a
+    plugin that signs pods: pods with equal signatures get equal answers, and an answer about a node outlives all
+    changes but those that ``depends_on`` and ``epoch`` speak of.
 
     A plugin is given as its class, which is built with the defaults of its arguments, or as a function that builds it
     from a handle, which is how to give it others.
@@ -150,6 +152,7 @@ class _Trial:
         seen = self._verdict(plugin, cycle, nodes.take(self.window))
         self._agree("filter_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
         self._check_candidates(plugin, cycle, whole)
+        self._check_how_many(plugin, cycle)
         if isinstance(plugin, PreFilterExtensions):
             self._check_what_if(plugin, plugin, cycle, whole)
 
@@ -159,6 +162,20 @@ class _Trial:
         narrowed = self._verdict(plugin, cycle, self.rig.nodes.among(running))
         for row in self.window:
             self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [whole[row]])
+
+    def _check_how_many(self, plugin: FilterPlugin, cycle: CycleState) -> None:
+        counts = plugin.how_many(cycle, self.pod, self.rig.nodes)
+        if counts is None:
+            return
+        for node, count in zip(self.rig.nodes, counts.tolist(), strict=True):
+            copy, accepted = node.copy(), 0
+            while accepted < MOST_COPIES and plugin.filter(cycle, self.pod, copy) is None:
+                metadata = replace(self.pod.metadata, uid=f"copy-{accepted}")
+                copy.add_pod(replace(self.pod, metadata=metadata).on_node(node.name))
+                accepted += 1
+            found = min(max(count, 0), MOST_COPIES)
+            text = f"how_many says that {node.name} takes {found} such pods, filter accepts {accepted}"
+            assert found == accepted, f"{plugin.name}: {text}"
 
     def _check_what_if(
         self, plugin: PreFilterExtensions, filtering: FilterPlugin, cycle: CycleState, whole: list[Status | None]

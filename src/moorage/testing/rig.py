@@ -113,6 +113,11 @@ class Rig:
         return self.cache.claims
 
     @property
+    def has_groups(self) -> bool:
+        """Whether pods may be members of groups."""
+        return self.cache.groups is not None
+
+    @property
     def groups(self) -> PodGroups:
         """Groups of pods, and how far their members have come."""
         return self._groups

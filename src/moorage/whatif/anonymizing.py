@@ -37,7 +37,7 @@ AMOUNTS: Final = frozenset(
 )
 """Fields of amounts by resource: their values stay, and so do the names of Kubernetes' own resources."""
 IMAGES: Final = frozenset(("image", "names", "imageID"))
-OWN_KEYS: Final = re.compile(r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io)/.*")
+OWN_KEYS: Final = re.compile(r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io|x-k8s\.io|moorage\.io)/.*")
 OWN_RESOURCES: Final = re.compile(r"cpu|memory|pods|storage|ephemeral-storage|(?:hugepages|attachable-volumes)-.*")
 OWN_NAMES: Final = frozenset(
     (

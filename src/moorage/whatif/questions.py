@@ -1,4 +1,4 @@
-"""Questions to a session: how many more fit, how few nodes are enough, what another configuration would change."""
+"""Questions to a session: how many more fit, and what another configuration would change."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -6,12 +6,11 @@ from typing import Any, Final, cast
 import msgspec
 
 from moorage.errors import InputError
-from moorage.framework.nodeinfo import NodeInfo
 from moorage.shortening import shortened
 from moorage.simulator.decisions import Decision
 from moorage.simulator.documents import Document
-from moorage.whatif.changes import belongs_to_node, evicted
-from moorage.whatif.edits import DEFAULT_NAMESPACE, CreateObject, DeleteObject, ObjectId
+from moorage.whatif.changes import evicted
+from moorage.whatif.edits import DEFAULT_NAMESPACE, CreateObject
 from moorage.whatif.session import Session
 
 MAX_REPLICAS: Final = 10_000
@@ -24,14 +23,6 @@ class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
     fits: int
     nodes: dict[str, int] = {}
     message: str = ""
-
-
-class FewestNodes(msgspec.Struct, frozen=True):
-    """Nodes whose pods fit on the others, found by emptying one after the other, the emptiest first."""
-
-    needed: int
-    of: int
-    spare: tuple[str, ...] = ()
 
 
 class OutcomeDifference(msgspec.Struct, frozen=True):
@@ -93,62 +84,6 @@ def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
     namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
     session.apply(CreateObject({**content, "metadata": {**metadata, "name": name, "namespace": namespace}}))
     return f"{namespace}/{name}"
-
-
-def fewest_nodes(session: Session) -> FewestNodes:
-    """Empty nodes one after the other, as long as all their pods fit elsewhere.
-
-    The true minimum may be lower: this is what careful draining would come to.
-    """
-    infos = sorted(session.scheduler.cache.nodes, key=_fullness)
-    spare: list[str] = []
-    with session.branch():
-        for name in [info.name for info in infos]:
-            mark = session.mark()
-            if _drain(session, name):
-                spare.append(name)
-            else:
-                session.roll_back(mark)
-    return FewestNodes(len(infos) - len(spare), len(infos), tuple(spare))
-
-
-def _fullness(info: NodeInfo) -> tuple[float, str]:
-    shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
-    return max(shares, default=0.0), info.name
-
-
-def _drain(session: Session, name: str) -> bool:
-    """Take a node away and place its pods elsewhere; tell whether all of them found a place."""
-    info = session.scheduler.cache.node(name)
-    assert info is not None
-    pods = sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0))
-    contents = []
-    for pod in pods:
-        target = ObjectId("Pod", pod.namespace, pod.name)
-        if target not in session.objects:
-            return False
-        contents.append(session.objects.content(target))
-        session.apply(DeleteObject(target))
-    session.apply(DeleteObject(ObjectId("Node", "", name)))
-    for content in contents:
-        if belongs_to_node(content):
-            continue
-        fresh = evicted(content)
-        session.apply(CreateObject(fresh))
-        target = ObjectId.of(fresh)
-        attempt = session.place(target.key, preempts=False)
-        if not attempt.node:
-            return False
-        _settle(session, target, attempt.node)
-    return True
-
-
-def _settle(session: Session, target: ObjectId, node: str) -> None:
-    """Let a placed pod be one that runs, so that it can be moved again."""
-    content = session.objects.content(target)
-    session.undo_last_placement()
-    session.apply(DeleteObject(target))
-    session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
 
 
 def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:

@@ -25,7 +25,7 @@ KINDS: Final = tuple(
         *("Namespace", "PriorityClass", "Node", "Pod", "PodDisruptionBudget", "Service", "ReplicationController"),
         *("ReplicaSet", "StatefulSet", "Deployment", "Job", "PersistentVolume", "PersistentVolumeClaim"),
         *("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "DeviceClass"),
-        *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "Workload"),
+        *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
     )
 )
 """What is read; a kind that the server does not have is left out."""
@@ -33,6 +33,10 @@ NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
         "kubernetes.io/config.mirror",
+        "moorage.io/gang",
+        "moorage.io/gang-size",
+        "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
+        "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
         "pv.kubernetes.io/bind-completed",
         "pv.kubernetes.io/bound-by-controller",
         "pv.kubernetes.io/migrated-to",

@@ -20,12 +20,12 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.meta import KubeObject
@@ -33,92 +33,30 @@ from moorage.api.pod import Pod
 from moorage.assembly.parts import Parts, Tuning, kinds_of
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
-from moorage.engine.binding.binder import PendingBinding
-from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
+from moorage.engine.cycle.found import NoNode
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.failures import FailureHandler
-from moorage.engine.outcomes import Failed, Parked
+from moorage.engine.group_points import GroupPostFiltered
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError, did_you_mean
+from moorage.framework.cycle import CycleState
 from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
-from moorage.framework.plugin import PreEnqueuePlugin
-from moorage.framework.status import Status
+from moorage.framework.groups import GroupTree
+from moorage.framework.plugin import Plugin, PreEnqueuePlugin
+from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
-from moorage.simulator.attempts import AttemptLog
-from moorage.simulator.decisions import Decision
+from moorage.queue.groups import QueuedGroup
 from moorage.simulator.documents import Document
-from moorage.simulator.loop import AwaitedExtender, VirtualLoop
-from moorage.simulator.one_pass import AssumedForGood, DryRunApi, assemble_dry_run, make_known, searching_all
-from moorage.whatif.edits import CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
+from moorage.simulator.loop import AwaitedExtender, VirtualLoop, aside, run_anywhere
+from moorage.simulator.one_pass import DryRunApi, assemble_dry_run, make_known, searching_all
+from moorage.state.pod_groups import PodGroups
+from moorage.whatif.attempts import Attempt, GroupOutcome
+from moorage.whatif.edits import Content, CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.whatif.objects import WrittenObjects, missing
+from moorage.whatif.revocable import LastAttempt, RevocablePlacements, UnchangedPods
+from moorage.whatif.tables import Rows, filter_rows, score_rows
 
-
-class Attempt(Struct, frozen=True):
-    """What came of one attempt: a node, or a nomination and its victims, or neither."""
-
-    decision: Decision
-    found: Found | ExtendedNodes | None = None
-    gates: tuple[Status, ...] = ()
-    """What holds the pod back before it is tried at all; it was tried all the same."""
-
-    @property
-    def node(self) -> str:
-        """The node that the pod was given; empty if it was given none, or is held back."""
-        return "" if self.gates else self.decision.node
-
-    @property
-    def nominated_node(self) -> str:
-        """The node that preemption would clear for it."""
-        nomination = self.decision.post_filter
-        return "" if nomination is None or self.gates else nomination.nominated_node
-
-    @property
-    def victims(self) -> tuple[str, ...]:
-        """Who would have to leave that node."""
-        return () if self.decision.post_filter is None else self.decision.post_filter.victims
-
-    def fits_on(self, row: int) -> bool:
-        """Tell whether the node in a row of the cache will do."""
-        found = self.found.found if isinstance(self.found, ExtendedNodes) else self.found
-        if self.gates or found is None or isinstance(found, NoNode):
-            return False
-        return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])
-
-
-class _Watching(AttemptLog):
-    """Keeps what the last attempt found, and describes every node only when that is wanted."""
-
-    def __init__(self) -> None:
-        super().__init__(with_nodes=False)
-        self.last: Found | ExtendedNodes | None = None
-
-    def describe_nodes(self, wanted: bool) -> None:
-        self._with_nodes = wanted
-
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
-        self.last = found
-        super().found(queued, cycle, found)
-
-
-class _Revocable(AssumedForGood):
-    """Keeps the way back of the last placement."""
-
-    last: PendingBinding | None = None
-
-    def start(self, binding: PendingBinding) -> None:
-        """End the attempt; a pod that has to wait on permit counts as placed."""
-        self._scheduler.queue.done(binding.pod.uid)
-        if binding.permit is not None:
-            self._scheduler.services.waiting.release(binding.pod.uid)
-        self.last = binding
-
-
-class _Unchanged(FailureHandler):
-    """Leaves a pod that fits nowhere as it is."""
-
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Do nothing."""
+T = TypeVar("T")
 
 
 class Session:
@@ -134,17 +72,44 @@ class Session:
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
         self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
-        self._watching = _Watching()
-        self._parts: Parts[DryRunApi] = self._runner.run(self._assembled())
+        self._watching = LastAttempt()
+        self._parts: Parts[DryRunApi] = self._run(self._assembled())
         self.scheduler: Scheduler = self._parts.scheduler
         self._watched = frozenset(kinds_of(self.scheduler.objects))
-        self._binder = binder = _Revocable(self.scheduler)
-        unchanged = _Unchanged(self.scheduler.services, self.scheduler.queue)
+        self._binder = binder = RevocablePlacements(self.scheduler)
+        unchanged = UnchangedPods(self.scheduler.services, self.scheduler.queue)
         self.scheduler.carry_out_by(unchanged, lambda _scheduler: binder)
         self._undo: list[Callable[[], None]] = []
+        self._steps: list[int] = []
+        """Where each thing that was done began in ``_undo``."""
         if not honours_nominations:
             for pod in self.objects.given.waiting:
                 self.scheduler.queue.nominator.remove(pod)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return run_anywhere(self._runner, work)
+
+    @classmethod
+    def open(
+        cls,
+        *cluster: str | Path | Content,
+        snapshot: str | Path = "",
+        kubeconfig: str | Path = "",
+        context: str = "",
+        config: str | Path = "",
+        plugins: Iterable[type[Plugin] | str] = (),
+        feature_gates: str = "",
+    ) -> Self:
+        """Open a session on files, objects, a snapshot, or (if none is given) the live cluster that kubectl would use.
+
+        ``plugins`` are classes, or named as ``module:Class``; they are enabled beside the default ones, unless
+        ``config`` (a file, or its text) says otherwise. The live cluster is only read. Notes go to the log.
+        """
+        from moorage.whatif.opening import policy_of, read_cluster_of
+
+        policy = policy_of(config, plugins, feature_gates)
+        loaded = read_cluster_of(cluster, str(snapshot), str(kubeconfig), context)
+        return cls(loaded.documents, policy, honours_nominations=loaded.honours_nominations)
 
     async def _assembled(self) -> Parts[DryRunApi]:
         tuning = Tuning(make_extender=AwaitedExtender)
@@ -155,9 +120,9 @@ class Session:
 
     def close(self) -> None:
         """Give back what the session holds."""
-        self._runner.run(self.scheduler.life.close())
+        self._run(self.scheduler.life.close())
         self._parts.close()
-        self._runner.close()
+        aside(self._runner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -173,6 +138,54 @@ class Session:
         if not isinstance(found, Pod):
             raise missing(wanted, (known.key for known in self.objects.known("Pod")))
         return found
+
+    def pods(self) -> Rows:
+        """List all pods, with the nodes that they have now."""
+        found = []
+        for known in self.objects.known("Pod"):
+            pod = self.objects.find(known)
+            assert isinstance(pod, Pod)
+            placed = self.scheduler.cache.pod(pod.uid) or pod
+            row = {"pod": pod.key, "node": placed.node_name, "priority": pod.priority}
+            found.append({**row, "scheduler": pod.scheduler_name, "phase": pod.status.phase})
+        return found
+
+    def filter(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
+        """Say of every node whether it will do for a pod, and why not: by the whole profile, or by one plugin of it.
+
+        One row a node: node, fits, plugin, code, reason. A pod that has a node is judged as if it had none.
+        """
+        return self._ask(filter_rows, pod, plugin)
+
+    def score(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
+        """Score the nodes that will do for a pod, the best first: by the whole profile, or by one plugin of it.
+
+        One row a node: node, total and what each plugin adds to it; of one plugin: weighed, normalized and raw.
+        """
+        return self._ask(score_rows, pod, plugin)
+
+    def _ask(self, ask: Callable[[ProfileCycle, Pod, str], Rows], pod: Pod | str | Content, plugin: str) -> Rows:
+        async def work(waiting: Pod) -> Rows:
+            return ask(self.cycle_of(waiting), waiting, plugin)
+
+        with self.branch():
+            waiting = self._given(pod)
+            if placed := self.scheduler.cache.pod(waiting.uid):
+                waiting = self.unplace(placed)
+            return self._run(work(waiting))
+
+    def _given(self, pod: Pod | str | Content) -> Pod:
+        """Find a pod, or create it if it is written out and not there yet."""
+        if isinstance(pod, Pod):
+            return pod
+        if isinstance(pod, str):
+            return self.pod(pod)
+        target = ObjectId.of(pod)
+        if target.kind != "Pod":
+            raise InputError(f"{target.kind} {target.key}", "this is not a pod", hint="give a Pod, or its name")
+        if target not in self.objects:
+            self._apply(CreateObject(pod))
+        return self.pod(target.key)
 
     def cycle_of(self, pod: Pod) -> ProfileCycle:
         """Return the profile that is to place a pod; InputError if it is another scheduler's."""
@@ -201,6 +214,19 @@ class Session:
         """Undo everything that was done since a mark."""
         while len(self._undo) > mark:
             self._undo.pop()()
+        while self._steps and self._steps[-1] >= mark:
+            self._steps.pop()
+
+    def undo(self) -> None:
+        """Take back the last thing that was done: an edit, or a placement. InputError if there is nothing."""
+        if not self._steps:
+            raise InputError("undo", "nothing has been done yet, or all of it was undone")
+        self.roll_back(self._steps[-1])
+
+    def _done(self, mark: int) -> None:
+        """Note that what was done since a mark is one step to undo."""
+        if len(self._undo) > mark:
+            self._steps.append(mark)
 
     def apply(self, *edits: Edit) -> None:
         """Change the cluster; InputError, with nothing changed, if one of the edits cannot be made."""
@@ -211,6 +237,7 @@ class Session:
         except BaseException:
             self.roll_back(mark)
             raise
+        self._done(mark)
 
     def _apply(self, edit: Edit) -> None:
         match edit:
@@ -260,23 +287,36 @@ class Session:
     def undo_last_placement(self) -> None:
         """Take back the placement that was the last thing done."""
         self._undo.pop()()
+        self.roll_back(self.mark())
 
-    def try_pod(self, pod: Pod | str, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
+    def try_pod(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
         """Try a pod, and leave everything as it was; ``preempts``: if it fits nowhere, look for victims."""
         with self.branch():
             return self.place(pod, in_detail=in_detail, preempts=preempts)
 
-    def place(self, pod: Pod | str, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod; if it fits, it stays on its node until the branch ends."""
-        waiting = self.pod(pod) if isinstance(pod, str) else pod
+    def place(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
+        """Try a pod; if it fits, it stays on its node until the branch ends, or :meth:`undo`."""
+        mark = self.mark()
+        waiting = self._given(pod)
+        if placed := self.scheduler.cache.pod(waiting.uid):
+            hint = "undo() takes a placement back, unplace() takes any pod off its node"
+            raise InputError(f"Pod {waiting.key}", f"it is on {placed.node_name} already", hint=hint)
+        if waiting.is_terminating:
+            raise InputError(f"Pod {waiting.key}", "it is being deleted, and gets no node any more")
         cycle = self.cycle_of(waiting)
         gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+        groups = self.scheduler.cache.groups
+        if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
+            # The queue keeps it aside without asking any plugin.
+            gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
         self._watching.describe_nodes(in_detail)
-        return self._runner.run(self._attempt(waiting, cycle, gates, preempts))
+        attempt = self._run(self._attempt(waiting, cycle, gates, preempts))
+        self._done(mark)
+        return attempt
 
     async def _attempt(self, pod: Pod, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool) -> Attempt:
         watching, binder = self._watching, self._binder
-        watching.last, binder.last = None, None
+        watching.last = None
         nominator = self.scheduler.queue.nominator
         if nominated := nominator.node_of(pod):
             # A placement would end it, and for the pod itself only its status counts.
@@ -291,10 +331,76 @@ class Session:
         finally:
             cycle.post_filter = post_filter
         decision = replace(watching.decisions.pop(pod.uid), attempts=0)
-        if (placed := binder.last) is not None:
-            self._undo.append(placed.undo.unwind)
+        self._undo += [placed.undo.unwind for placed in binder.take()]
         found, watching.last = watching.last, None
         return Attempt(decision, found, gates)
+
+    def groups(self) -> PodGroups:
+        """Return the groups of pods; InputError if there are none in this configuration."""
+        groups = self.scheduler.cache.groups
+        if groups is None:
+            raise InputError("PodGroup", "groups are not looked at", hint="--feature-gates GenericWorkload=true")
+        return groups
+
+    def try_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
+        """Try a group of pods as a whole, with the tree that it is part of, and leave everything as it was."""
+        with self.branch():
+            return self.place_group(key, in_detail=in_detail, preempts=preempts)
+
+    def place_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
+        """Try a group of pods as a whole; if it fits, its members stay on their nodes until the branch ends."""
+        queued = self.queued_group(key)
+        if queued is None:
+            return GroupOutcome()
+        cycle = self.cycle_of(queued.members[0].pod)
+        gates = (_gate(plugin, member.pod) for member in queued.members for plugin in cycle.profile.pre_enqueue)
+        held = tuple(status for status in gates if status is not None)
+        self._watching.describe_nodes(in_detail)
+        mark = self.mark()
+        outcome = self._run(self._attempt_group(queued, cycle, held, preempts))
+        self._done(mark)
+        return outcome
+
+    def queued_group(self, key: str) -> QueuedGroup | None:
+        """Put the members that wait together as the queue would; ``None`` if none does."""
+        groups = self.groups()
+        group = groups.group(key)
+        if group is None:
+            raise missing(
+                ObjectId("PodGroup", *key.split("/", 1)), (found.key for found in self.objects.known("PodGroup"))
+            )
+        root = groups.root_of_group(group)
+        if root is None:
+            raise InputError(f"PodGroup {key}", "a group that it is part of is not there")
+        entity: QueuedGroup | None = None
+        for leaf in groups.leaf_keys(root):
+            members = groups.members(leaf)
+            for pod in members.unscheduled() if members is not None else ():
+                found = self.scheduler.queue.find(pod)
+                info = QueuedPodInfo(pod, self._clock.now() if found is None else found.timestamp)
+                if entity is None:
+                    entity = QueuedGroup(root, info)
+                else:
+                    entity.insert(info)
+        return entity
+
+    async def _attempt_group(
+        self, queued: QueuedGroup, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool
+    ) -> GroupOutcome:
+        assert self.scheduler.groups is not None
+        watching = self._watching
+        post_filter = cycle.post_filter_group
+        if not preempts:
+            cycle.post_filter_group = _no_group_preemption  # type: ignore[assignment]
+        try:
+            await self.scheduler.groups.try_group(queued)
+        finally:
+            cycle.post_filter_group = post_filter
+        self._undo += [placed.undo.unwind for placed in self._binder.take()]
+        attempt, watching.last_group = watching.last_group, None
+        infos = () if attempt is None else attempt.members
+        decided = {info.key: watching.decisions.pop(info.uid) for info in infos if info.uid in watching.decisions}
+        return GroupOutcome(attempt, {key: replace(made, attempts=0) for key, made in decided.items()}, gates)
 
 
 def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
@@ -305,6 +411,10 @@ def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         pass_on_interrupt(fault)
         status = Status.error(described(fault))
     return None if status is None else status.by(plugin.name)
+
+
+async def _no_group_preemption(_state: CycleState, _tree: GroupTree) -> GroupPostFiltered:
+    return GroupPostFiltered("", Code.UNSCHEDULABLE)
 
 
 async def _no_preemption(_found: NoNode) -> PostFiltered:

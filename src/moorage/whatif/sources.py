@@ -1,7 +1,7 @@
 """Where a cluster comes from: files, a snapshot, or a live API server; one loader for all commands."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import time
 from typing import TextIO
 
@@ -12,6 +12,7 @@ from moorage.client.kubeconfig import load_connection
 from moorage.client.rest import ApiClient
 from moorage.errors import ApiError, InputError
 from moorage.simulator.documents import Document, documents_of, read_files
+from moorage.simulator.loop import aside
 from moorage.whatif.reading import ReadCluster, ShowReading, read_cluster
 from moorage.whatif.session import Session
 from moorage.whatif.snapshot import OLD_SECONDS, read_snapshot
@@ -45,6 +46,21 @@ class LoadedCluster(Struct, frozen=True):
     def session(self, policy: Policy) -> Session:
         """Open a session on it."""
         return Session(self.documents, policy, honours_nominations=self.honours_nominations)
+
+
+def gates_shown(documents: Iterable[Document]) -> list[str]:
+    """Name the feature gates that a cluster must have on for some of its objects to be there."""
+    found: dict[str, None] = {}
+    for document in documents:
+        spec = document.content.get("spec") or {}
+        asked = spec if document.kind == "PodGroup" else spec.get("scheduling") if document.kind == "Job" else None
+        if asked:
+            found["GenericWorkload"] = None
+        if document.kind == "CompositePodGroup" or ((asked or {}).get("schedulingConstraints") or {}).get("topology"):
+            found |= dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"))
+        if document.kind == "CompositePodGroup":
+            found["CompositePodGroup"] = None
+    return list(found)
 
 
 def _no_progress(_kind: str, _done: int, _total: int) -> None:
@@ -81,6 +97,6 @@ def read_server(
             return await read_cluster(client, with_annotations=with_annotations, whole=whole, progress=progress)
 
     try:
-        return asyncio.run(read()), connection.namespace, connection.server
+        return aside(lambda: asyncio.run(read())), connection.namespace, connection.server
     except ApiError as error:
         raise InputError(connection.server, str(error) or type(error).__name__) from error

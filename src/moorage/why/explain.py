@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,14 +12,24 @@ from moorage.errors import InputError, did_you_mean
 from moorage.framework.events import Action, ClusterEvent
 from moorage.framework.nodetable import NodeTable
 from moorage.simulator.decisions import Decision, NodeEntry, Result
-from moorage.whatif.session import Attempt, Session
+from moorage.whatif.attempts import Attempt
+from moorage.whatif.session import Session
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
 from moorage.why.fixes.nodes import spelled
-from moorage.why.fixes.resources import INSUFFICIENT, TOO_MANY_PODS, shortage, written
-from moorage.why.groups import group_facts
-from moorage.why.obstacles import Obstacles, find_obstacles
+from moorage.why.fixes.resources import shortage, written
+from moorage.why.group_search import search_group
+from moorage.why.groups import (
+    GroupView,
+    described_key,
+    group_facts,
+    is_judged_with_its_group,
+    place_most,
+    view_group,
+    without_gates,
+)
+from moorage.why.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.why.search import search
-from moorage.why.subject import DEFAULT_SECONDS, Remedy
+from moorage.why.subject import DEFAULT_SECONDS, Limits, Remedy
 
 MAX_EXAMPLES: Final = 3
 PODS: Final = "pods"
@@ -40,7 +51,30 @@ def explain_pod(
     with session.branch():
         if pod.node_name:
             return _placed(session, pod, node)
+        if not node and is_judged_with_its_group(session, pod):
+            return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
+        if not node and (key := described_key(session, pod)):
+            return _described(session, pod, key)
         return _waiting(session, pod, node, seconds, with_changes)
+
+
+def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
+    """Explain a pod of a group that only a plugin knows of; there is no object of it that could be changed."""
+    outcome = session.try_group(key, in_detail=True)
+    decision = outcome.decisions[pod.key]
+    if outcome.gates:
+        decision = _gated(decision, Attempt(decision, gates=outcome.gates[:1]))
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
+    wakes = () if decision.node else tuple(_wakes(session, pod, decision.unschedulable_plugins))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    return PodExplanation(
+        decision=decision,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        wakes=wakes,
+        group=group_facts(session, pod),
+    )
 
 
 def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
@@ -65,6 +99,46 @@ def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes
         changes = tuple(_change(offer) for offer in found.offers)
         explanation = replace(explanation, changes=changes, stopped=found.stopped)
     return _about_one_node(explanation, node)
+
+
+def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) -> PodExplanation:
+    """Explain a pod that waits with its group: what the group's attempt decided on it, and what the group lacks."""
+    outcome = view.outcome
+    decision = outcome.decisions[pod.key]
+    if outcome.gates:
+        decision = _gated(decision, Attempt(decision, gates=outcome.gates))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    explained = PodExplanation(decision=decision, because=because, runner_up=runner_up, group=view.facts())
+    if decision.node:
+        return explained
+    seen, reasons = _what_stops_the_next(session, view)
+    plugins = sorted({*seen.unschedulable_plugins, *decision.unschedulable_plugins}) or ["GangScheduling"]
+    wakes = tuple(_wakes(session, pod, plugins))
+    found = search_group(session, view, Limits(monotonic() + seconds))
+    changes = tuple(_change(offer) for offer in found.offers)
+    return replace(explained, reasons=reasons, wakes=wakes, changes=changes, stopped=found.stopped)
+
+
+def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
+    """Say what is wrong with the nodes for the first member that finds no place beside those that do."""
+    stuck = view.blocked
+    if not stuck:
+        return next(iter(view.outcome.decisions.values())), ()
+    with session.branch():
+        session.apply(*without_gates(session, list(view.outcome.decisions)))
+        place_most(session, view.key)
+        attempt = session.try_pod(stuck, in_detail=True, preempts=False)
+        seen = _in_domain(session, attempt.decision, view)
+        return seen, tuple(group_reasons(seen, session.pod(stuck), session.scheduler.cache.nodes))
+
+
+def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decision:
+    """Leave out nodes where the rest of the group is not."""
+    if not view.domain:
+        return decision
+    infos = session.scheduler.cache.nodes
+    here = {info.name for info in infos if info.labels.get(view.topology_key) == view.domain}
+    return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in here})
 
 
 def _gated(decision: Decision, attempt: Attempt) -> Decision:

@@ -61,12 +61,17 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     is_bound: bool = False
     reasons: tuple[ReasonGroup, ...] = ()
     changes: tuple[PossibleChange, ...] = ()
-    stopped: bool = False
-    """Whether the search for changes stopped for want of time."""
+    stopped: str = ""
+    """Why the search for changes stopped before everything was tried."""
     because: tuple[ScoreDifference, ...] = ()
     runner_up: str = ""
     wakes: tuple[WakingEvent, ...] = ()
     group: Mapping[str, Any] | None = None
+
+    @property
+    def stopped_sentence(self) -> str:
+        """Say that there may be other changes, and why they were not looked for; nothing if all were."""
+        return f"The search stopped before everything was tried: {self.stopped}." if self.stopped else ""
 
     def as_data(self) -> dict[str, Any]:
         """Write it down as the format has it."""
@@ -75,7 +80,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
             data["result"] = "bound"
         data |= {"reasons": [group.as_data() for group in self.reasons], "changes": msgspec.to_builtins(self.changes)}
         if self.stopped:
-            data["stopped"] = "The search for changes ran out of time; there may be others."
+            data["stopped"] = self.stopped_sentence
         if self.because:
             data |= {"because": msgspec.to_builtins(self.because), "runnerUp": self.runner_up}
         data["wakes"] = msgspec.to_builtins(self.wakes)
@@ -91,8 +96,11 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     fits: int
     of: int
     next: PodExplanation | None = None
+    group: Mapping[str, Any] | None = None
+    """What is said of a group that is placed as a whole."""
 
     def as_data(self) -> dict[str, Any]:
         """Write it down as the format has it."""
         data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
+        data |= {} if self.group is None else {"group": dict(self.group)}
         return data if self.next is None else {**data, "next": self.next.as_data()}

@@ -3,8 +3,9 @@
 from html import escape
 from typing import Final
 
+from moorage.simulator.decisions import Result
 from moorage.why.explanation import PodExplanation, ScoreDifference, WorkloadExplanation
-from moorage.why.page import change_line, group_line, headline, wake_lines
+from moorage.why.page import NOTHING_FOUND, change_line, group_line, group_lines, headline, wake_lines
 
 _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24;background:#fff}
@@ -32,6 +33,8 @@ def html_page(explained: PodExplanation | WorkloadExplanation, *, node: str = ""
 def _pod(explained: PodExplanation, node: str) -> str:
     decision = explained.decision
     parts = [f"<h1>{escape(decision.pod)}</h1><p>{escape(headline(explained))}</p>"]
+    if explained.group is not None:
+        parts.append(_section("Its group", [escape(line) for line in group_lines(explained.group)]))
     if node and (entry := decision.nodes.get(node)) is not None:
         said = ", ".join(entry.reasons) if entry.is_rejected else "it would do"
         parts.append(f"<h2>Node {escape(node)}</h2><p>{escape(said)}</p>")
@@ -56,14 +59,15 @@ def _section(title: str, items: list[str]) -> str:
 def _changes(explained: PodExplanation) -> str:
     import msgspec
 
+    stopped = f"<p class=quiet>{escape(explained.stopped_sentence)}</p>" if explained.stopped else ""
     if not explained.changes:
-        return ""
+        is_stuck = explained.decision.result is not Result.SCHEDULED and not explained.is_bound
+        return f"<p>{NOTHING_FOUND}</p>{stopped}" if is_stuck else stopped
     items = []
     for change in explained.changes:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()
         items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as edits</summary>"
                      f"<pre>{escape(edits)}</pre></details></li>")  # fmt: skip
-    stopped = "<p class=quiet>The search stopped for want of time.</p>" if explained.stopped else ""
     return f"<h2>What would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
 
 

@@ -4,24 +4,35 @@ A scheduler stops at the first plugin that rejects a node. To know what would he
 was the only one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from moorage.api.container import Container, ResourceRequirements
 from moorage.api.pod import Pod
+from moorage.api.requests import PODS
 from moorage.engine.cycle.found import ExtendedNodes
 from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED
+from moorage.engine.profile import Profile
 from moorage.engine.statuses import StatusTable, rejected_rows
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable, RowArray
-from moorage.framework.plugin import NodeNames
+from moorage.framework.plugin import FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
 from moorage.framework.status import Code, Status
-from moorage.whatif.session import Attempt, Session
+from moorage.plugins.dynamic_resources.filtering import CANNOT_FIT
+from moorage.whatif.attempts import Attempt
+from moorage.whatif.session import Session
 
+FIT: Final = "NodeResourcesFit"
+DEVICES: Final = "DynamicResources"
+INSUFFICIENT: Final = "Insufficient "
+TOO_MANY_PODS: Final = "Too many pods"
 NARROWED: Final = Status.unresolvable("node(s) didn't match the names that the pod asks for")
 
 
@@ -68,10 +79,7 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     state = CycleState()
     skipped: set[str] = set()
     for preparing in profile.pre_filter:
-        try:
-            said = pre_filter(preparing, state, pod, nodes)
-        except PluginError as error:
-            said = Status.error(str(error))
+        said = _prepared(preparing, state, pod, nodes)
         if isinstance(said, NodeNames):
             _narrow(obstacles, nodes, said, preparing.name)
         elif isinstance(said, Status):
@@ -80,20 +88,88 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
                 state.skipped_filters.add(preparing.name)
             else:
                 obstacles.everywhere[preparing.name] = said.by(preparing.name)
-    table = StatusTable()
     for plugin in profile.filter:
-        if plugin.name in skipped:
-            continue
-        try:
-            for rejected, number in rejected_rows(plugin, state, pod, nodes, table, None):
-                status = table[number]
-                assert status is not None
-                for row in np.flatnonzero(rejected):
-                    obstacles.rows[int(row)].setdefault(plugin.name, status)
-        except PluginError as error:
-            obstacles.everywhere.setdefault(plugin.name, Status.error(str(error)).by(plugin.name))
+        if plugin.name not in skipped:
+            for row, status in _rejected(plugin, state, pod, nodes, np.arange(len(nodes))):
+                obstacles.rows[row].setdefault(plugin.name, status)
+    _ask_devices_again(obstacles, profile, pod, nodes)
     _add_nominated(obstacles, nodes, attempt)
     return obstacles
+
+
+def _prepared(plugin: PreFilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+    try:
+        return pre_filter(plugin, state, pod, nodes)
+    except PluginError as error:
+        return Status.error(str(error))
+
+
+def _rejected(
+    plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray
+) -> Iterator[tuple[int, Status]]:
+    """Ask a filter about some rows. An error on one of them says nothing of the others: that one is looked for."""
+    alive = None if len(rows) == len(nodes) else np.isin(np.arange(len(nodes)), rows)
+    table = StatusTable()
+    try:
+        found = list(rejected_rows(plugin, state, pod, nodes, table, alive))
+    except PluginError as error:
+        if len(rows) == 1:
+            yield int(rows[0]), Status.error(str(error)).by(plugin.name)
+            return
+        for half in np.array_split(rows, 2):
+            yield from _rejected(plugin, state, pod, nodes, half)
+        return
+    for rejected, number in found:
+        status = table[number]
+        assert status is not None
+        yield from ((int(row), status) for row in np.flatnonzero(rejected))
+
+
+def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
+    """Find out what DynamicResources would say of nodes if what they do not have at all were not asked of them.
+
+    It rejects such nodes without looking at their devices. A scheduler never gets that far, since NodeResourcesFit has
+    rejected them for the same want: counted twice it would look like two obstacles.
+    """
+    groups: dict[frozenset[str], list[int]] = {}
+    for row, met in enumerate(obstacles.rows):
+        fit, devices = met.get(FIT), met.get(DEVICES)
+        if fit is not None and devices is not None and devices.reasons == CANNOT_FIT.reasons:
+            absent = {name for name in short_of(fit) if "/" in name and name not in nodes[row].allocatable}
+            groups.setdefault(frozenset(absent), []).append(row)
+    for names, rows in groups.items():
+        if names:
+            for row in rows:
+                del obstacles.rows[row][DEVICES]
+            less, state = without_resources(pod, names), CycleState()
+            preparing = next(item for item in profile.pre_filter if item.name == DEVICES)
+            if _prepared(preparing, state, less, nodes) is None:
+                plugin = next(item for item in profile.filter if item.name == DEVICES)
+                for row, status in _rejected(plugin, state, less, nodes, np.array(rows, dtype=np.int64)):
+                    obstacles.rows[row][DEVICES] = status
+
+
+def short_of(status: Status) -> tuple[str, ...]:
+    """Read from a rejection what a node has too little of."""
+    found = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
+    return tuple(found + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
+
+
+def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
+    """Return a pod as it would be if its containers asked for none of some resources."""
+
+    def less(asked: ResourceRequirements) -> ResourceRequirements:
+        requests = {name: amount for name, amount in asked.requests.items() if name not in names}
+        return replace(
+            asked, requests=requests, limits={key: text for key, text in asked.limits.items() if key not in names}
+        )
+
+    def containers(listed: Iterable[Container]) -> tuple[Container, ...]:
+        return tuple(replace(item, resources=less(item.resources)) for item in listed)
+
+    spec = pod.spec
+    spec = replace(spec, containers=containers(spec.containers), init_containers=containers(spec.init_containers))
+    return replace(pod, spec=spec)
 
 
 def _narrow(obstacles: Obstacles, nodes: NodeTable, said: NodeNames, plugin: str) -> None:

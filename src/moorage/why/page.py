@@ -1,7 +1,7 @@
 """An explanation for people: a short page in the terminal."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from moorage.simulator.decisions import Result
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, WorkloadExplanation
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MAX_CHANGES: Final = 8
 MAX_WAKES: Final = 6
+NOTHING_FOUND: Final = "No change was found that would make it fit, and no few changes together."
 BAR: Final = 24
 
 
@@ -19,6 +20,10 @@ def print_explanation(explained: PodExplanation, console: "Console", *, node: st
     from rich.markup import escape
 
     console.print(f"[bold]{escape(explained.decision.pod)}[/]  {escape(headline(explained))}", highlight=False)
+    if explained.group is not None:
+        console.print("\n[bold]Its group[/]")
+        for line in group_lines(explained.group):
+            console.print(f"  {escape(line)}", highlight=False)
     if node:
         _print_node(explained, console, node)
     elif explained.reasons:
@@ -35,6 +40,26 @@ def print_explanation(explained: PodExplanation, console: "Console", *, node: st
         console.print("\n[bold]What wakes it[/]")
         for line in wake_lines(explained):
             console.print(f"  {escape(line)}", highlight=False)
+
+
+def group_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Say how a group stands.
+
+    >>> group_lines({"name": "ring", "members": 8, "fits": 6, "minCount": 8, "topologyKey": "rack", "domains": 3,
+    ...     "bestDomain": "r1"})
+    ['ring: 6 of 8 pods fit together; it takes 8 to start', 'no rack holds 8; the best of 3, r1, holds 6']
+    """
+    needed, members, fits = facts.get("minCount"), facts["members"], facts["fits"]
+    start = f"; it takes {needed} to start" if needed is not None else ""
+    lines = [f"{facts['name']}: {fits} of {members} pods fit together{start}"]
+    if needed is not None and members < needed:
+        lines.append(f"only {members} of the {needed} pods that it needs have been made")
+    if "topologyKey" in facts and fits < (wanted := needed or members):
+        best = f"; the best of {facts['domains']}, {facts['bestDomain']}, holds {fits}" if facts["bestDomain"] else ""
+        lines.append(f"no {facts['topologyKey']} holds {wanted}{best}")
+    if facts.get("victims"):
+        lines.append(f"it would preempt {', '.join(facts['victims'])}")
+    return [*lines, *([f"it is told: {facts['message']}"] if facts.get("message") else [])]
 
 
 def headline(explained: PodExplanation) -> str:
@@ -124,9 +149,9 @@ def _print_changes(explained: PodExplanation, console: "Console") -> None:
         if (more := len(explained.changes) - MAX_CHANGES) > 0:
             console.print(f"  and {more} more: -o json has all of them, as patches")
     elif explained.decision.result is not Result.SCHEDULED and not explained.is_bound:
-        console.print("\nNo single change and no pair of changes was found that would make it fit.")
+        console.print(f"\n{NOTHING_FOUND}")
     if explained.stopped:
-        console.print("  The search stopped for want of time; --seconds gives it more.", style="dim")
+        console.print(f"  {escape(explained.stopped_sentence)}", style="dim", highlight=False)
 
 
 def change_line(change: PossibleChange) -> str:

@@ -1,10 +1,10 @@
 """The search for changes: which smallest ones would let a pod run.
 
-Single changes first, each sort of obstacle by what can be done about it; pairs when no single one helps. Nothing is
-offered that the real plugins have not agreed to on the changed cluster.
+Single changes first, each sort of obstacle by what can be done about it; when no single one helps, two together, then
+three, up to :data:`MAX_TOGETHER`. Nothing is offered that the real plugins have not agreed to on the changed cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Final
 
@@ -12,11 +12,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.whatif.edits import Edit, EditConfig, PatchObject
+from moorage.whatif.edits import Edit, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
-from moorage.why.subject import DEFAULT_SECONDS, Limits, OutOfTime, Remedy, Subject
+from moorage.why.obstacles import FIT
+from moorage.why.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
 
 _VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
@@ -38,8 +39,8 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 
 INTRUSIVENESS: Final = (
     *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
-    *("label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity", "node-feature"),
-    "config",
+    *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
+    *("node-feature", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -50,29 +51,38 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "NodeUnschedulable": ("NodeUnschedulable", "TaintToleration"),
 }
 """Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
-MAX_PAIR_ROWS: Final = 8
+MAX_TOGETHER: Final = 4
+"""So many obstacles on one node are cleared together; where there are more, the search gives up and says so."""
+MAX_ALIKE_ROWS: Final = 8
+"""Of the nodes with the same sorts of obstacles so many are looked at."""
 MAX_IDEAS: Final = 4
+SEVERAL: Final = "several"
 
 
 class SearchResult(Struct):
     """What a search has come to."""
 
     offers: list[Remedy] = field(default_factory=list)
-    stopped: bool = False
-    """Whether it stopped looking for want of time."""
+    stopped: str = ""
+    """Why it stopped looking before everything was tried."""
     trials: int = 0
 
 
 def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
     """Look for changes with which a pod that waits would fit, somewhere or on one node."""
     limits = Limits(monotonic() + seconds)
+    return collected(_search(session, key, limits, only_node), limits)
+
+
+def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
+    """Take offers as they come, each once, until there are no more or a limit is reached; order them."""
     found = SearchResult()
     try:
-        for offer in _search(session, key, limits, only_node):
+        for offer in offers:
             if all(offer.edits != known.edits for known in found.offers):
                 found.offers.append(offer)
-    except OutOfTime:
-        found.stopped = True
+    except LimitReached as limit:
+        found.stopped = str(limit)
     found.trials = limits.trials
     found.offers.sort(key=_intrusiveness)
     return found
@@ -85,21 +95,25 @@ def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
 
 def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
     subject = Subject(session, key, limits, only_node=only_node)
-    any_found = False
-    if subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates"):
-        subject, offer = _without_gates(subject)
-        if offer is not None:
-            yield offer
-            return
-        for offer in _single(subject):
-            any_found = True
-            yield replace(offer, kind="pair", text=f"Remove its scheduling gates. {offer.text}")
+    if not (subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates")):
+        yield from _offers(subject)
         return
+    nested, gate = _without_gates(subject)
+    if gate is not None:
+        yield gate
+        return
+    for offer in _offers(nested):
+        kind = SEVERAL if offer.kind in ("pair", SEVERAL) else "pair"
+        yield replace(offer, kind=kind, text=f"Remove its scheduling gates. {offer.text}", edits=merged(offer.edits))
+
+
+def _offers(subject: Subject) -> Iterator[Remedy]:
+    any_found = False
     for offer in _single(subject):
         any_found = True
         yield offer
     if not any_found:
-        yield from _pairs(subject)
+        yield from together(subject)
 
 
 def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
@@ -115,15 +129,31 @@ def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
 
 def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
-    preempting: Subject | None = None
     found = False
     if subject.may_raise_priority:
         for offer in leaving.raise_priority(subject):
             found = True
             yield offer
-    plugins = subject.obstacles.plugins()
+    for offer in by_plugin(subject):
+        found = True
+        yield offer
+    for fix in (nodes.add_node, leaving.delete_pods):
+        for offer in fix(subject, []):
+            found = True
+            yield offer
+    plugins = set(subject.obstacles.plugins())
+    for offer in configuration.change_arguments(subject, plugins):
+        found = True
+        yield offer
+    if not found:
+        yield from configuration.leave_out_plugins(subject, plugins)
+
+
+def by_plugin(subject: Subject) -> Iterator[Remedy]:
+    """Try what can be done about the plugins that are in the way."""
+    preempting: Subject | None = None
     tried: set[tuple[object, ...]] = set()
-    for plugin in plugins:
+    for plugin in subject.obstacles.plugins():
         for fix in FIXES.get(plugin, ()):
             if (fix, _family(plugin)) in tried:
                 continue
@@ -132,17 +162,7 @@ def _single(subject: Subject) -> Iterator[Remedy]:
             if not offers and subject.may_preempt:
                 preempting = preempting or subject.preempting()
                 offers = list(_tried(fix, preempting, plugin))
-            found = found or bool(offers)
             yield from offers
-    for fix in (nodes.add_node, leaving.delete_pods):
-        for offer in fix(subject, []):
-            found = True
-            yield offer
-    for offer in configuration.change_arguments(subject, set(plugins)):
-        found = True
-        yield offer
-    if not found:
-        yield from configuration.leave_out_plugins(subject, set(plugins))
 
 
 def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
@@ -165,41 +185,51 @@ def _obstacles_of(subject: Subject, row: int) -> list[str]:
     return list(found.values())
 
 
-def _pairs(subject: Subject) -> Iterator[Remedy]:
-    """Clear one obstacle of a node that has two, and look for what clears the other."""
-    found: set[tuple[str, ...]] = set()
-    for row in _rows_with_two(subject):
-        # What has an amount comes second: it is then as small as it can be on any node that is left.
-        first, second = sorted(_obstacles_of(subject, row), key=lambda name: name == "NodeResourcesFit")
-        if (first, second) in found:
-            continue
-        for idea in _ideas(subject, first, row):
-            try:
-                nested = subject.with_base(*idea.edits)
-            except InputError:
-                continue
-            for offer in _second(nested, second, row):
-                if _is_minimal(subject, offer):
-                    found.add((first, second))
-                    yield replace(offer, kind="pair", text=f"{idea.text}. {offer.text}", edits=_merged(offer.edits))
+def together(subject: Subject) -> Iterator[Remedy]:
+    """Clear all obstacles of one node: of those that have the fewest, so that no change is larger than it must be."""
+    rows = _rows_by_obstacles(subject)
+    for count in range(2, MAX_TOGETHER + 1):
+        any_found = False
+        for names, alike in rows.get(count, {}).items():
+            for row in alike[:MAX_ALIKE_ROWS]:
+                offer = next(_cleared(subject, names, row, subject), None)
+                if offer is not None:
+                    any_found = True
+                    kind = "pair" if count == 2 else SEVERAL
+                    yield replace(offer, kind=kind, edits=merged(offer.edits))
                     break
-            if (first, second) in found:
-                break
+        if any_found:
+            return
+    if any(count > MAX_TOGETHER for count in rows):
+        raise LimitReached(f"on the nodes that are left more than {MAX_TOGETHER} things are in the way at once")
 
 
-def _rows_with_two(subject: Subject) -> list[int]:
-    rows = [row for row in range(len(subject.nodes)) if len(_obstacles_of(subject, row)) == 2]
-    if subject.only_node:
-        info = subject.nodes.find(subject.only_node)
-        rows = [row for row in rows if info is not None and row == info.row]
-    seen: dict[tuple[str, ...], int] = {}
-    kept = []
-    for row in rows:
-        names = tuple(_obstacles_of(subject, row))
-        seen[names] = seen.get(names, 0) + 1
-        if seen[names] <= MAX_PAIR_ROWS:
-            kept.append(row)
-    return kept
+def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:
+    """Group the nodes by how many sorts of obstacles they have, and by which."""
+    grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
+    only = subject.nodes.find(subject.only_node) if subject.only_node else None
+    for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
+        # What has an amount comes last: it is then as small as it can be on any node that is left.
+        names = tuple(sorted(_obstacles_of(subject, row), key=lambda name: name == FIT))
+        grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
+    return grouped
+
+
+def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject) -> Iterator[Remedy]:
+    """Clear one obstacle of a node after the other; only what the whole could not do without counts."""
+    first, *rest = plugins
+    if not rest:
+        for offer in _last(subject, first, row):
+            if whole.cannot_do_without(*offer.edits[len(whole.base) :]):
+                yield offer
+        return
+    for idea in _ideas(subject, first, row):
+        try:
+            nested = subject.with_base(*idea.edits[len(subject.base) :])
+        except InputError:
+            continue
+        for offer in _cleared(nested, rest, row, whole):
+            yield replace(offer, text=f"{idea.text}. {offer.text}")
 
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
@@ -212,22 +242,13 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
             continue
 
 
-def _second(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     if row in subject.rows_where_only(*_family(plugin)):
         for fix in FIXES.get(plugin, ()):
             yield from _tried(fix, subject, plugin)
 
 
-def _is_minimal(subject: Subject, offer: Remedy) -> bool:
-    """Tell whether no edit can be left out."""
-    edits = offer.edits
-    if any(isinstance(edit, EditConfig) for edit in edits):
-        return True
-    rest = [tuple(other for other in edits if other is not edit) for edit in edits]
-    return all(subject.trial(*fewer) is None for fewer in rest) and subject.trial(*edits) is not None
-
-
-def _merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Put patches of one object together, if they are applied in the same way."""
     merged: list[Edit] = []
     for edit in edits:

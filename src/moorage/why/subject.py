@@ -12,17 +12,30 @@ from moorage.box.apiserver.writing.patches import json_patch
 from moorage.errors import ApiError, InputError
 from moorage.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.framework.nodetable import NodeTable
-from moorage.whatif.edits import DEFAULT_NAMESPACE, Edit, ObjectId, Operation, PatchObject, append, put, remove
-from moorage.whatif.session import Attempt, Session
+from moorage.whatif.attempts import Attempt
+from moorage.whatif.edits import (
+    DEFAULT_NAMESPACE,
+    Edit,
+    EditConfig,
+    ObjectId,
+    Operation,
+    PatchObject,
+    append,
+    put,
+    remove,
+)
+from moorage.whatif.session import Session
 from moorage.why.obstacles import Obstacles, find_obstacles
 
 NEVER: Final = "Never"
 DEFAULT_SECONDS: Final = 10.0
 """After so long the search stops looking, and says so."""
+MAX_TRIALS: Final = 2_000
+"""So much is tried at most, however fast the machine is. Usual pods take a few dozen trials."""
 
 
-class OutOfTime(Exception):
-    """The search has taken as long as it may."""
+class LimitReached(Exception):
+    """The search has taken as long, or tried as much, as it may."""
 
 
 class Remedy(Struct, frozen=True):
@@ -75,15 +88,18 @@ class Draft:
 
 
 class Limits(Struct):
-    """How long a search may take, and how much it has tried."""
+    """How long a search may take, how much it may try, and how much it has tried."""
 
     deadline: float
+    max_trials: int = MAX_TRIALS
     trials: int = 0
 
     def spend(self) -> None:
-        """Count a trial; OutOfTime if there is no time for it."""
+        """Count a trial; LimitReached if it is one too many, or there is no time for it."""
+        if self.trials >= self.max_trials:
+            raise LimitReached(f"{self.max_trials} trials are enough")
         if monotonic() > self.deadline:
-            raise OutOfTime
+            raise LimitReached("its time was over; --seconds gives it more")
         self.trials += 1
 
 
@@ -111,14 +127,18 @@ class Subject:
         self.preempts = preempts
         with session.branch():
             session.apply(*base)
-            self.pod: Pod = session.pod(key)
+            self.attempt, self.obstacles = self._look()
+            self.pod: Pod = session.pod(self.key)
             self.content = session.objects.content(self.id)
-            self.attempt = session.try_pod(self.pod, preempts=False)
-            self.obstacles: Obstacles = find_obstacles(session, self.pod, self.attempt)
         self._tried: dict[tuple[str, ...], Attempt | None] = {}
         self._aim: tuple[tuple[str, ...], int] | None = None
         self._may_preempt: bool | None = None
         self._is_nominated: bool | None = None
+
+    def _look(self) -> tuple[Attempt, Obstacles]:
+        """Find out what is in the way as things are now."""
+        attempt = self.session.try_pod(self.key, preempts=False)
+        return attempt, find_obstacles(self.session, self.session.pod(self.key), attempt)
 
     @property
     def may_preempt(self) -> bool:
@@ -148,6 +168,11 @@ class Subject:
         return not self.preempts and not self.is_nominated
 
     @property
+    def pods(self) -> int:
+        """How many pods have to fit together."""
+        return 1
+
+    @property
     def id(self) -> ObjectId:
         """The pod as an object."""
         namespace, _, name = self.key.rpartition("/")
@@ -160,24 +185,20 @@ class Subject:
 
     def with_base(self, *edits: Edit) -> "Subject":
         """Search further, after some edits."""
-        return Subject(
-            self.session,
-            self.key,
-            self.limits,
-            only_node=self.only_node,
-            base=(*self.base, *edits),
-            preempts=self.preempts,
-        )
+        return self._like(base=(*self.base, *edits), preempts=self.preempts)
 
     def preempting(self) -> "Subject":
         """Search for changes after which the pod could at least preempt."""
-        return Subject(self.session, self.key, self.limits, only_node=self.only_node, base=self.base, preempts=True)
+        return self._like(base=self.base, preempts=True)
 
     def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":
         """Search for changes after which some plugins no longer mind a node, whatever others say."""
-        subject = Subject(self.session, self.key, self.limits, only_node=self.only_node, base=self.base)
+        subject = self._like(base=self.base)
         subject._aim = (plugins, row)
         return subject
+
+    def _like(self, *, base: tuple[Edit, ...], preempts: bool = False) -> "Subject":
+        return Subject(self.session, self.key, self.limits, only_node=self.only_node, base=base, preempts=preempts)
 
     def rows_where_only(self, *plugins: str) -> list[int]:
         """Find the nodes on which nobody but these plugins is in the way."""
@@ -219,12 +240,16 @@ class Subject:
                 session.apply(*self.base, *edits)
             except InputError:
                 return None
-            attempt = session.place(self.key, preempts=self.preempts)
             if self._aim is not None:
                 plugins, row = self._aim
-                left = find_obstacles(session, session.pod(self.key), attempt).of(row)
-                return None if any(plugin in left for plugin in plugins) else attempt
-            return attempt if self._is_enough(attempt) else None
+                attempt, left = self._look()
+                return None if any(plugin in left.of(row) for plugin in plugins) else attempt
+            return self._placed()
+
+    def _placed(self) -> Attempt | None:
+        """Place the pod; ``None`` if it does not fit."""
+        attempt = self.session.place(self.key, preempts=self.preempts)
+        return attempt if self._is_enough(attempt) else None
 
     def _is_enough(self, attempt: Attempt) -> bool:
         if attempt.node and self._shares_a_port(attempt.node):
@@ -293,6 +318,13 @@ class Subject:
             if fewer and self.trial(*edits_for(fewer)):
                 kept = fewer
         return kept
+
+    def cannot_do_without(self, *edits: Edit) -> bool:
+        """Tell whether edits help together, and none of them can be left out; a configuration is not tried again."""
+        if any(isinstance(edit, EditConfig) for edit in edits):
+            return True
+        rest = [tuple(other for other in edits if other is not edit) for edit in edits]
+        return all(self.trial(*fewer) is None for fewer in rest) and self.trial(*edits) is not None
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
         """Make a change known if it helps."""

@@ -1,6 +1,8 @@
 """Whole workloads: how many of their pods fit, and what stops the next one."""
 
 import copy
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,9 +16,9 @@ from moorage.errors import InputError
 from moorage.whatif.edits import CreateObject, ObjectId
 from moorage.whatif.objects import missing
 from moorage.whatif.session import Session
-from moorage.why.explain import explain_pod
+from moorage.why.explain import explain_member, explain_pod
 from moorage.why.explanation import PodExplanation, PossibleChange, WorkloadExplanation
-from moorage.why.groups import group_of, pods_that_count
+from moorage.why.groups import is_judged_with_its_group, pods_that_count, view_group
 from moorage.why.subject import DEFAULT_SECONDS
 
 WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "PodGroup")
@@ -44,10 +46,20 @@ class NamedWorkload(Struct, frozen=True):
         return int(self.spec.get("replicas", 1))
 
     @property
+    def has_labels(self) -> bool:
+        """Whether anything is known that its pods could be told by."""
+        return bool(self.spec.get("selector") or self._template_labels)
+
+    @property
+    def _template_labels(self) -> dict[str, str]:
+        labels: dict[str, str] = ((self.spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        return labels
+
+    @property
     def matcher(self) -> LabelMatcher:
         """What its pods are known by."""
         selector = self.spec.get("selector")
-        labels = ((self.spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        labels = self._template_labels
         if self.id.kind == "ReplicationController":
             return label_set_matcher(selector or labels)
         return label_matcher(convert(LabelSelector, selector)) if selector else label_set_matcher(labels)
@@ -78,15 +90,21 @@ def explain_workload(
     session: Session, workload: NamedWorkload, *, seconds: float = DEFAULT_SECONDS
 ) -> WorkloadExplanation:
     """Place the pods of a workload one after the other, until one does not fit."""
-    if workload.id.kind == "PodGroup":
-        return _explain_group(session, workload, seconds)
     title = f"{workload.id.kind.lower()}/{workload.id.name}"
+    if workload.id.kind == "PodGroup":
+        return _explain_group(session, workload.id.key, title, seconds)
     own = [pod for pod in pods_that_count(session) if _is_of(pod, workload)]
+    with session.branch():
+        own += _made_as_gang(session, workload, title) if not own else []
+        gang = next((pod.group_key for pod in own if is_judged_with_its_group(session, pod)), None)
+        if gang is not None:
+            whole = _explain_group(session, gang, title, seconds)
+            names = {pod.key for pod in own}
+            return whole if whole.next is None else replace(whole, next=_of_template(whole.next, workload, names))
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
     wanted = max(workload.wanted, len(running))
-    if wanted > MAX_PODS:
-        raise InputError(title, f"{wanted} pods are more than can be tried", hint=f"the limit is {MAX_PODS}")
+    _check_count(title, wanted)
     fits = len(running)
     with session.branch():
         while fits < wanted:
@@ -95,24 +113,61 @@ def explain_workload(
             if not session.place(key, preempts=False).node:
                 explained = explain_pod(session, key, seconds=seconds)
                 return WorkloadExplanation(
-                    title, fits, wanted, _of_template(explained, workload) if is_made else explained
+                    title, fits, wanted, _of_template(explained, workload, {key}) if is_made else explained
                 )
             fits += 1
     return WorkloadExplanation(title, fits, wanted)
 
 
+def _check_count(title: str, wanted: int) -> None:
+    if wanted > MAX_PODS:
+        raise InputError(title, f"{wanted} pods are more than can be tried", hint=f"the limit is {MAX_PODS}")
+
+
 def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
-    return pod.namespace == workload.id.namespace and workload.matcher.matches(pod.labels)
+    """Tell whose a pod is: by who made it, or else by its labels, if those of the workload say anything."""
+    if pod.namespace != workload.id.namespace:
+        return False
+    maker = next((item for item in pod.metadata.owner_references if item.controller), None)
+    if maker is not None and workload.id.kind != "Deployment":
+        return (maker.kind, maker.name) == (workload.id.kind, workload.id.name)
+    if maker is not None and maker.kind != "ReplicaSet":
+        return False
+    return workload.has_labels and workload.matcher.matches(pod.labels)
 
 
-def _make(session: Session, workload: NamedWorkload, number: int) -> str:
+def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
+    """Make the group and the pods that a Job which asks for a gang would make; nothing where there are no groups."""
+    asked = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
+    if not asked or session.scheduler.cache.groups is None:
+        return []
+    _check_count(title, workload.wanted)
+    target = ObjectId("PodGroup", workload.id.namespace, workload.id.name)
+    metadata = {"name": target.name, "namespace": target.namespace}
+    head = {"apiVersion": BY_NAME[target.kind].api_version, "kind": target.kind, "metadata": metadata}
+    session.apply(CreateObject({**head, "spec": _group_spec(asked, workload)}))
+    named = {"schedulingGroup": {"podGroupName": target.name}}
+    keys = [_make(session, workload, number, named) for number in range(workload.wanted)]
+    return [session.pod(key) for key in keys]
+
+
+def _group_spec(asked: Mapping[str, Any], workload: NamedWorkload) -> dict[str, Any]:
+    policy = asked.get("schedulingPolicy") or {"basic": {}}
+    if "gang" in policy:
+        policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, workload.wanted)}}
+    settings = {name: asked[name] for name in ("schedulingConstraints", "disruptionMode") if name in asked}
+    priority = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
+    return {"schedulingPolicy": policy, **settings, **({"priorityClassName": priority} if priority else {})}
+
+
+def _make(session: Session, workload: NamedWorkload, number: int, more: Mapping[str, Any] | None = None) -> str:
     """Make the next pod from the template, with the claims that a stateful set makes for it."""
     template = copy.deepcopy(workload.spec.get("template") or {})
     name = f"{workload.id.name}-{number}"
     while ObjectId("Pod", workload.id.namespace, name) in session.objects:
         name += "-new"
     metadata = {**(template.get("metadata") or {}), "name": name, "namespace": workload.id.namespace}
-    spec = template.get("spec") or {}
+    spec = {**(template.get("spec") or {}), **(more or {})}
     for claim in workload.spec.get("volumeClaimTemplates") or ():
         volume = claim["metadata"]["name"]
         target = ObjectId("PersistentVolumeClaim", workload.id.namespace, f"{volume}-{name}")
@@ -126,30 +181,49 @@ def _make(session: Session, workload: NamedWorkload, number: int) -> str:
     return f"{workload.id.namespace}/{name}"
 
 
-def _of_template(explained: PodExplanation, workload: NamedWorkload) -> PodExplanation:
-    """Have changes of a pod that was only thought of be changes of the template that it is made from."""
-    changes = tuple(_change_of_template(change, explained.decision.pod, workload) for change in explained.changes)
+def _of_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
+    """Have changes of pods that were only thought of, or are all alike, be changes of their template."""
+    changes = tuple(_change_of_template(change, pods, workload) for change in explained.changes)
     return replace(explained, changes=changes)
 
 
-def _change_of_template(change: PossibleChange, pod: str, workload: NamedWorkload) -> PossibleChange:
-    edits = []
+def _change_of_template(change: PossibleChange, pods: AbstractSet[str], workload: NamedWorkload) -> PossibleChange:
+    edits: list[dict[str, Any]] = []
     for edit in change.edits:
         target = edit.get("object", {})
-        if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" == pod:
+        if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
             patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
             owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
             is_fixed = workload.id.kind == "Job"
-            edits.append({"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch})
+            made = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
+            # What is done to all pods of a group is one change of the template.
+            edits += [made] if made not in edits else []
+        elif target.get("kind") == "PodGroup" and workload.id.kind == "Job":
+            moved = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in edit["patch"]]
+            owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
+            edits.append({"object": owner, "apply": "replace", "patch": moved})
         else:
             edits.append(edit)
     return replace(change, edits=edits)
 
 
-def _explain_group(session: Session, workload: NamedWorkload, seconds: float) -> WorkloadExplanation:
-    """Place the members of a group that wait, one after the other; those with a node count as they are."""
-    members = [pod for pod in pods_that_count(session) if group_of(pod) == workload.id.key]
-    title = f"podgroup/{workload.id.name}"
+def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
+    """Try a group as a whole; where groups are not looked at, its members one after the other."""
+    groups = session.scheduler.cache.groups
+    if groups is None:
+        return _one_by_one(session, key, title, seconds)
+    known = groups.members(key)
+    if known is None or not known.known_count:
+        return WorkloadExplanation(title, 0, 0)
+    with session.branch():
+        view = view_group(session, key, in_detail=True)
+        stuck = session.pod(view.blocked) if view.blocked else None
+        explained = None if stuck is None else explain_member(session, stuck, view, seconds)
+    return WorkloadExplanation(title, view.most, view.members, explained, view.facts())
+
+
+def _one_by_one(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
+    members = [pod for pod in pods_that_count(session) if pod.group_key == key]
     fits = sum(1 for pod in members if pod.node_name)
     with session.branch():
         for pod in members:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tests.conformance.generator import alphas, devices, groups, storage
+from tests.conformance.generator import alphas, devices, group_claims, groups, storage
 from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
@@ -151,7 +151,11 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
     gates = dict(dice.pick(GATES)) if dice.chance(0.05) else {}
     if "groups" in features:
         gates |= groups.make_gates(dice)
-        objects += groups.equip(dice, gates, nodes, running, pending)
+        made = groups.equip(dice, gates, nodes, running, pending)
+        objects += made
+        if "devices" in features and gates["GenericWorkload"]:
+            gates["DRAWorkloadResourceClaims"] = not dice.chance(0.15)
+            objects += group_claims.equip(dice, made, [*running, *pending], objects)
         config = groups.reconfigured(dice, config, gates)
     if "alphas" in features:
         gates |= alphas.equip(dice, objects)

@@ -161,7 +161,7 @@ def _wanted(dice: Dice) -> Object:
     return wanted
 
 
-def _claim(dice: Dice, name: str, namespace: str) -> Object:
+def make_claim(dice: Dice, name: str, namespace: str) -> Object:
     return words.thing(
         "ResourceClaim",
         name,
@@ -174,13 +174,13 @@ def _claim(dice: Dice, name: str, namespace: str) -> Object:
 
 def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
     """Make a claim that several pods may use; one that was allocated and is used by nobody yet ties them to a node."""
-    claim = _claim(dice, name, "default")
+    claim = make_claim(dice, name, "default")
     if dice.wants("heldDevices"):
-        _hold_device(dice, claim, slices)
+        hold_device(dice, claim, slices)
     return claim
 
 
-def _hold_device(dice: Dice, claim: Object, slices: list[Object]) -> None:
+def hold_device(dice: Dice, claim: Object, slices: list[Object]) -> None:
     """Let a claim hold a device of some node already, perhaps one that is not ready."""
     local = [piece for piece in slices if "nodeName" in piece["spec"]]
     if not local:
@@ -249,9 +249,9 @@ def _pod_claims(dice: Dice, pod: Object, shared: list[Object], slices: list[Obje
 def _own_claim(dice: Dice, name: str, pod: Object, slices: list[Object]) -> Object:
     """Make a claim for one pod; an earlier attempt may have left it allocated, with or without its reservation."""
     metadata = pod["metadata"]
-    claim = _claim(dice, name, metadata.get("namespace", "default"))
+    claim = make_claim(dice, name, metadata.get("namespace", "default"))
     if dice.wants("heldDevices", 0.7):
-        _hold_device(dice, claim, slices)
+        hold_device(dice, claim, slices)
         user = dice.pick((None, None, metadata["name"], "somebody-else"))
         if user is not None and "status" in claim:
             metadata.setdefault("uid", f"pod-{metadata['name']}-uid")
@@ -267,7 +267,7 @@ def _template_claim(dice: Dice, pod: Object, name: str, namespace: str) -> list[
     if dice.chance(0.1):
         return []
     pod.setdefault("status", {})["resourceClaimStatuses"] = [{"name": "c", "resourceClaimName": name}]
-    claim = _claim(dice, name, namespace)
+    claim = make_claim(dice, name, namespace)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
     claim["metadata"]["ownerReferences"] = [owner]
     return [claim]

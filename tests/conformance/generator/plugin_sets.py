@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.config.catalogue import KNOWN_PLUGINS
+from moorage.config.catalogue import IN_TREE_PLUGINS
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 
@@ -56,7 +56,7 @@ SELF_RELIANT: Final = (
 
 def at(point: str, without: list[str]) -> list[str]:
     """Name the plugins that can run at a point, but for some."""
-    return [name for name, facts in KNOWN_PLUGINS.items() if point in facts.points and name not in (*without, *GATED)]
+    return [name for name, facts in IN_TREE_PLUGINS.items() if point in facts.points and name not in (*without, *GATED)]
 
 
 def make_plugins(dice: Dice) -> Object:

@@ -115,6 +115,13 @@ def anti(app: str) -> Json:
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
+def preferring(name: str) -> Json:
+    """Prefer a node, so that chance has no part in the choice between equals."""
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}
+    wish = [{"weight": 100, "preference": term}]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}}
+
+
 N1: Final = node("n1")
 NEVER: Final[Json] = {"preemptionPolicy": "Never"}
 GATED: Final[Json] = {"schedulingGates": [{"name": "example.com/wait"}]}

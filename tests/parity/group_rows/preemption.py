@@ -6,18 +6,22 @@ from tests.parity.group_rows.parts import (
     GROUPS,
     NEVER,
     POLICY,
+    RETRY,
     SCHEDULE,
     TERMINATING,
+    TOPOLOGY,
     TREES,
     Row,
     anti,
     apply,
     budget,
+    delete,
     group,
     lows,
     node,
     pod,
     pods,
+    preferring,
     tree,
 )
 
@@ -88,6 +92,22 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
+    "P10 members come one by one, the pair goes whole": (
+        GROUPS,
+        [
+            *apply([node(f"n{n}", "1") for n in range(4)], group("v", 2, priority=10, mode="all")),
+            *apply([pod(f"v-{n}", "v", priority=10, on=f"n{n}") for n in (0, 1)], group("top", 2, priority=200)),
+            *apply([pod(f"top-{n}", "top", priority=200, on=f"n{n}") for n in (2, 3)]),
+            *apply(group("g", 1), pods(1, spec=preferring("n0"))),
+            *SCHEDULE,
+            *[step for n in (0, 1) for step in delete(pod(f"v-{n}", "v", priority=10, on=f"n{n}"))],
+            *RETRY,
+            *apply(pods(1, first=1)),
+            *SCHEDULE,
+            *apply(pods(1, first=2)),
+            *SCHEDULE,
+        ],
+    ),
     "P11 the group never preempts": (
         POLICY,
         [*apply(node("n1", "1"), lows("n1"), group("g", 1, **NEVER), pods(1, spec=NEVER)), *SCHEDULE],
@@ -104,11 +124,40 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
+    "P13 whoever is not in the way stays, however unimportant": (
+        GROUPS,
+        [
+            *apply(node("n1", "5"), node("n2", "1"), lows("n1", metadata={"labels": {"team": "a"}})),
+            *apply(pod("far", priority=5, on="n2"), group("g", 2), pods(2, cpu="2", spec=anti("a"))),
+            *SCHEDULE,
+        ],
+    ),
     "P15 bound first, then preempting for the rest": (
         GROUPS,
         [
             *apply(node("n1", "4"), group("g", 2), [pod(f"b{n}", "g", on="n1") for n in range(2)], lows("n1"), pods(2)),
             *SCHEDULE,
+            *SCHEDULE,
+        ],
+    ),
+    "P16 the only rack is full of less important pods": (
+        TOPOLOGY,
+        [*apply(node("a1", "2", rack="1"), lows("a1", "a1"), group("g", 2, by="rack"), pods(2)), *SCHEDULE],
+    ),
+    "P16 one of two racks is full of more important pods": (
+        TOPOLOGY,
+        [
+            *apply(node("a1", "2", rack="1"), node("b1", "2", rack="2"), lows("b1", "b1")),
+            *apply([pod(f"top-{n}", priority=200, on="a1") for n in range(2)], group("g", 2, by="rack"), pods(2)),
+            *SCHEDULE,
+        ],
+    ),
+    "P16 half of either rack is full of more important pods": (
+        TOPOLOGY,
+        [
+            *apply(node("a1", "2", rack="1"), node("b1", "2", rack="2"), lows("a1", "b1")),
+            *apply([pod(f"top-{place}", priority=200, on=place) for place in ("a1", "b1")]),
+            *apply(group("g", 2, by="rack"), pods(2)),
             *SCHEDULE,
         ],
     ),
@@ -155,6 +204,16 @@ PREEMPTION_ROWS: Final[dict[str, Row]] = {
             *apply(node("n1", "2"), tree("t", 1, priority=10, mode="all"), group("v", 1, priority=10, parent="t")),
             *apply(group("w", 1, priority=10), pod("v-0", "v", priority=10, on="n1")),
             *apply(pod("w-0", "w", priority=10, on="n1"), group("g", 1), pods(1)),
+            *SCHEDULE,
+        ],
+    ),
+    "P22 of two trees the one without a budget goes": (
+        TREES,
+        [
+            *apply(node("n1", "3"), budget(0, team="a"), tree("t", 1, priority=10, mode="all")),
+            *apply(tree("u", 1, priority=10, mode="all"), group("v", 1, priority=10, parent="t")),
+            *apply(group("w", 1, priority=10, parent="u"), [pod(f"w-{n}", "w", priority=10, on="n1") for n in (0, 1)]),
+            *apply(pod("v-0", "v", priority=10, on="n1", metadata={"labels": {"team": "a"}}), group("g", 1), pods(1)),
             *SCHEDULE,
         ],
     ),

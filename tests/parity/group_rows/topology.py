@@ -84,6 +84,19 @@ TOPOLOGY_ROWS: Final[dict[str, Row]] = {
             *SCHEDULE,
         ],
     ),
+    "T9 the first pod of a basic group pins the rest to its rack": (
+        TOPOLOGY,
+        [
+            *apply(node("a1", "8", rack="1"), node("b1", "4", rack="2"), pod("o1", on="a1", cpu="2")),
+            *apply(pod("o2", on="b1", cpu="2"), group("g", by="rack"), pods(1)),
+            *SCHEDULE,
+            *apply(pods(2, first=1)),
+            *SCHEDULE,
+            *SCHEDULE,
+            *delete(pod("o2", on="b1", cpu="2")),
+            *RETRY,
+        ],
+    ),
     "T10 two gangs, by rack and by zone": (
         TOPOLOGY,
         [

@@ -1,5 +1,6 @@
 """One way to collect plugins and to read a configuration."""
 
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,12 @@ def test_a_given_plugin_that_sorts_the_queue_takes_the_place_of_the_default() ->
     assert [item.name for item in plugins.queue_sort.enabled] == ["ByName"]
     assert [item.name for item in plugins.queue_sort.disabled] == ["*"]
     assert enabled(policy)[-2:] == ["ByName", "Picky"]
+
+
+def test_arguments_of_a_plugin_that_is_not_there_are_warned_of(logged: list[MutableMapping[str, Any]]) -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    load_policy(collect_plugins(), head + "profiles: [{pluginConfig: [{name: NodeAfinity, args: {}}]}]\n")
+    warned = [line for line in logged if line["event"] == "arguments of a plugin that is not there"]
+    assert [(line["where"], line["plugin"], line["hint"]) for line in warned] == [
+        ("profiles[0].pluginConfig[0]", "NodeAfinity", "did you mean 'NodeAffinity'?")
+    ]

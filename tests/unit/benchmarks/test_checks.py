@@ -5,6 +5,7 @@ import pytest
 from benchmarks.live import workload
 from benchmarks.live.checks import CHECKS, State
 from msgspec.structs import replace
+from tests.support.groups import gang, member
 
 from moorage.api.affinity import (
     Affinity,
@@ -120,3 +121,11 @@ def test_a_device_given_twice_or_elsewhere() -> None:
     assert problems(state) == ["('a', 'gpu-0') is given to 2 claims", "y is on b, its devices are of ['a']"]
     forgotten = replace(state.claims[0], status=replace(state.claims[0].status, reserved_for=()))
     assert problems(State(work(1), [here], NODES, claims=[forgotten])) == ["x is on a, its devices are of ['a']"]
+
+
+def test_a_gang_that_is_there_in_part_or_in_two_zones() -> None:
+    pods = [member("x", "g", node="a"), member("y", "g", node="c", tolerates=[Toleration("team", "Exists")])]
+    together = gang("g", 2, topology=ZONE_LABEL)
+    assert problems(State(work(2), pods, NODES, groups=[together])) == [f"g is in 2 values of {ZONE_LABEL}"]
+    assert problems(State(work(2), pods, NODES, groups=[gang("g", 3)])) == ["g has 2 pods on nodes, and needs 3"]
+    assert problems(State(work(2), pods, NODES, groups=[gang("g", 2), gang("none", 2)])) == []

@@ -109,7 +109,10 @@ REFUSED = {
     "a plugin that does not implement the point": (
         BASE,
         {"score": plugin_set("F1")},
-        ['profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin'],
+        [
+            'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
+            "  hint: enable it under multiPoint, or where it takes part: filter",
+        ],
     ),
     "a plugin twice at a point": (
         BASE,
@@ -156,6 +159,7 @@ REFUSED = {
         {"score": plugin_set("F1")},
         [
             'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
+            "  hint: enable it under multiPoint, or where it takes part: filter",
             'profiles[0].plugins.multiPoint.enabled[1]: PreFilterPlugin "Nope" does not exist',
             'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"',
         ],

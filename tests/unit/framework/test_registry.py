@@ -1,6 +1,7 @@
 """Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
 
 import functools
+import importlib.metadata
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from tests.support.engine import cycle_over
 
 from moorage.errors import ConfigError, PluginError
-from moorage.framework import registry as registry_module
 from moorage.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -21,7 +21,7 @@ from moorage.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from moorage.framework.registry import Registry, extension_points
+from moorage.framework.registry import ENTRY_POINT_GROUP, Registry, extension_points
 from moorage.framework.status import Status
 
 
@@ -54,12 +54,21 @@ class Impostor(Accepts):
     name = "Accepts"
 
 
+def bare(pod: Any, node: Any) -> bool:
+    return True
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
+    "a function that nobody made a plugin of": (bare, 'hint: write @filter_function("why not") or @score_function'),
+    "an instance instead of its class": (Accepts(), "hint: name the class, Accepts, and not an instance of it"),
     "something that is no class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
     "a class that is no plugin": (dict, "<class 'dict'> is not a plugin class"),
     "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
     "a constructor that asks for the unknown": (Curious, "the constructor of Curious asks for weather"),
-    "a method that is missing": (HalfAReserve, "HalfAReserve does not define unreserve"),
+    "a method that is missing": (
+        HalfAReserve,
+        "does not define unreserve\n  hint: write `def unreserve(self, ",
+    ),
     "arguments that cannot be checked": (LooseArgs, "which is not a msgspec.Struct\n  hint: class Args(msgspec.Struct"),
     "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered"),
 }
@@ -95,9 +104,20 @@ MODULES = {
         "from moorage.framework.plugin import FilterPlugin\nclass X(FilterPlugin): pass",
         "TypeError: X must define filter or filter_nodes: each is derived from the other (",
     ),
+    "a method with a slip of the pen": (
+        "author:X",
+        "from moorage import FilterPlugin\nclass X(FilterPlugin):\n def filters(self, cycle, pod, node): pass",
+        "each is derived from the other; filters is not asked for, did you mean 'filter'? (",
+    ),
+    "a base with a slip of the pen": (
+        "author:X",
+        "from moorage import FilterPlugn",
+        "\n  hint: did you mean 'FilterPlugin'?",
+    ),
     "a name that is not in it": ("author:Spots", "class Spot: pass", "has no 'Spots'\n  hint: did you mean 'Spot'?"),
     "something else in it": ("author:X", "X = 3", "3 is not a plugin class"),
     "no name": ("author", "", "a plugin is named as module:Class\n  hint: e.g. my_package.spot:SpotOnly"),
+    "a dot for the colon": ("author.spot.Spot", "", "named as module:Class\n  hint: did you mean author.spot:Spot?"),
     "no module": (":X", "", "a plugin is named as module:Class"),
 }
 
@@ -126,8 +146,8 @@ def test_an_error_is_placed_in_the_authors_file(tmp_path: Path, monkeypatch: pyt
 
 def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """Let an installed package offer something as a plugin."""
-    entry = EntryPoint(name="theirs", value=value, group=registry_module.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry_module, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+    entry = EntryPoint(name="theirs", value=value, group=ENTRY_POINT_GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: [entry] if group == entry.group else [])
 
 
 def test_installed_packages_offer_plugins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ PIECES = 400
 class Pieces:
     """A stream of more than any buffer holds."""
 
+    content_type = "application/json"
+
     def __init__(self) -> None:
         self.left = PIECES
         self.most_in_a_row = 0

@@ -46,7 +46,11 @@ class Door(PreEnqueuePlugin):
     def __init__(self, name: str, asked: list[str]) -> None:
         self.name = name  # type: ignore[misc]
         self.closed_for: dict[str, Status] = {}
+        self.news: list[str] | None = None
         self.asked = asked
+
+    def reconsidered(self) -> list[str] | None:
+        return self.news
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         self.asked.append(self.name)

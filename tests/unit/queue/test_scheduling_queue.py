@@ -316,6 +316,51 @@ def test_a_gated_pod_is_asked_again_when_a_filters_hint_and_the_gates_event_agre
     assert bench.where("p") == ("active" if is_open else "gated")
 
 
+def test_only_those_are_asked_about_that_the_gate_may_let_in_by_now() -> None:
+    bench = Bench()
+    for name in ("p", "q"):
+        bench.add(name)
+        info = bench.pop(name)
+        bench.second.close(name)
+        bench.queue.activate([info.pod])
+        assert bench.fail(info, "Fit") == "gated"
+    bench.clock.advance(60)
+    bench.second.open()
+    bench.asked.clear()
+    bench.second.news = []
+    bench.move(POD_DELETE)
+    assert bench.asked == []
+    bench.second.news = ["default/p", "default/unknown"]
+    bench.move(POD_DELETE)
+    assert (bench.where("p"), bench.where("q")) == ("active", "gated")
+
+
+def test_a_pod_is_asked_about_until_it_gets_in() -> None:
+    bench = Bench()
+    bench.second.close("p")
+    bench.add("p")
+    bench.second.open()
+    bench.second.news = ["default/p"]
+    bench.move(POD_DELETE)
+    assert bench.where("p") == "gated", "the gate is open, and the hint says no"
+    bench.asked.clear()
+    bench.second.news = []
+    bench.move(POD_DELETE)
+    assert bench.asked == ["SecondDoor"]
+
+
+def test_a_pod_that_is_still_held_back_is_not_asked_about_again() -> None:
+    bench = Bench()
+    bench.second.close("p")
+    bench.add("p")
+    bench.second.news = ["default/p"]
+    bench.move(POD_DELETE)
+    bench.asked.clear()
+    bench.second.news = []
+    bench.move(POD_DELETE)
+    assert bench.asked == []
+
+
 def test_gates_are_asked_on_the_way_into_the_backoff_and_not_on_the_way_out() -> None:
     bench = Bench()
     bench.add("p")

@@ -1,9 +1,9 @@
-"""How many more fit, and how few nodes are enough."""
+"""How many more fit."""
 
 from tests.unit.why.clusters import node, pod, session
 
 from moorage.simulator.documents import documents_of
-from moorage.whatif.questions import capacity, fewest_nodes, template_pod
+from moorage.whatif.questions import capacity, template_pod
 
 
 def test_copies_are_counted_until_one_does_not_fit() -> None:
@@ -24,12 +24,3 @@ def test_a_workload_stands_for_its_pods() -> None:
     }
     made = template_pod(documents_of([deployment], source="here"))
     assert made["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}
-
-
-def test_nodes_are_emptied_while_their_pods_fit_elsewhere() -> None:
-    pods = [pod(f"p{n}", on=f"n{n}") for n in range(1, 5)]
-    nodes = [node(f"n{n}", cpu="2") for n in range(1, 5)]
-    with session(*nodes, *pods) as opened:
-        found = fewest_nodes(opened)
-        assert (found.needed, found.of, len(found.spare)) == (2, 4, 2)
-        assert sorted(info.name for info in opened.scheduler.cache.nodes) == ["n1", "n2", "n3", "n4"], "all is undone"

@@ -102,6 +102,17 @@ def test_renaming_changes_no_decision(number: int) -> None:
             assert now.node == (anonymizer.name(was.node) if was.node else "")
 
 
+def test_gangs_by_annotation_stay_gangs_under_other_names() -> None:
+    waits = pod("a")
+    waits["metadata"]["annotations"] = {"moorage.io/gang": "team-ring", "moorage.io/gang-size": "3"}
+    (kept,) = (content for content in read(waits).contents if content["kind"] == "Pod")
+    assert kept["metadata"]["annotations"] == waits["metadata"]["annotations"]
+    (renamed,) = Anonymizer().anonymized([kept])
+    gang = renamed["metadata"]["annotations"]
+    assert gang["moorage.io/gang-size"] == "3"
+    assert gang["moorage.io/gang"] != "team-ring"
+
+
 def test_ages_are_told() -> None:
     assert SnapshotFacts(0.0, "").age(3 * 86_400) == "3 days"
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.features import FeatureGates
 from moorage.simulator.documents import documents_of
 from moorage.whatif.session import Session
 
@@ -37,7 +38,7 @@ def pod(
     return {**made, "status": {"phase": "Running"}} if on else made
 
 
-def session(*things: Object, config: str | None = None, honours_nominations: bool = False) -> Session:
-    policy = load_policy(collect_plugins(), config)
+def session(*things: Object, config: str | None = None, honours_nominations: bool = False, gates: str = "") -> Session:
+    policy = load_policy(collect_plugins(), config, features=FeatureGates.parse(gates) if gates else None)
     documents = documents_of(things, source="the test")
     return Session(documents, policy, honours_nominations=honours_nominations)

@@ -1,5 +1,6 @@
 """One obstacle at a time: the change that removes it is offered, smallest and least intrusive first."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ from tests.unit.why.clusters import HOSTNAME, ZONE, Object, node, pod, session
 
 from moorage.whatif.edits import edit_from
 from moorage.why.explain import explain_pod
+from moorage.why.fixes.resources import lower_requests
+from moorage.why.subject import LimitReached, Limits, Subject
 
 HARD = "DoNotSchedule"
 ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
@@ -131,11 +134,66 @@ def test_a_budget_keeps_pods_from_being_named() -> None:
     assert "delete-pod" not in kinds
 
 
+def test_a_pod_that_must_not_preempt_needs_no_higher_priority() -> None:
+    held = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held"}, "value": 50}
+    things = (node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p", priorityClassName="held"))
+    with session({**held, "preemptionPolicy": "Never"}, *things) as opened:
+        (change,) = [found for found in explain_pod(opened, "default/p").changes if found.kind == "priority"]
+    assert change.edits[0]["create"]["value"] == 50
+    assert change.victims == ("default/a",)
+
+
 def test_two_obstacles_take_a_pair() -> None:
     with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"}, nodeSelector={HOSTNAME: "n1"})) as opened:
         (pair,) = explain_pod(opened, "default/p").changes
     assert pair.kind == "pair"
     assert pair.text == ("Tolerate gpu=only:NoSchedule. Lower the cpu request of container main from 5 to 4")
+
+
+def test_three_obstacles_take_three_changes() -> None:
+    wants = pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"})
+    with session(node("n1", taints=[TAINT]), wants) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == "several"
+    assert change.text == (
+        "Tolerate gpu=only:NoSchedule. Drop disk=ssd from its node selector. "
+        "Lower the cpu request of container main from 5 to 4"
+    )
+    assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
+
+
+def test_gates_and_two_obstacles() -> None:
+    wants = pod("p", requests={"cpu": "5"}, schedulingGates=[{"name": "example.com/quota"}])
+    with session(node("n1", taints=[TAINT]), wants) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == "several"
+    assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
+
+
+def test_nodes_with_fewer_obstacles_come_first() -> None:
+    """Three changes for one node, two for the other: two are offered."""
+    things = [
+        node("n1", taints=[TAINT], labels={"disk": "ssd"}),
+        node("n2", taints=[TAINT]),
+        pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"}),
+    ]
+    with session(*things) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert (change.kind, change.node) == ("pair", "n1")
+
+
+def test_too_many_obstacles_are_not_looked_into_and_it_says_so() -> None:
+    spread = [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": HARD, "labelSelector": {}}]
+    everything = pod("p", nodeSelector={"disk": "ssd"}, affinity=NEAR, topologySpreadConstraints=spread, volumes=CLAIM)
+    everything["spec"]["containers"] = [{**PORT[0], "resources": {"requests": {"cpu": "5"}}}]
+    things = (node("n1", taints=[TAINT]), pod("a", on="n1", containers=PORT), everything)
+    with session(*things) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert explained.changes == ()
+    assert explained.as_data()["stopped"] == (
+        "The search stopped before everything was tried: "
+        "on the nodes that are left more than 4 things are in the way at once."
+    )
 
 
 def test_on_one_node_only() -> None:
@@ -151,6 +209,49 @@ def test_the_search_stops_in_time_and_says_so() -> None:
         explained = explain_pod(opened, "default/p", seconds=0.0)
     assert explained.stopped
     assert "stopped" in explained.as_data()
+
+
+def test_the_search_tries_only_so_much() -> None:
+    limits = Limits(inf, max_trials=1)
+    with session(node("n1"), pod("p", requests={"cpu": "5"})) as opened:
+        subject = Subject(opened, "default/p", limits)
+        with pytest.raises(LimitReached):
+            list(lower_requests(subject, subject.rows_where_only("NodeResourcesFit")))
+    assert limits.trials == 1
+
+
+GPU = "example.com/gpu"
+BACKED = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+          "spec": {"extendedResourceName": GPU}}  # fmt: skip
+
+
+def devices(name: str, count: int, pool_of: int = 1) -> Object:
+    pool = {"name": name, "generation": 1, "resourceSliceCount": pool_of}
+    listed = [{"name": f"d{number}"} for number in range(count)]
+    spec = {"driver": "gpu.example", "pool": pool, "nodeName": name, "devices": listed}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_device_that_no_node_has_is_one_obstacle_beside_devices_that_are_there() -> None:
+    """DynamicResources rejects a node that lacks an extended resource too, and is not asked before that is mended."""
+    asks = {"cpu": "1", GPU: "2", "example.com/gone": "3"}
+    things = (node("n1"), node("n2"), devices("n2", 2), BACKED, pod("p", requests=asks))
+    with session(*things) as opened:
+        changes = explain_pod(opened, "default/p").changes
+    assert [(change.kind, change.node) for change in changes] == [("request", "n2"), ("node-capacity", "n2")]
+    assert changes[0].text == "Lower the example.com/gone request of container main from 3 to 0"
+
+
+def test_a_filter_that_fails_on_one_node_says_nothing_of_the_others() -> None:
+    """All devices of a pool that is not known in full cannot be had; a node that is too small is never asked for it."""
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+             "spec": {"devices": {"requests": [request]}}}  # fmt: skip
+    wants = pod("p", nodeSelector={"disk": "ssd"}, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
+    things = (node("n1", cpu="500m"), devices("n1", 1, pool_of=2), node("n2"), devices("n2", 1), BACKED, claim, wants)
+    with session(*things) as opened:
+        changes = explain_pod(opened, "default/p").changes
+    assert [(change.kind, change.node) for change in changes] == [("selector", "n2"), ("node-label", "n2")]
 
 
 def test_a_profile_that_forbids_every_node_can_be_changed() -> None:

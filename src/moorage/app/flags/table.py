@@ -220,6 +220,7 @@ _ALL: Final = (
         OWN,
         "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
     ),
+    Flag("ui", kinds.BOOL, False, OWN, "Serve a page that shows the cluster, under /ui/ beside /metrics."),
     Flag(
         "stuck-timeout",
         kinds.DURATION,

@@ -8,7 +8,7 @@ import asyncio
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -33,17 +33,19 @@ from moorage.app.keeper.page import HELD_UNTIL
 from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
 from moorage.app.serving.pages import HealthPages
-from moorage.app.serving.routing import Router
-from moorage.app.serving.starting import Server
+from moorage.app.serving.routing import Router, StreamingHandler
+from moorage.app.serving.starting import MAX_BODY, Server
 from moorage.app.version import USER_AGENT
-from moorage.client.candidate import Candidacy
 from moorage.client.kubeconfig import load_connection
-from moorage.client.leader import LeaderElector
+from moorage.client.leader import LeaderElector, LeaseSettings
 from moorage.client.rest import ApiClient, Exchange
 from moorage.clock import boot_time
 from moorage.errors import LeadershipLost, MoorageError
 from moorage.framework.recording import EventNote
-from moorage.http.messages import HttpRequest, Reply
+from moorage.http.messages import HttpRequest, Reply, ReplyStream
+
+if TYPE_CHECKING:
+    from moorage.client.candidate import Candidacy
 
 END_SECONDS: Final = 25.0
 """What a scheduler that was asked to end gets for it; a kubelet waits for 30 seconds before it kills."""
@@ -88,6 +90,7 @@ class Keeper:
         self._candidacy: Candidacy | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self._is_ready = asyncio.Event()
         self._gone = asyncio.Event()
         self._error: Exception | None = None
         self._code: int | None = None
@@ -125,12 +128,14 @@ class Keeper:
             case Setup():
                 self._setup = message
                 self._watchdog.limit = message.stuck_seconds
+                if message.lease is not None:
+                    self._start(self._elect(message, message.lease))
                 if message.serving.port:
                     self._start(self._serve(message))
             case Located(spans):
                 self._incidents.spans = spans
             case Campaign():
-                self._start(self._elect())
+                self._is_ready.set()
             case Answered():
                 self._forwarding.answered(message)
             case SchedulerFailed(text):
@@ -182,11 +187,25 @@ class Keeper:
         checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
 
-        async def page(request: HttpRequest) -> Reply:
+        async def page(request: HttpRequest) -> Reply | ReplyStream:
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
 
-        self._server = Server(setup.serving, page, self._meter)
+        serve, max_body = (page, MAX_BODY) if not setup.has_page else self._with_news(page)
+        self._server = Server(setup.serving, serve, self._meter, max_body)
         await self._server.start(setup.authentication, setup.authorization)
+
+    def _with_news(self, page: StreamingHandler) -> tuple[StreamingHandler, int]:
+        """Say here what is new on the page: streams are not passed on, questions are; manifests in them are longer."""
+        from moorage.ui.events import PageNews
+        from moorage.ui.paths import EVENTS
+        from moorage.ui.paths import MAX_BODY as MAX_PAGE_BODY
+
+        news = PageNews(self._forwarding.page)
+
+        async def answer(request: HttpRequest) -> Reply | ReplyStream:
+            return news.stream() if request.path == EVENTS else await page(request)
+
+        return answer, MAX_PAGE_BODY
 
     def _is_overdue(self) -> bool:
         return self._elector is not None and self._elector.election.is_overdue()
@@ -197,11 +216,11 @@ class Keeper:
         needs = setup is not None and setup.lease is not None and setup.lease.is_coordinated
         return not needs or (self._candidacy is not None and self._candidacy.is_synced)
 
-    async def _elect(self) -> None:
-        """Lead, or wait to lead, until the scheduler has ended."""
-        setup = self._setup
-        assert setup is not None
-        assert setup.lease is not None
+    async def _elect(self, setup: Setup, lease: LeaseSettings) -> None:
+        """Lead, or wait to lead, until the scheduler has ended.
+
+        While the scheduler gets ready the connection is opened and the lease looked at: then one write is left to do.
+        """
         connection = load_connection(setup.kubeconfig, setup.master)
         async with AsyncExitStack() as ended:
             client = await ended.enter_async_context(
@@ -209,18 +228,26 @@ class Keeper:
             )
             self._elector = LeaderElector(
                 client,
-                setup.lease,
+                lease,
                 record=self._announce,
                 component=setup.component,
                 on_held=lambda until: self._page.__setitem__(HELD_UNTIL, until),
                 may_renew=lambda: not self._watchdog.is_stuck,
             )
-            if setup.lease.is_coordinated:
-                self._candidacy = Candidacy(client, setup.lease)
+            ending = asyncio.ensure_future(self._gone.wait())
+            getting_ready = asyncio.ensure_future(self._get_ready(self._elector))
+            await asyncio.wait((getting_ready, ending), return_when=asyncio.FIRST_COMPLETED)
+            if self._gone.is_set():
+                getting_ready.cancel()
+                return
+            await getting_ready
+            if lease.is_coordinated:
+                from moorage.client.candidate import Candidacy
+
+                self._candidacy = Candidacy(client, lease)
                 standing = asyncio.ensure_future(self._candidacy.run())
                 ended.callback(standing.cancel)
             electing = asyncio.ensure_future(self._elector.run(self._lead))
-            ending = asyncio.ensure_future(self._gone.wait())
             await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()
             if not self._page[HELD_UNTIL]:
@@ -228,6 +255,16 @@ class Keeper:
                 electing.cancel()
             with suppress(asyncio.CancelledError):
                 await electing
+
+    async def _get_ready(self, elector: LeaderElector) -> None:
+        """Look at the lease until the scheduler is ready; an API server that does not answer holds up nothing."""
+        looking = asyncio.ensure_future(elector.look())
+        try:
+            await self._is_ready.wait()
+            if looking.done():
+                looking.result()
+        finally:
+            looking.cancel()
 
     async def _lead(self) -> None:
         self._link.send(Lead())

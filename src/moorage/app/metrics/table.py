@@ -255,3 +255,11 @@ _ALL: Final = (
 )
 
 METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})
+
+GATED: Final = MappingProxyType(
+    {
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds": "GenericWorkload",
+        "scheduler_workload_preemption_victims": "GenericWorkload",
+    }
+)
+"""Metrics that are there only while a gate is on; those with labels are not there anyway before they are counted."""

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from moorage.app.serving.lookup import TrustedClients
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.app.serving.routing import PageHandler
+from moorage.app.serving.routing import StreamingHandler
 from moorage.app.serving.users import (
     ANONYMOUS,
     MASTERS,
@@ -23,7 +23,7 @@ from moorage.app.serving.users import (
 )
 from moorage.errors import MoorageError, TooManyRequests
 from moorage.framework.metering import SILENT_METER, Meter
-from moorage.http.messages import HttpRequest, Reply
+from moorage.http.messages import HttpRequest, Reply, ReplyStream
 from moorage.http.tls import verified_chain
 from moorage.shortening import shortened
 
@@ -54,7 +54,7 @@ class Gatekeeper(Struct):
         authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
         self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
 
-    async def admit(self, request: HttpRequest, page: PageHandler) -> Reply:
+    async def admit(self, request: HttpRequest, page: StreamingHandler) -> Reply | ReplyStream:
         """Answer a request with a page, or turn it away."""
         try:
             user = await self._known(request)

@@ -62,7 +62,7 @@ class HealthPages:
         for endpoint in self._health.endpoints:
             router.add("GET", f"/{endpoint}", self._health_page(endpoint))
             router.add("GET", f"/{endpoint}/", self._check_page(endpoint))
-        router.add("GET", "/metrics/slis", _exposition_page(self._health.families))
+        router.add("GET", "/metrics/slis", exposition_page(self._health.families))
 
     def _health_page(self, endpoint: str) -> PageHandler:
         async def page(request: HttpRequest) -> Reply:
@@ -93,9 +93,9 @@ class Pages:
     def add_to(self, router: Router) -> None:
         """Register the pages."""
         self._router = router
-        router.add("GET", "/metrics", _exposition_page(self._sources.metrics.collect, of_process=True))
+        router.add("GET", "/metrics", exposition_page(self._sources.metrics.collect, of_process=True))
         router.add("DELETE", "/metrics", self._reset_metrics)
-        router.add("GET", "/metrics/resources", _exposition_page(self._sources.pod_resources.collect))
+        router.add("GET", "/metrics/resources", exposition_page(self._sources.pod_resources.collect))
         router.add("GET", "/configz", self._configz)
         router.add("GET", "/version", self._version)
         if self._sources.features.enabled("ComponentFlagz"):
@@ -122,7 +122,9 @@ class Pages:
         return page.answer(request)
 
 
-def _exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> PageHandler:
+def exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> PageHandler:
+    """Return a page with metrics, in a format that the scraper accepts."""
+
     @cache
     def exposition() -> "Exposition":
         from moorage.app.serving.exposition import Exposition

@@ -4,10 +4,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 from urllib.parse import unquote
 
-from moorage.http.messages import HttpRequest, Reply
+from moorage.http.messages import HttpRequest, Reply, ReplyStream
 
 PLAIN: Final = "text/plain; charset=utf-8"
 PageHandler = Callable[[HttpRequest], Coroutine[Any, Any, Reply]]
+StreamingHandler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStream]]
 
 
 def text_reply(text: str, status: int = 200) -> Reply:

@@ -11,14 +11,14 @@ from moorage.app.options import AuthenticationOptions, AuthorizationOptions, Ser
 from moorage.app.serving.gatekeeper import Gatekeeper
 from moorage.app.serving.lookup import TrustedClients, from_flags, looked_up
 from moorage.app.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.app.serving.routing import PageHandler, text_reply
+from moorage.app.serving.routing import StreamingHandler, text_reply
 from moorage.app.serving.tls import ServingTls
 from moorage.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock, SteadyClock
 from moorage.errors import InputError, MoorageError
 from moorage.framework.metering import SILENT_METER, Meter
-from moorage.http.messages import HttpRequest, HttpService, Reply
+from moorage.http.messages import HttpRequest, HttpService, Reply, ReplyStream
 from moorage.http.server import HttpServer
 
 SHUTDOWN_SECONDS: Final = 5.0
@@ -34,10 +34,13 @@ log = structlog.get_logger(__name__)
 class Server:
     """Our HTTPS server, from start to stop."""
 
-    def __init__(self, options: ServingOptions, page: PageHandler, meter: Meter = SILENT_METER) -> None:
+    def __init__(
+        self, options: ServingOptions, page: StreamingHandler, meter: Meter = SILENT_METER, max_body: int = MAX_BODY
+    ) -> None:
         self._options = options
         self._page = page
         self._meter = meter
+        self._max_body = max_body
         self._http: HttpServer | None = None
         self._certificates: Certificates | None = None
         self._reloading: asyncio.Task[None] | None = None
@@ -62,10 +65,10 @@ class Server:
         certificates = self._certificates = Certificates(self._options, authentication, asks_who, gatekeeper)
         tls = await certificates.load()
 
-        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply]:
+        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
             return gatekeeper.admit(request, self._page)
 
-        self._http = HttpServer(HttpService(answer, _refuse, MAX_BODY), MAX_CONNECTIONS)
+        self._http = HttpServer(HttpService(answer, _refuse, self._max_body), MAX_CONNECTIONS)
         self.port = await self._listen(self._http, tls)
         self._reloading = asyncio.create_task(self._keep_reloading(), name="certificates")
         log.info("serving securely", address=self._options.address, port=self.port)

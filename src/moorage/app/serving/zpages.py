@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import yaml
 from msgspec import Struct
 
 from moorage.api.meta import format_time
@@ -13,6 +12,7 @@ from moorage.app.flags.parsing import COMMAND, FlagValues
 from moorage.app.flags.printing import flagz_values
 from moorage.app.serving.routing import text_reply
 from moorage.app.version import KUBERNETES, version_info
+from moorage.config import to_yaml
 from moorage.http.messages import Headers, HttpRequest, Reply
 
 WARNING: Final = (
@@ -49,7 +49,7 @@ class ZPage(Struct, frozen=True):
     def _document(self, media_type: str, version: str) -> Reply:
         api_version = f"{GROUP}/{version}"
         whole = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
-        body = json.dumps(whole, indent=2) if media_type == JSON else yaml.safe_dump(whole)
+        body = json.dumps(whole, indent=2) if media_type == JSON else to_yaml(whole)
         headers: Headers = ()
         if version != VERSIONS[0]:
             page = self.kind.lower()

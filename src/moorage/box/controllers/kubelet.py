@@ -8,6 +8,8 @@ What a pod does can be settled by annotations, as durations such as ``500ms``, `
 - ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
 - ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
 
+Every image is there but those with the tag ``non-existent``: a pod with one of them never starts.
+
 The annotation ``moorage.io/fail: "true"`` on a node makes it fall silent until it is taken off.
 """
 
@@ -31,6 +33,7 @@ RUN_FOR: Final = "moorage.io/run-for"
 EXIT_CODE: Final = "moorage.io/exit-code"
 STOP_DELAY: Final = "moorage.io/stop-delay"
 FAIL: Final = "moorage.io/fail"
+MISSING_TAG: Final = ":non-existent"
 HOST_IP: Final = "127.0.0.1"
 """All fake nodes are on this machine."""
 FAKE_LABEL: Final = "moorage.io/fake"
@@ -116,7 +119,10 @@ def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Itera
         yield from _when_due(since + delay, now, lambda: Delete(pod, grace=0))
     elif pod.status.phase in ("", "Pending"):
         delay = seconds_in(pod.annotations, START_DELAY, pace.start)
-        yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": running(pod, now)}, "status"))
+        if not any(container.image.endswith(MISSING_TAG) for container in pod.spec.containers):
+            yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": running(pod, now)}, "status"))
+        elif pod.status.start_time is None:
+            yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": without_image(pod, now)}, "status"))
     elif pod.status.phase == "Running":
         if not _is_ready(pod):
             yield Patch(pod, {"status": running(pod, now)}, "status")
@@ -156,6 +162,18 @@ def running(pod: Pod, now: float) -> Data:
     }
 
 
+def without_image(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers cannot start for want of an image."""
+    moment = format_time(now)
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "fake nodes have no image with this tag"}}
+    return {
+        "phase": "Pending",
+        "startTime": moment,
+        "conditions": _conditions(pod, "False", moment, reason="ContainersNotReady"),
+        "containerStatuses": _containers(pod, waiting, is_ready=False),
+    }
+
+
 def ended(pod: Pod, now: float) -> Data:
     """Return the status of a pod whose containers have ended."""
     moment = format_time(now)
@@ -178,7 +196,7 @@ def ended(pod: Pod, now: float) -> Data:
     }
 
 
-def _conditions(pod: Pod, ready: str, moment: str) -> list[Data]:
+def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted") -> list[Data]:
     """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
     own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
     if pod.condition("PodScheduled") is None:
@@ -198,8 +216,8 @@ def _conditions(pod: Pod, ready: str, moment: str) -> list[Data]:
     for kind, status in own.items():
         known = pod.condition(kind)
         since = known.last_transition_time if known is not None and known.status == status else moment
-        reason = {"reason": "PodCompleted"} if status == "False" else {}
-        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **reason})
+        told = {"reason": reason} if status == "False" else {}
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **told})
     return conditions
 
 

@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from moorage.engine.extension_points import (
     score_nodes,
 )
 from moorage.engine.profile import Profile
-from moorage.engine.statuses import FEASIBLE, IdArray, StatusTable, rejected_rows
+from moorage.engine.statuses import FEASIBLE, IdArray, StatusTable, WithNominated, rejected_rows
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import (
@@ -44,7 +44,7 @@ from moorage.state.objects import ChangeLog
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""
 INFEASIBLE_TOTAL: Final = -1
-MAX_NOMINATED: Final = 4096
+MAX_PRIORITIES: Final = 16
 
 NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_MASK: Final = np.zeros(0, dtype=np.bool_)
@@ -230,8 +230,8 @@ class StandingAnswer:
         self._totals_dirty = True
         self._rows_to_total: dict[int, None] = {}
         self._order = TotalOrder()
-        self.with_nominated: LRU[str, tuple[Hashable, Status | None]] = LRU(MAX_NOMINATED)
-        """What was said of nodes with their nominated pods, and of which version of the node and which pods."""
+        self.with_nominated: LRU[int, WithNominated] = LRU(MAX_PRIORITIES)
+        """What was said of nodes with their nominated pods to pods of a priority."""
 
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:
         """Return the state an attempt starts with, and the pre-filters that have to be looked at, in order.
@@ -367,10 +367,9 @@ class StandingAnswer:
         self._rows_to_total.clear()
         return self.totals
 
-    def parts_in_force(self) -> Iterator[PluginAnswer]:
-        """Go through what stands of the plugins that filter or score such pods; one that does both comes twice."""
-        yield from self._filters
-        yield from (share.part for share in self._shares or ())
+    def filters_in_force(self) -> Sequence[PluginAnswer]:
+        """Return what stands of the plugins that filter such pods."""
+        return self._filters
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""

@@ -143,7 +143,7 @@ class BindingPhases:
         """Notify the post-bind plugins; the pod is bound, so one that fails now changes nothing."""
         for plugin in self.profile.post_bind:
             try:
-                method = plugin.post_bind
+                method: Callable[..., Coroutine[Any, Any, object]] = plugin.post_bind
                 answer = await ask_waiting(POST_BIND, plugin, method, binding.cycle, binding.pod, binding.node_name)
                 require_nothing(POST_BIND, plugin, answer)
             except PluginError as error:

@@ -1,5 +1,6 @@
 """Comparing standing answers with ones computed from nothing: on in all tests, and for a share of live cycles."""
 
+from collections.abc import Callable, Mapping
 from random import Random
 
 import structlog
@@ -49,6 +50,11 @@ class CrossCheck:
             if found != want:
                 self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
                 return
+
+    def nominated(self, pod: Pod, found: Mapping[int, int], from_nothing: Callable[[], Mapping[int, int]]) -> None:
+        """Compare the rows that will not do with the pods nominated to them."""
+        if self._is_due() and found != (expected := from_nothing()):
+            self._report(f"{pod.key}: with nominated pods {dict(found)}, from nothing {dict(expected)}")
 
     def totals(
         self, pod: Pod, nodes: NodeTable, rows: RowArray, totals: IntArray, group: CycleState | None = None

@@ -4,6 +4,7 @@ Filters that keep their answers are brought up to date first, whatever their pla
 about the rows that are left. The plugin that rejects a node first *in the profile's order* is the one that counts.
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
 from moorage.engine.profile import Profile, derives_filter
 from moorage.engine.services import Services
-from moorage.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows
+from moorage.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows, with_ids
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.node_statuses import NodeStatuses
@@ -81,6 +82,7 @@ class Filtering:
         self.answers = Answers(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
+        self._judges_all = False
         self.scope: Scope | None = None
         """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
         self.group: CycleState | None = None
@@ -90,6 +92,20 @@ class Filtering:
         """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
         pre = self.pre_filter(pod)
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
+
+    def judge(self, pod: Pod, scope: Scope | None = None) -> Found:
+        """Judge every node, or those of a part of the cluster, however many will do: somebody else chooses among them.
+
+        The node that the pod is nominated to is one like the others.
+        """
+        pre = self.pre_filter(pod)
+        if pre.rejection is not None:
+            return self.rejected(pre)
+        self._judges_all, self.scope = True, scope
+        try:
+            return self.filter(pre, try_nominated=False)
+        finally:
+            self._judges_all, self.scope = False, None
 
     def pre_filter(self, pod: Pod) -> PreFiltered:
         """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
@@ -152,8 +168,8 @@ class Filtering:
             status_ids, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
                 self.cross_check.verdicts(pod, nodes, status_ids, answer.table, self.group)
-            if self.nominated.nodes() and (refused := self.nominated.refused_nodes(answer, cycle, pod)):
-                status_ids = answer.table.written(status_ids, refused)
+            if self.nominated.nodes() and (refused := self._refused_with_nominated(answer, cycle, pod)):
+                status_ids = with_ids(status_ids, refused)
                 feasible, is_own = np.equal(status_ids, FEASIBLE), False
         except PluginError as error:
             status_ids, table = self._filter_one_by_one(pre, known, error)
@@ -162,6 +178,13 @@ class Filtering:
         version = answer.feasible_version if is_own else None
         found = SeveralNodes(pod, cycle, diagnosis, answer, feasible, 0, self.rotation.start, version)
         return self._settle(found, status_ids, answer.table, pre, known)
+
+    def _refused_with_nominated(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, int]:
+        refused = self.nominated.refused_nodes(answer, cycle, pod)
+        if self.cross_check is not None:
+            again = partial(self.nominated.refused_from_nothing, answer, cycle, pod)
+            self.cross_check.nominated(pod, refused, again)
+        return refused
 
     def _ask_fresh_filters(
         self, answer: StandingAnswer, cycle: CycleState, pod: Pod
@@ -204,7 +227,7 @@ class Filtering:
             found.count = found.answer.feasible_count
         else:
             found.count = int(np.count_nonzero(found.feasible))
-        if self._is_limited:
+        if self._is_limited and not self._judges_all:
             examined = self._limit(found, examined)
         if examined is not None:
             for row in known:
@@ -292,6 +315,8 @@ class Filtering:
         return max(nodes_to_check * percentage // 100, MIN_NODES)
 
     def _enough(self, nodes_to_check: int) -> int:
+        if self._judges_all:
+            return nodes_to_check
         return self.wanted(nodes_to_check) if self.profile.score else 1
 
     def _limit(self, found: SeveralNodes, narrowed: BoolArray | None) -> BoolArray | None:

@@ -72,3 +72,10 @@ class ExtendedNodes(Struct):
 
 
 Found: TypeAlias = NoNode | OneNode | SeveralNodes
+
+
+def is_feasible(found: Found, row: int) -> bool:
+    """Tell whether the node in a row will do."""
+    if isinstance(found, NoNode):
+        return False
+    return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])

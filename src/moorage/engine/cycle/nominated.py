@@ -1,12 +1,13 @@
 """Nodes that are nominated to other pods: those of equal or higher priority count as being there already."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.extension_points import ADD_POD, change_what_if, filter_node
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
+from moorage.engine.statuses import WithNominated
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
@@ -33,30 +34,63 @@ class NominatedFilter:
                 return status
         return filter_node(self._profile.filter, cycle, pod, node)
 
-    def refused_nodes(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, Status]:
-        """Find the nodes that will not do with their nominated pods, with the statuses they have then."""
-        refused: dict[int, Status] = {}
-        for name in self.nodes():
-            info = self._services.cache.node(name)
-            if info is not None and (nominated := self._before(pod, name)):
-                status = self._status_with(nominated, answer, cycle, pod, info)
-                if status is not None:
-                    refused[info.row] = status
-        return refused
+    def refused_nodes(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, int]:
+        """Find the rows that will not do with their nominated pods, with the numbers of the statuses they have then.
 
-    def _status_with(
-        self, nominated: list[Pod], answer: StandingAnswer, cycle: CycleState, pod: Pod, info: NodeInfo
-    ) -> Status | None:
-        """Filter a node with its nominated pods; what only depends on them and the row is remembered."""
+        What depends on nothing but the row and its nominated pods stands from pod to pod: in a storm of preemption
+        hundreds of nodes are nominated, and one of them has changed. The pod's own node is another for it than for
+        all others, who find the pod itself there.
+        """
+        nominator = self._services.nominator
         if answer.has_fresh_filters(cycle):
-            return self._filter_with(nominated, cycle, pod, info)
-        # A pod in flight is known by its identity alone: without containers, and so without requests.
-        state = (info.version, *((p.uid, p.metadata.resource_version, bool(p.spec.containers)) for p in nominated))
-        known = answer.with_nominated.find(info.name)
-        if known is None or known[0] != state:
-            known = (state, self._filter_with(nominated, cycle, pod, info))
-            answer.with_nominated.put(info.name, known)
-        return known[1]
+            return self.refused_from_nothing(answer, cycle, pod)
+        known = answer.with_nominated.find(pod.priority)
+        stale = None if known is None else self._stale(known)
+        if known is None or stale is None:
+            known, stale = WithNominated(), {*self.nodes()}
+            answer.with_nominated.put(pod.priority, known)
+        own = nominator.node_of(pod)
+        stale.discard(own)
+        self._look_at(stale, known, answer, cycle, pod)
+        # Last: after a plugin's error all of it is looked at again.
+        known.rows_position = self._services.cache.nodes.position
+        known.nominations_position = nominator.changes.position
+        known.unread = (own,) if own else ()
+        if not own:
+            return known.status_ids
+        return self._look_at((own,), WithNominated({**known.status_ids}), answer, cycle, pod)
+
+    def refused_from_nothing(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, int]:
+        """Find the same by looking at every node that is nominated to somebody."""
+        return self._look_at(self.nodes(), WithNominated(), answer, cycle, pod)
+
+    def _stale(self, known: WithNominated) -> set[str] | None:
+        """Return the nodes to look at again; ``None`` for all of them."""
+        nominator, nodes = self._services.nominator, self._services.cache.nodes
+        renominated = nominator.changes.since(known.nominations_position)
+        changed = nodes.changed_since(known.rows_position)
+        # Members of groups come and go with their groups.
+        if renominated is None or changed is None or self._services.cache.groups is not None:
+            return None
+        nominated = nominator.nodes_with_nominations()
+        names = (nodes[row].name for row in set(changed) if row < len(nodes))
+        return {*renominated, *known.unread, *(name for name in names if name in nominated)}
+
+    def _look_at(
+        self, names: Iterable[str], known: WithNominated, answer: StandingAnswer, cycle: CycleState, pod: Pod
+    ) -> dict[int, int]:
+        """Write down what is to be said of some nodes with their nominated pods."""
+        for name in names:
+            info = self._services.cache.node(name)
+            if info is None:
+                continue
+            nominated = self._before(pod, name)
+            status = self._filter_with(nominated, cycle, pod, info) if nominated else None
+            if status is None:
+                known.status_ids.pop(info.row, None)
+            else:
+                known.status_ids[info.row] = answer.table.number(status)
+        return known.status_ids
 
     def _filter_with(self, nominated: list[Pod], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         what_if, state = node.copy(), cycle.clone()

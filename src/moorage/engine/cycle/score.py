@@ -67,7 +67,7 @@ class Scoring:
         if isinstance(found, OneNode):
             return Choice(found.node)
         rows = self._rows_in_order(found)
-        totals = self._totals(found, rows)
+        totals = self.totals(found, rows)
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
             self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
@@ -75,7 +75,7 @@ class Scoring:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])
 
-    def _totals(self, found: SeveralNodes, rows: RowArray | None) -> Totals:
+    def totals(self, found: SeveralNodes, rows: RowArray | None) -> Totals:
         """Return the weighted sums over all score plugins of the feasible rows (``None``: all there are)."""
         if not self.profile.score:
             return Totals(np.where(found.feasible, 1, INFEASIBLE_TOTAL))
@@ -154,7 +154,7 @@ class Scoring:
         found, rows = extended.found, extended.rows
         nodes = [self.cache.nodes[int(row)] for row in rows]
         if extended.table is None:
-            totals = self._totals(found, rows).at(rows)
+            totals = self.totals(found, rows).at(rows)
         else:
             totals = score_all(self.profile, found.cycle, found.pod, extended.table.take(rows)).totals
         totals = totals + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)

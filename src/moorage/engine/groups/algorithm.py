@@ -3,26 +3,35 @@
 Everything is tried in the world as it is, with what was placed before assumed there, and taken back.
 """
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from time import perf_counter
+from typing import Final
 
 import numpy as np
 
+from moorage.api.pod import Pod
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.group_points import PlacementScores
 from moorage.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
-from moorage.engine.groups.likeness import Likeness
+from moorage.engine.groups.counting import Counting
 from moorage.engine.groups.trial_stack import TrialStack
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES
 from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
-from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, Unplaced
+from moorage.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodetable import NodeTable
+from moorage.framework.plugin import FilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
+
+PODS_PER_TURN: Final = 200
+"""After so many pods (a few hundredths of a second) the loop gets a turn: trees of groups are tried for long."""
 
 
 class GroupSearch:
@@ -49,6 +58,11 @@ class GroupSearch:
         self._stack = stack
         self._observer = observer
         self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
+        self._filtering_helpers = [
+            plugin for plugin in self._profile.group_post_filter if isinstance(plugin, FilterPlugin)
+        ]
+        self._tried = 0
+        self._countings: dict[str, Counting] = {}
         self.scored: list[tuple[str, PlacementScores]] = []
         self.state = CycleState()
         self.state[FINDINGS] = self._findings = GroupFindings()
@@ -83,7 +97,8 @@ class GroupSearch:
         remaining, scheduled = len(tree.members), len(tree.scheduled)
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            trial.status = status if status.code is Code.ERROR else unplaceable(*status.reasons)
+            # What nothing can resolve is left as it is, so that nobody is evicted for it.
+            trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
             tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid])
@@ -110,6 +125,9 @@ class GroupSearch:
 
     async def _place_pod(self, queued: QueuedPodInfo) -> PodTrial:
         trial = PodTrial(queued)
+        self._tried += 1
+        if self._tried % PODS_PER_TURN == 0:
+            await self._take_a_turn()
         if not self._services.cache.columns.infos:
             trial.status = Status.unresolvable(NO_NODES)
             return trial
@@ -119,30 +137,48 @@ class GroupSearch:
             trial.node_name, trial.status = "", Status.error(str(error))
         return trial
 
+    async def _take_a_turn(self) -> None:
+        """Let the loop turn, in a frozen world: whoever watches it would think that a long search is stuck."""
+        freeze = self._services.freeze
+        with nullcontext() if freeze.thawed is not None else freeze:
+            await asyncio.sleep(0)
+
     async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial) -> None:
         cycle, pod = self._cycle, queued.pod
         extended = bool(self._services.extenders)
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
-        trial.found = found
+            # It has columns of its own: of thousands of pods in many placements they would add up.
+            trial.found = found
         self._note_pre_filters(found)
-        if isinstance(found, NoNode):
-            trial.diagnosis = found.diagnosis
+        plain = found.found if isinstance(found, ExtendedNodes) else found
+        if isinstance(plain, NoNode):
+            trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
-            self._findings.unplaced[pod.metadata.uid] = Unplaced(pod, found.cycle, trial.diagnosis.statuses)
+        self._note_tried(pod, plain)
+        if isinstance(found, NoNode):
             return
         if extended:
             choice = await cycle.choose_extended(found)
         else:
             assert not isinstance(found, ExtendedNodes)
             choice = cycle.choose(found)
-        trial.state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+        trial.state = plain.cycle
         trial.state.group = self.state
         if self._keeps_states:
             trial.kept_state = trial.state.detached()
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
+
+    def _note_tried(self, pod: Pod, found: Found) -> None:
+        """Remember what was said of a pod, for those who are to help if the group fits nowhere."""
+        skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
+        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
+            statuses = NodeStatuses({}, statuses.absent)
+        elif not isinstance(found, NoNode):
+            statuses = statuses.kept()
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
@@ -164,36 +200,44 @@ class GroupSearch:
         if not tree.is_composite:
             for _ in placements:
                 self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
-        alike = Likeness(self._services, self._cycle, tree) if len(placements) > 1 else None
+        counting = self._countings.get(tree.key)
+        if counting is None:
+            counting = self._countings[tree.key] = Counting(self._services, self._cycle, tree, self._feasible)
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
         outer = self._cycle.filtering.scope
         before = len(self._stack)
         for placement in placements:
-            trial = await self._try_placement(tree, placement, alike)
-            placement.proposals = trial.proposals()
+            trial = await self._try_placement(tree, placement, counting.known(placement))
             trial.placement = placement.name
             self._stack.revert_to(before)
             self._cycle.filtering.scope = outer
-            if alike is not None:
-                alike.learn(placement, trial)
+            if not trial.is_counted:
+                placement.proposals = trial.proposals()
             if trial.code is Code.ERROR:
                 # Of a tree only the error is kept: all groups below share it, whatever was found for them.
                 return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
             if trial.status is None:
                 feasible.append((placement, trial))
+            if not trial.is_counted and placement is not placements[-1]:
+                try:
+                    counting.learn(trial)
+                except MoorageError as error:
+                    return GroupTrial(tree, Status.error(str(error)))
         if not feasible:
             assert first is not None
+            if first.is_counted:
+                first = await self._try_again(tree, placements[0])
+                self._stack.revert_to(before)
             assert first.status is not None
             text = f"0/{len(placements)} placements are available, first placement status: {error_text(first.status)}"
             first.status = unplaceable(text)
             return first
         return await self._settle(tree, feasible)
 
-    async def _try_placement(self, tree: GroupTree, placement: Placement, alike: Likeness | None = None) -> GroupTrial:
+    async def _try_placement(self, tree: GroupTree, placement: Placement, known: GroupTrial | None) -> GroupTrial:
         began = perf_counter()
-        known = None if alike is None else alike.known(placement)
         self._cycle.filtering.scope = self._scope(placement.nodes)
         if tree.is_composite:
             return await self._place_groups(tree, placement.nodes)
@@ -226,17 +270,24 @@ class GroupSearch:
             self.scored.append((tree.key, scores))
             best = int(scores.totals.argmax())
         placement, chosen = feasible[best]
-        if chosen.is_borrowed:
-            outer, before = self._cycle.filtering.scope, len(self._stack)
-            chosen = await self._try_placement(tree, placement)
-            chosen.placement = placement.name
-            self._stack.revert_to(before)
-            self._cycle.filtering.scope = outer
-        if self._services.features.enabled("CompositePodGroup"):
+        stays_placed, before = self._services.features.enabled("CompositePodGroup"), len(self._stack)
+        if chosen.is_counted:
+            chosen = await self._try_again(tree, placement)
+            if not stays_placed:
+                self._stack.revert_to(before)
+        elif stays_placed:
             problem = self._stack.place_again(chosen.placed)
             if problem:
                 return GroupTrial(tree, Status.error(f"failed to assume the subtree: {problem}"))
         return chosen
+
+    async def _try_again(self, tree: GroupTree, placement: Placement) -> GroupTrial:
+        """Try what was only counted, and leave it in place: now it matters which nodes pods get, or why they do not."""
+        outer = self._cycle.filtering.scope
+        trial = await self._try_placement(tree, placement, None)
+        trial.placement = placement.name
+        self._cycle.filtering.scope = outer
+        return trial
 
     async def _place_groups(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
         """Try the groups below one, in the order of their creation, while enough of them may still succeed."""

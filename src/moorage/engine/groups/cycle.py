@@ -13,6 +13,7 @@ from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_points import GroupPostFiltered
 from moorage.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
+from moorage.engine.group_sources import GroupSources
 from moorage.engine.groups.algorithm import GroupSearch
 from moorage.engine.groups.checks import violation
 from moorage.engine.groups.conditions import GroupConditions
@@ -23,7 +24,7 @@ from moorage.engine.services import Services
 from moorage.errors import MoorageError
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import described
-from moorage.framework.groups import GroupTree, Proposal
+from moorage.framework.groups import FINDINGS, DescribedGroup, GroupTree, Proposal
 from moorage.framework.status import Code, Status
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
@@ -57,8 +58,9 @@ class Committing(Protocol):
 class GroupCycle:
     """Tries groups, one at a time, in a frozen world."""
 
-    def __init__(self, scheduler: Committing, groups: PodGroups) -> None:
+    def __init__(self, scheduler: Committing, groups: PodGroups, sources: GroupSources | None = None) -> None:
         self._scheduler = scheduler
+        self._sources = sources
         self._services = services = scheduler.services
         self._groups = groups
         self._conditions = GroupConditions(services)
@@ -72,8 +74,8 @@ class GroupCycle:
         """Try a group that was popped, and take back what does not fit."""
         began = perf_counter()
         tree = self._tree_of(queued, queued.members)
-        if problem := self._problem_with(queued, tree):
-            self._fail(queued, tree, Status.error(problem))
+        if (problem := self._problem_with(queued, tree)) is not None:
+            self._fail(queued, tree, problem)
             return
         members = self._still_waiting(queued)
         if not members:
@@ -88,7 +90,7 @@ class GroupCycle:
             trial = await self._searched(search, tree)
             code = trial.code
             meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-            helped = await self._post_filter(search, profile, tree, trial) if code is Code.UNSCHEDULABLE else None
+            helped = await self._post_filter(search, profile, tree, trial) if may_be_helped(search, trial) else None
         except Exception as error:
             # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
             log.exception("attempt of a group failed unexpectedly", group=queued.key)
@@ -129,25 +131,28 @@ class GroupCycle:
         }
         return self._groups.tree(queued.root, by_leaf)
 
-    def _problem_with(self, queued: QueuedGroup, tree: GroupTree) -> str:
+    def _problem_with(self, queued: QueuedGroup, tree: GroupTree) -> Status | None:
         """Say what is wrong with a group as a whole, if anything is."""
         pods = [member.pod for member in queued.members]
+        if isinstance(tree.group, DescribedGroup) and tree.group.problem:
+            return Status.unresolvable(tree.group.problem)
         problem = violation(tree.group, pods, tree.all_scheduled, with_policy=self._with_policy)
         if not problem and pods[0].scheduler_name not in self._scheduler.cycles:
-            return f'profile not found for scheduler name "{pods[0].scheduler_name}"'
-        return problem
+            problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
+        return Status.error(problem) if problem else None
 
     def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
         """Give up with nothing placed: all pods are told the same."""
         members = _in_order(tree, queued.members)
         for member in members:
-            self._end(member, Failed(status.message))
+            self._end(member, Failed(status.message, status.is_rejection))
         conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
         if self._scheduler.observer is not None:
-            attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, "error", status)
+            result = "unschedulable" if status.is_rejection else "error"
+            attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, result, status)
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)
-        self._finish(queued, Code.ERROR)
+        self._finish(queued, status.code)
 
     def _still_waiting(self, queued: QueuedGroup) -> list[QueuedPodInfo]:
         """Return the members that are to be tried, and let go of the others."""
@@ -228,7 +233,17 @@ class GroupCycle:
 
     def _report(self, leaf: GroupTree, status: Status | None) -> Mapping[str, str]:
         assert isinstance(leaf.group, PodGroup)
+        if isinstance(leaf.group, DescribedGroup):
+            if self._sources is not None:
+                self._sources.attempted(leaf.group, status)
+            return {}
         return self._conditions.report(leaf.group, status)
+
+
+def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
+    """Tell whether post-filters are to be asked: upstream asks even if no pod was looked at, and then some fail."""
+    was_looked_at = bool(search.state[FINDINGS].pre_filtered) or not isinstance(trial.tree.group, DescribedGroup)
+    return trial.code is Code.UNSCHEDULABLE and was_looked_at
 
 
 def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:

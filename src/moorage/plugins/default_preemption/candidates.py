@@ -21,6 +21,7 @@ from moorage.framework.status import BoolArray, Code, Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
+from moorage.plugins.default_preemption.eligibility import VictimRules
 from moorage.plugins.default_preemption.memory import Memory, Outcome
 from moorage.plugins.default_preemption.unit_dry_run import UnitDryRun
 from moorage.plugins.default_preemption.units import Units
@@ -55,7 +56,8 @@ class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
     The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
-    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups.
+    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups;
+    ``rules`` who may go, where that is not up to priorities alone.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class CandidateSearch:
         budgets: Budgets,
         chance: Random | None = None,
         units: Units | None = None,
+        rules: VictimRules | None = None,
     ) -> None:
         self.units = units
+        self.rules = rules
         self._handle = handle
         self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
@@ -80,64 +84,73 @@ class CandidateSearch:
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
         findings = Findings(examined=len(rows))
-        hopeful = rows[self._lowest.is_below(pod.priority, rows)]
+        hopeful = rows if self.rules is not None else rows[self._lowest.is_below(pod.priority, rows)]
         if len(hopeful) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
         wanted = self.wanted(len(rows))
+        infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
+        nominated = [info.row for info in infos if info is not None]
         if len(hopeful) > wanted and self._chance is None:
-            hopeful = self._nominated_last(hopeful)
+            hopeful = _nominated_last(hopeful, nominated)
         dry_run = self._dry_run(cycle, pod)
-        self._memory.turn_to(dry_run.kind, self._budgets.version)
-        self._try_nodes(dry_run, (nodes[row] for row in hopeful.tolist()), wanted, findings)
+        self._memory.turn_to(dry_run.kind, self._budgets.version, nominated)
+        self._try_nodes(dry_run, hopeful.tolist(), wanted, findings)
         return findings
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
         if self.units is None:
-            return DryRun(self._handle, cycle, pod, self._budgets.split)
-        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units)
+            return DryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
+        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
 
     def wanted(self, nodes: int) -> int:
         """Return how many candidates are enough among this many nodes."""
         return min(max(nodes * self._percentage // 100, self._min_candidates), nodes)
-
-    def _nominated_last(self, rows: RowArray) -> RowArray:
-        """Put the nodes behind that others are nominated for, when not all will be tried.
-
-        Where upstream starts is up to chance. Were it always the first node, preemptors in a row would find nothing but
-        each other's nodes, evict more pods there than each needs, and wait for one another.
-        """
-        nodes = self._handle.nodes
-        infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
-        claimed = np.isin(rows, [info.row for info in infos if info is not None])
-        return np.concatenate((rows[~claimed], rows[claimed]))
 
     def _from_offset(self, rows: RowArray) -> RowArray:
         if self._chance is None or not len(rows):
             return rows
         return np.roll(rows, -self._chance.randrange(len(rows)))
 
-    def _try_nodes(self, dry_run: DryRun, nodes: Iterable[NodeInfo], wanted: int, findings: Findings) -> None:
+    def _try_nodes(self, dry_run: DryRun, rows: Iterable[int], wanted: int, findings: Findings) -> None:
+        nodes, known = self._handle.nodes, self._memory.outcomes
         clean: dict[str, Victims] = {}
         violating: dict[str, Victims] = {}
-        for node in nodes:
-            match self._outcome(dry_run, node):
-                case Victims() as victims:
-                    kept = violating if victims.violations else clean
-                    if len(kept) < wanted:
-                        kept[node.name] = victims
-                    if clean and len(clean) + len(violating) >= wanted:
-                        break
-                case Status(code=Code.ERROR) as status:
-                    findings.errors.append(status.message)
-                case status:
-                    findings.reasons.update(status.reasons)
+        for row in rows:
+            node = nodes[row]
+            # In a storm of preemption nearly all is known already, of hundreds of nodes for each pod.
+            outcome = known.get(row)
+            if outcome is None:
+                outcome = self._outcome(dry_run, node)
+            if isinstance(outcome, Victims):
+                kept = violating if outcome.violations else clean
+                if len(kept) < wanted:
+                    kept[node.name] = outcome
+                if clean and len(clean) + len(violating) >= wanted:
+                    break
+            elif outcome.code is Code.ERROR:
+                findings.errors.append(outcome.message)
+            else:
+                findings.reasons.update(outcome.reasons)
         findings.candidates = clean | violating
 
     def _outcome(self, dry_run: DryRun, node: NodeInfo) -> Outcome:
         try:
-            return self._memory.ask(node, dry_run) if dry_run.is_row_local(node) else dry_run.on(node)
+            outcome = dry_run.on(node)
         except PluginError as error:
             return Status.error(str(error))
+        if dry_run.is_row_local(node):
+            self._memory.outcomes[node.row] = outcome
+        return outcome
+
+
+def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
+    """Put the nodes behind that others are nominated for, when not all will be tried.
+
+    Where upstream starts is up to chance. Were it always the first node, preemptors in a row would find nothing but
+    each other's nodes, evict more pods there than each needs, and wait for one another.
+    """
+    claimed = np.isin(rows, nominated)
+    return np.concatenate((rows[~claimed], rows[claimed]))
 
 
 def _lowest(pod: Pod) -> int:

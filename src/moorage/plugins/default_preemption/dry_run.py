@@ -13,6 +13,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import CountingPlugin, DependsOn
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
+from moorage.plugins.default_preemption.eligibility import VictimRules
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
@@ -26,7 +27,10 @@ Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
 class DryRun:
     """Tries nodes for one pod that fits nowhere; each node is judged by itself, on a copy."""
 
-    def __init__(self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split) -> None:
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split, rules: VictimRules | None = None
+    ) -> None:
+        self._rules = rules
         self._handle = handle
         self._cycle = cycle
         self._pod = pod
@@ -38,18 +42,24 @@ class DryRun:
 
     def on(self, node: NodeInfo) -> Victims | Status:
         """Return the least important pods without which the pod fits, or why none will do; PluginError if it broke."""
-        priority = self._priority
-        pool = [pod for pod in node.pods.values() if pod.priority < priority]
+        pool = self._pool(node)
         if not pool:
             return NO_VICTIMS
         what_if = self._what_if(node, pool)
         status = what_if.judge()
         return status if status is not None else self._reprieve(what_if, pool)
 
+    def _pool(self, node: NodeInfo) -> list[Pod]:
+        """Return the pods of a node that may have to go."""
+        priority, rules = self._priority, self._rules
+        if rules is None:
+            return [pod for pod in node.pods.values() if pod.priority < priority]
+        return [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
+
     def is_row_local(self, node: NodeInfo) -> bool:
         """Tell whether the outcome depends on nothing but the node and its pods, and the kind of pod."""
         # A promised node is judged twice, with the promised pods and without: counting once would not do.
-        return self._counting is not None and node.name not in self._promised
+        return self._counting is not None and self._rules is None and node.name not in self._promised
 
     @property
     def kind(self) -> Hashable | None:

@@ -57,6 +57,14 @@ class Evictions:
         self._under_way.discard(pod.uid)
 
 
+class VictimRules(Protocol):
+    """Whom a pod may have evicted, where that is not up to priorities alone."""
+
+    def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
+        """Tell whether a pod may go for another; ``priority`` is the one that counts for it, perhaps its group's."""
+        ...
+
+
 class Priorities(Protocol):
     """Whose priority counts for a pod."""
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
 from moorage.framework.cycle import StateKey
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.framework.groups import DescribedGroup
 from moorage.framework.handle import PreemptionHandle
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.recording import EventNote
 from moorage.lru import LRU
 from moorage.plugins.default_preemption.eligibility import (
@@ -30,6 +33,9 @@ IN_MEMORY: Final = " (in kube-scheduler memory)."
 EXECUTIONS: Final = "scheduler_preemption_goroutines_execution_total"
 SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
 EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
+
+
+uid_of: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
 
 
 class Preemptor(msgspec.Struct, frozen=True):
@@ -53,6 +59,11 @@ class Preemptor(msgspec.Struct, frozen=True):
         return self.thing.uid
 
     @property
+    def related(self) -> KubeObject | None:
+        """What events point to; a group that only a plugin knows of is no object."""
+        return None if isinstance(self.thing, DescribedGroup) else self.thing
+
+    @property
     def key(self) -> str:
         """The name of the pod or the group."""
         return self.thing.key
@@ -63,9 +74,7 @@ class Eviction:
 
     events: Sequence[EventRegistration] = ()
 
-    def __init__(
-        self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = lambda pod: pod.uid
-    ) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
         self._handle = handle
         self._plugin = plugin
         self._preemptor_uid = preemptor_uid
@@ -87,6 +96,10 @@ class Eviction:
         """Tell whether the pod has to wait for its victims to be evicted, which it never has to here."""
         return False
 
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the pods that may be let in by now: nobody is kept out here."""
+        return ()
+
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
         """Evict one pod; tell whether that happened in memory only, so that no deletion will be delivered."""
         in_memory = self._stop_in_memory(victim)
@@ -94,7 +107,7 @@ class Eviction:
             return False
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}" + (IN_MEMORY if in_memory else "")
         self._handle.cluster.record(
-            EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.thing)
+            EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.related)
         )
         return in_memory
 
@@ -150,6 +163,43 @@ class Preemption(msgspec.Struct, eq=False):
         return self.work is not None and inspect.getcoroutinestate(self.work) == inspect.CORO_CLOSED
 
 
+class HeldPods:
+    """The pods that are kept out of the queue until their victims leave: which of them are worth asking about.
+
+    What holds one back changes with the nodes that its victims are on, or with the work that evicts them.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._position = -1
+        self._node_count = -1
+        self._on_node: dict[str, set[str]] = {}
+        self._of_preemptor: dict[str, set[str]] = {}
+        self._reconsidered: set[str] = set()
+
+    def add(self, key: str, preemptor_uid: str, node_names: Iterable[str]) -> None:
+        """Note that a pod is held back, because of victims on some nodes."""
+        self._of_preemptor.setdefault(preemptor_uid, set()).add(key)
+        for name in node_names:
+            self._on_node.setdefault(name, set()).add(key)
+
+    def reconsider(self, preemptor_uid: str) -> None:
+        """Note that the work for a preemptor has come further."""
+        self._reconsidered |= self._of_preemptor.pop(preemptor_uid, set())
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the pods of whom something has changed since the last time; None if it could be any."""
+        nodes = self._nodes
+        changed = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
+        self._position, self._node_count = nodes.position, len(nodes)
+        found, self._reconsidered = self._reconsidered, set()
+        if changed is None:
+            return None
+        for row in changed:
+            found |= self._on_node.pop(nodes[row].name, set())
+        return found
+
+
 class BackgroundEviction(Eviction):
     """Evicts beside the cycles. Until its victims are seen to leave, the preemptor is kept out of the queue.
 
@@ -157,14 +207,13 @@ class BackgroundEviction(Eviction):
     victim alive on the node, and evict another one.
     """
 
-    def __init__(
-        self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = lambda pod: pod.uid
-    ) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
         super().__init__(handle, plugin, preemptor_uid)
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Mapping[str, str]] = LRU(MAX_EVICTIONS)
         """The nodes of a preemptor's victims by their uids; whole pods would outlive the deletion of all of them."""
+        self._held = HeldPods(handle.nodes)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         """Start evicting; without victims that are not leaving already there is nothing to do."""
@@ -193,6 +242,16 @@ class BackgroundEviction(Eviction):
     def is_under_way_for(self, pod: Pod) -> bool:
         """Tell whether victims are still to be evicted, or evicted but not yet seen to leave."""
         uid = self._preemptor_uid(pod)
+        if self._holds(uid):
+            self._held.add(pod.key, uid, (self._victims.find(uid) or {}).values())
+            return True
+        return False
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the keys of pods that need not be held back any more, perhaps."""
+        return self._held.reconsidered()
+
+    def _holds(self, uid: str) -> bool:
         preemption = self._under_way.get(uid)
         if preemption is None or preemption.was_dropped:
             return self._awaits_victims(uid)
@@ -236,6 +295,7 @@ class BackgroundEviction(Eviction):
             self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
                 del self._under_way[preemptor.uid]
+            self._held.reconsider(preemptor.uid)
             if not will_be_woken:
                 self._handle.activate(preemptor.pods)
 
@@ -251,6 +311,7 @@ class BackgroundEviction(Eviction):
         if others:
             await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
         preemption.last = last
+        self._held.reconsider(preemptor.uid)
         in_memory = await self._evict(last, preemptor, node_name)
         # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
         was_missed = preemption.held_back and not any(self._on_node(victim.uid, victim.node_name) for victim in victims)

@@ -15,9 +15,9 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import DependsOn
 from moorage.framework.status import Code, Status
 from moorage.plugins.default_preemption.budgets import Budgets
-from moorage.plugins.default_preemption.eligibility import NEVER, POLICY_NEVER, is_leaving_for_another
+from moorage.plugins.default_preemption.eligibility import NEVER, POLICY_NEVER, VictimRules, is_leaving_for_another
 from moorage.plugins.default_preemption.eviction import Eviction, Preemptor
-from moorage.plugins.default_preemption.units import Unit, Units, by_importance, missing_node, split_units
+from moorage.plugins.default_preemption.units import Unit, Units, by_importance, may_go, missing_node, split_units
 from moorage.state.handle import ClusterHandle
 
 PREFIX: Final = "pod group preemption: "
@@ -36,8 +36,11 @@ class GroupHandle(PreemptionHandle, ClusterHandle, Protocol):
 class GroupPreemption:
     """Tries to make room for groups."""
 
-    def __init__(self, handle: GroupHandle, budgets: Budgets, eviction: Eviction) -> None:
+    def __init__(
+        self, handle: GroupHandle, budgets: Budgets, eviction: Eviction, rules: VictimRules | None = None
+    ) -> None:
         self._handle = handle
+        self._rules = rules
         self._budgets = budgets
         self._eviction = eviction
         self._has_policies = handle.features.enabled("PodGroupPreemptionPolicy")
@@ -53,7 +56,8 @@ class GroupPreemption:
         if self._waits_for_victims(group):
             kept = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
             return GroupPostFilterResult(None, kept, message=PREFIX + ONGOING)
-        pool = [unit for unit in units if unit.priority < group.group.priority]
+        first = next(group.all_members)
+        pool = [unit for unit in units if may_go(unit, first, group.group.priority, self._rules)]
         if not pool:
             return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:

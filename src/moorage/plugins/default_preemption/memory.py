@@ -1,13 +1,12 @@
 """What earlier dry runs came to: pods of one kind that preempt in a row look at the same nodes again and again."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from itertools import chain
 from typing import TypeAlias
 
-from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
-from moorage.plugins.default_preemption.dry_run import DryRun
 
 Outcome: TypeAlias = Victims | Status
 
@@ -19,22 +18,18 @@ class Memory:
         self._nodes = nodes
         self._position = 0
         self._about: tuple[Hashable | None, int] = (None, 0)
-        self._outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[int, Outcome] = {}
 
-    def turn_to(self, kind: Hashable | None, budgets: int) -> None:
-        """Keep only what still holds for pods of a kind under some version of the budgets."""
+    def turn_to(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
+        """Keep only what still holds for pods of a kind under some version of the budgets, and of rows not nominated.
+
+        A node that is nominated to others is judged with them, too: what was found before they were counts no more.
+        """
         is_known = kind is not None and self._about == (kind, budgets)
         changed = self._nodes.changed_since(self._position) if is_known else None
         self._about, self._position = (kind, budgets), self._nodes.position
         if changed is None:
-            self._outcomes.clear()
+            self.outcomes.clear()
             return
-        for row in changed:
-            self._outcomes.pop(row, None)
-
-    def ask(self, node: NodeInfo, dry_run: DryRun) -> Outcome:
-        """Return what is remembered of a node, or find it out."""
-        outcome = self._outcomes.get(node.row)
-        if outcome is None:
-            outcome = self._outcomes[node.row] = dry_run.on(node)
-        return outcome
+        for row in chain(changed, nominated):
+            self.outcomes.pop(row, None)

@@ -1,9 +1,9 @@
 """The plugin: who may preempt, where it does the least harm, and the sentence users read."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from time import perf_counter
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from moorage.api.cluster import PodDisruptionBudget
 from moorage.api.pod import Pod
@@ -37,7 +37,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is given.
     """
 
-    Args = DefaultPreemptionArgs
+    Args: ClassVar[type[Any] | None] = DefaultPreemptionArgs
 
     def __init__(
         self, *, args: DefaultPreemptionArgs | None = None, handle: GroupHandle, chance: Random | None = None
@@ -45,13 +45,18 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._handle = handle
         self._pods = handle.lister(Pod)
         budgets = Budgets(handle.lister(PodDisruptionBudget))
-        has_groups = handle.features.enabled("GenericWorkload")
+        has_groups = handle.has_groups
         units = Units(handle.groups) if has_groups else None
-        self._search = CandidateSearch(handle, args or DefaultPreemptionArgs(), budgets, chance, units)
+        self._search = self._make_search(args or DefaultPreemptionArgs(), budgets, chance, units)
         in_background = handle.features.enabled("SchedulerAsyncPreemption")
         evict = BackgroundEviction if in_background else Eviction
         self._eviction = evict(handle, self.name, self._group_uid) if has_groups else evict(handle, self.name)
-        self._groups = GroupPreemption(handle, budgets, self._eviction)
+        self._groups = GroupPreemption(handle, budgets, self._eviction, self._search.rules)
+
+    def _make_search(
+        self, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None, units: Units | None
+    ) -> CandidateSearch:
+        return CandidateSearch(self._handle, args, budgets, chance, units)
 
     def _group_uid(self, pod: Pod) -> str:
         """Return for whom room is made that a pod needs: the root of its groups, or the pod."""
@@ -62,6 +67,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if not self._eviction.is_under_way_for(pod):
             return None
         return GROUP_UNDER_WAY if is_grouped(pod) else UNDER_WAY
+
+    def reconsidered(self) -> Collection[str] | None:
+        return self._eviction.reconsidered()
 
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
         result = await self._groups.run(group)

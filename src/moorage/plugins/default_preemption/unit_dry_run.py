@@ -7,14 +7,23 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.status import Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun, Split, WhatIf
-from moorage.plugins.default_preemption.units import Unit, Units, by_importance, missing_node, split_units
+from moorage.plugins.default_preemption.eligibility import VictimRules
+from moorage.plugins.default_preemption.units import Unit, Units, by_importance, may_go, missing_node, split_units
 
 
 class UnitDryRun(DryRun):
     """Tries nodes for one pod; victims are units, and their priorities those of groups."""
 
-    def __init__(self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split, units: Units) -> None:
-        super().__init__(handle, cycle, pod, split)
+    def __init__(
+        self,
+        handle: PreemptionHandle,
+        cycle: CycleState,
+        pod: Pod,
+        split: Split,
+        units: Units,
+        rules: VictimRules | None = None,
+    ) -> None:
+        super().__init__(handle, cycle, pod, split, rules)
         self._units = units
 
     def on(self, node: NodeInfo) -> Victims | Status:
@@ -24,7 +33,7 @@ class UnitDryRun(DryRun):
         units = self._units.of(node.pods.values())
         if problem := missing_node(units, self._handle.nodes):
             return Status.error(problem)
-        pool = [unit for unit in units if unit.priority < self._priority]
+        pool = [unit for unit in units if may_go(unit, self._pod, self._priority, self._rules)]
         if not pool:
             return NO_VICTIMS
         what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)

@@ -11,6 +11,7 @@ from moorage.api.pod_groups import CompositePodGroup
 from moorage.framework.groups import Group
 from moorage.framework.nodetable import NodeTable
 from moorage.plugins.default_preemption.dry_run import start_time
+from moorage.plugins.default_preemption.eligibility import VictimRules
 from moorage.state.pod_groups import PodGroups, group_key
 
 
@@ -38,6 +39,13 @@ class UnitSplit(NamedTuple):
     protected: list[Unit]
     others: list[Unit]
     violating: set[str]
+
+
+def may_go(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
+    """Tell whether a unit may be evicted for a pod, or for a group of that priority: all of its pods, or none."""
+    if rules is None:
+        return unit.priority < priority
+    return all(rules.may_evict(preemptor, pod, unit.priority) for pod in unit.pods)
 
 
 class Units:

@@ -39,12 +39,6 @@ def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTab
     return found
 
 
-def unavailable_everywhere(state: DeviceState, nodes: NodeTable) -> set[int]:
-    """Return the places of the claims that cannot be used on any node."""
-    found = unavailable_on_nodes(state, nodes)
-    return {place for place, mask in found.items() if bool(mask.all())}
-
-
 def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:
     """Return for each claim that matters the nodes on which it cannot be used."""
     found = {place: np.ones(len(nodes), dtype=np.bool_) for place in state.stuck}

@@ -1,7 +1,7 @@
 """What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim, ResourceClaimStatus
 from moorage.api.meta import format_time
 from moorage.api.pod import ExtendedResourceClaimStatus, Pod
+from moorage.api.pod_groups import PodGroup
 from moorage.errors import ApiError, Conflict, MoorageError, NotFound
 from moorage.framework.handle import Handle
 from moorage.framework.recording import EventNote
 from moorage.framework.status import Status
-from moorage.plugins.dynamic_resources.claims import ClaimBook, is_reserved_for
+from moorage.plugins.dynamic_resources.claims import ClaimBook, ClaimProblem, is_reserved_for, is_reserved_for_member
 from moorage.plugins.dynamic_resources.conditions import (
     DeviceBindingError,
     DeviceBindingTimeoutError,
@@ -120,23 +121,23 @@ class ClaimBinder:
             return Status.error(str(error), cause=error)
         return NO_HELP
 
-    async def free_group_claim(self, claims: Collection[ResourceClaim], away: Collection[str], uid: str) -> Status:
-        """Free a claim of a group whose devices are out of reach, or let go of one that is in reach.
+    async def free_group_claim(self, group: PodGroup, pod: Pod, away: Iterable[ResourceClaim]) -> Status:
+        """Free a claim that a group may have kept its pods away with, or let go of one that the group names.
 
-        ``claims`` are those of the group, ``away`` the uids of those that cannot be used on any node.
+        ``away`` are the claims of its pods that could not be used on some node, ``pod`` is the first of the pods.
         """
         try:
-            for claim in claims:
+            for claim in away:
                 users = claim.status.reserved_for
-                if claim.uid in away and len(users) <= 1 and all(user.uid == uid for user in users):
+                if not users or (len(users) == 1 and users[0].uid == group.uid):
                     empty = replace(claim, status=ResourceClaimStatus())
                     await self._handle.cluster.update(empty, subresource="status")
                     return GROUP_DEALLOCATED
-            for claim in claims:
-                if claim.status.allocation is not None and is_reserved_for(claim, uid):
-                    await self._unreserve(claim, uid)
+            for claim in self._claims.of_group(group):
+                if claim.status.allocation is not None and is_reserved_for_member(claim, pod):
+                    await self._unreserve(claim, group.uid)
                     return GROUP_UNRESERVED
-        except (BindingProblem, ApiError) as error:
+        except (ClaimProblem, BindingProblem, ApiError) as error:
             return Status.error(str(error), cause=error)
         return NO_HELP
 

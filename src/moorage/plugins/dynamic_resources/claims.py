@@ -10,6 +10,7 @@ from typing import Final
 from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.integers import to_int64
 from moorage.api.pod import Pod, PodResourceClaim
+from moorage.api.pod_groups import PodGroup
 from moorage.errors import MoorageError
 from moorage.framework.handle import Lister
 from moorage.plugins.dynamic_resources.allocated import AllocatedDevices, pools_of
@@ -165,6 +166,35 @@ class ClaimBook:
                 who = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
                 raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})")
             yield entry, claim
+
+    def of_group(self, group: PodGroup) -> Iterator[ResourceClaim]:
+        """Go through the claims a group names; one that was made for somebody else is left out."""
+        made = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
+        for entry in group.spec.resource_claims:
+            name = entry.resource_claim_name
+            if name is None and entry.resource_claim_template_name is None:
+                text = f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set"
+                raise ClaimProblem(text)
+            if name is None and entry.name not in made:
+                raise ClaimProblem(f"PodGroup {group.key}: ResourceClaim not created yet")
+            name = name if name is not None else made[entry.name]
+            if name is None:
+                continue
+            claim = self.get(name, group.namespace)
+            if claim is None:
+                raise ClaimProblem(f'could not find ResourceClaim "{group.namespace}/{name}"')
+            owner = claim.metadata.controller
+            if entry.resource_claim_name is not None or (owner is not None and owner.uid == group.uid):
+                yield claim
+
+
+def is_reserved_for_member(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a claim is reserved for a pod or for its group, whose uid a pod does not know."""
+    group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else None
+    return any(
+        user.uid == pod.uid or (user.api_group == GROUPS and user.resource == "podgroups" and user.name == group)
+        for user in claim.status.reserved_for
+    )
 
 
 def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:

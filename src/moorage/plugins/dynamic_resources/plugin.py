@@ -1,6 +1,6 @@
 """DynamicResources: gives pods the devices their claims ask for."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from moorage.errors import SelectorError
 from moorage.framework.cycle import ASSUMED, CycleState
 from moorage.framework.events import EventRegistration
 from moorage.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
-from moorage.framework.groups import FINDINGS, GroupTree, Unplaced
+from moorage.framework.groups import FINDINGS, GroupTree
 from moorage.framework.handle import Handle
 from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
@@ -31,7 +31,7 @@ from moorage.framework.plugin import (
     default_normalize,
 )
 from moorage.framework.status import IntArray, Status, Verdict
-from moorage.plugins.dynamic_resources.availability import unavailable_after, unavailable_everywhere
+from moorage.plugins.dynamic_resources.availability import unavailable_after
 from moorage.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
 from moorage.plugins.dynamic_resources.claims import GROUPS, ClaimProblem
 from moorage.plugins.dynamic_resources.conditions import is_stuck
@@ -174,32 +174,25 @@ class DynamicResources(
         findings = cycle[FINDINGS]
         if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
+        tried = [
+            (item.pod, state, unavailable_after(state, item.statuses, self._nodes))
+            for item in findings.tried.values()
+            if (state := item.cycle.get(KEY)) is not None
+        ]
         has_idle = False
-        for unplaced in findings.unplaced.values():
-            if KEY not in unplaced.cycle:
-                continue
-            status = (await self.post_filter(unplaced.cycle, unplaced.pod, unplaced.statuses)).status
-            if status is not None and not status.is_rejection:
+        for pod, state, unavailable in tried:
+            status = await self._binder.free_claim(state, pod, unavailable)
+            if not status.is_rejection:
                 return GroupPostFilterResult(status)
             has_idle = has_idle or status is NO_HELP
         if has_idle and self._groups is not None and not group.scheduled:
-            status = await self._free_group_claim(findings.unplaced.values(), group)
+            away = [state.claims[place] for _, state, unavailable in tried for place in sorted(unavailable)]
+            assert isinstance(group.group, PodGroup)
+            status = await self._binder.free_group_claim(group.group, group.members[0], away)
             if status is not NO_HELP:
                 return GroupPostFilterResult(status)
         # Upstream says so whether or not anybody had claims.
         return GroupPostFilterResult(CLAIMS_FREED)
-
-    async def _free_group_claim(self, unplaced: Iterable[Unplaced], group: GroupTree) -> Status:
-        """Free, or let go of, a claim that the pods of a group share: another part of the cluster may suit them all."""
-        shared: dict[str, ResourceClaim] = {}
-        away: set[str] = set()
-        for item in unplaced:
-            state = item.cycle.get(KEY)
-            if state is None or state.is_empty:
-                continue
-            shared |= {state.claims[place].uid: state.claims[place] for place in state.consumers}
-            away |= {state.claims[place].uid for place in unavailable_everywhere(state, self._nodes)}
-        return await self._binder.free_group_claim(shared.values(), away, group.group.uid)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]
@@ -242,6 +235,8 @@ class DynamicResources(
             return NO_ALLOCATION
         if pattern.answers is None:
             return None
+        # Of a group, pods that were tried later asked the same of a node that had fewer devices left then.
+        pattern.answers.refresh()
         solution = self._filter.outcome(state, pattern.answers, info).solution
         if solution is None:
             return NO_ALLOCATION

@@ -1,7 +1,7 @@
 """The plugin: who may enter the queue, when trying a group makes sense, and who waits for whom before the binding."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
@@ -9,9 +9,9 @@ from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.framework.group_plugins import PlacementFeasiblePlugin
-from moorage.framework.groups import Group, GroupTree
+from moorage.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
-from moorage.framework.status import Code, Status
+from moorage.framework.status import Status
 from moorage.plugins.gang_scheduling.quorum import BrokenTree, is_complete, root_above
 from moorage.state.handle import ClusterHandle
 from moorage.state.pod_groups import Members, PodGroups, group_key
@@ -21,7 +21,13 @@ TOO_FEW: Final = Status.unresolvable("waiting for minCount pods from a gang to a
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
-    """Have enough pods of a group start together: none enters the queue or is bound before the quorum can be."""
+    """Have enough pods of a group start together: none enters the queue or is bound before the quorum can be.
+
+    Groups that other plugins describe are theirs to judge.
+    """
+
+    _minimum: ClassVar[str] = "minCount"
+    """What the number of pods that a group starts with is called where users write it."""
 
     def __init__(self, *, handle: ClusterHandle) -> None:
         self._handle = handle
@@ -29,6 +35,12 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     @property
     def _groups(self) -> PodGroups:
         return self._handle.groups
+
+    def _judges(self, group: Group) -> bool:
+        return not isinstance(group, DescribedGroup)
+
+    def _max_wait(self, group: PodGroup) -> float:
+        return MAX_WAIT
 
     # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -39,6 +51,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         group = None if members is None else members.group
         if members is None or group is None:
             return self._unknown(pod, key)
+        if not self._judges(group):
+            return None
         if self._groups.parent_of(group) is None:
             return TOO_FEW if members.known_count < (group.min_count or 0) else None
         try:
@@ -59,13 +73,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
 
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-        quorum = group.quorum
-        if scheduled >= quorum:
-            return None
-        counts = f"{scheduled} scheduled, {remaining} remaining"
-        if scheduled + remaining < quorum:
-            return Status.unschedulable(f"minCount ({quorum}) cannot be satisfied: {counts}")
-        return Status(Code.WAIT, (f"minCount ({quorum}) is not yet satisfied: {counts}",))
+        return group.quorum_status(remaining, scheduled, self._minimum) if self._judges(group.group) else None
 
     # ── to the binding ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,7 +84,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         group = self._groups.group(key)
         if group is None:
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup "{key}" not found')
-        if self._groups.parent_of(group) is None and group.min_count is None:
+        if not self._judges(group) or (self._groups.parent_of(group) is None and group.min_count is None):
             return None
         tree = self._members_of(group)
         if not self._has_quorum(group):
@@ -84,7 +92,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             others = (pod for members in tree for pod in members.unscheduled())
             if (other := next(others, None)) is not None:
                 cycle.activate(other)
-            return Wait(MAX_WAIT)
+            return Wait(self._max_wait(group))
         for members in tree:
             for uid in members.assumed:
                 if (waiting := self._handle.waiting_pod(uid)) is not None:

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, MEMORY, PODS, is_scalar
 from moorage.config.args import NodeResourcesFitArgs
@@ -22,8 +24,8 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.status import BoolArray, IntArray, Status, Verdict, combined
-from moorage.plugins.capacities import Capacities, capacity_of
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status, Verdict, combined
+from moorage.plugins.capacities import EXACT_FLOATS, Capacities, Capacity, StandingAmounts, WriteAmounts, capacity_of
 from moorage.plugins.deferred_pod_scheduling import GATE
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
@@ -54,6 +56,7 @@ class NodeResourcesFit(
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
+    looks_at_nodes = False
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
@@ -62,6 +65,8 @@ class NodeResourcesFit(
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
         self._capacities = Capacities()
+        self._free = StandingAmounts(FREE)
+        self._left = StandingAmounts(LEFT)
         self._stock = device_stock(handle, self._scored)
         self._signs_template = self._stock is None
         self._classes = extended_classes(handle)
@@ -111,10 +116,17 @@ class NodeResourcesFit(
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested
         found: list[tuple[BoolArray, Status]] = []
-        full = nodes.pod_count >= allocatable[PODS]
-        if full.any():
-            found.append((full, TOO_MANY_PODS))
+        has_bounds = len(nodes) > FEW_NODES and nodes.shows_all
+        if has_bounds:
+            self._free.follow(nodes)
+        if not has_bounds or self._free.lowest(nodes, PODS, 1) < 1:
+            full = nodes.pod_count >= allocatable[PODS]
+            if full.any():
+                found.append((full, TOO_MANY_PODS))
         for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            # Most often no node is that full: then nobody is looked at.
+            if has_bounds and amount < EXACT_FLOATS and self._free.lowest(nodes, resource, amount) >= amount:
+                continue
             capacity = allocatable[resource]
             lacking = capacity - requested[resource] < amount
             if is_delegable:
@@ -123,6 +135,15 @@ class NodeResourcesFit(
                 too_small = lacking & (capacity < amount)
                 found += [(lacking & ~too_small, short), (too_small, hopeless)]
         return Verdict(len(nodes), tuple(found))
+
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        counts = allocatable[PODS] - nodes.pod_count
+        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            fitting = (capacity - requested[resource]) // amount
+            counts = np.minimum(counts, np.where(capacity > 0, fitting, counts) if is_delegable else fitting)
+        return counts
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         cycle[SHARES] = self._read_shares(pod)
@@ -158,6 +179,8 @@ class NodeResourcesFit(
             return super().score_nodes(cycle, pod, nodes)
         shares = cycle.get(SHARES) or self._read_shares(pod)
         kept = self._capacities.of(nodes, [resource for resource, _, _ in shares])
+        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, kept)) is not None:
+            return scores
         nonzero, requested = nodes.nonzero_requested, nodes.requested
         weighted = []
         for place, (resource, amount, weight) in enumerate(shares):
@@ -169,11 +192,54 @@ class NodeResourcesFit(
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
-    def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
-        return fullness(placement, self._weights)
+    def _score_left(
+        self, nodes: NodeTable, shares: Sequence[WeightedRequest], capacities: Sequence[Capacity]
+    ) -> IntArray | None:
+        """Score the whole cluster by what is left on each node, which stands from pod to pod; None if it cannot be."""
+        self._left.follow(nodes)
+        weighted = []
+        for (resource, amount, weight), capacity in zip(shares, capacities, strict=True):
+            if not capacity.is_exact:
+                return None
+            asked = amount * MAX_NODE_SCORE
+            left = self._left.of(nodes, resource) - asked
+            if self._left.lowest(nodes, resource, asked) < asked:
+                np.maximum(left, 0.0, out=left)
+            if (scores := self._strategy.score_left(left, capacity)) is None:
+                return None
+            weighted.append(WeightedScores(weight, scores, capacity.present))
+        return self._strategy.mean_nodes(weighted, len(nodes))
+
+    def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
+        return fullness(placements, self._weights)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes, grows=self._nodes is not None).registrations()
+
+
+def _free_column(nodes: NodeTable, resource: str) -> FloatArray:
+    taken = nodes.pod_count if resource == PODS else nodes.requested[resource]
+    return (nodes.allocatable[resource] - taken).astype(np.float64)
+
+
+def _free_on(node: NodeInfo, resource: str) -> float:
+    taken = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
+    return node.allocatable.get(resource, 0) - taken
+
+
+def _left_column(nodes: NodeTable, resource: str) -> FloatArray:
+    taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
+    return (nodes.allocatable[resource] - taken).astype(np.float64) * MAX_NODE_SCORE
+
+
+def _left_on(node: NodeInfo, resource: str) -> float:
+    return (node.allocatable.get(resource, 0) - _taken(node, resource)) * MAX_NODE_SCORE
+
+
+FREE: Final = WriteAmounts(_free_column, _free_on)
+"""What is free of a resource, rounded beyond ``EXACT_FLOATS``."""
+LEFT: Final = WriteAmounts(_left_column, _left_on)
+"""A hundred times what scores count as left of a resource; exact wherever less than 2**46 are left."""
 
 
 def _taken(node: NodeInfo, resource: str) -> int:

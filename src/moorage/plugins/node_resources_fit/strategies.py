@@ -15,7 +15,7 @@ from moorage.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
 from moorage.plugins.capacities import Capacity, percentages
 
 FEW_NODES: Final = 8
@@ -45,6 +45,13 @@ class Strategy(ABC):
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         """Score one resource of many nodes."""
 
+    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray | None:
+        """Score one resource of many nodes by a hundred times what would be left of it, if that is how it is scored.
+
+        ``left`` may be written to, and has exact integers.
+        """
+        return None
+
     def mean(self, weighted: Sequence[WeightedScore]) -> int:
         """Put the scores of one node together; a node without any of the resources gets 0."""
         total = weights = 0
@@ -68,7 +75,12 @@ class Strategy(ABC):
             total = part if total is None else total + part
         if total is None:
             return np.zeros(size, dtype=np.int64)
-        return total // (max(everywhere, 1) if somewhere is None else np.maximum(somewhere + everywhere, 1))
+        if somewhere is not None:
+            return total // np.maximum(somewhere + everywhere, 1)
+        if everywhere.bit_count() == 1:
+            # As by default. No score is negative, and shifting takes a quarter of the time of dividing.
+            return total >> (everywhere.bit_length() - 1)
+        return total // max(everywhere, 1)
 
 
 class LeastAllocated(Strategy):
@@ -82,6 +94,10 @@ class LeastAllocated(Strategy):
         np.maximum(free, 0, out=free)
         free *= MAX_NODE_SCORE
         return percentages(free, capacity)
+
+    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray | None:
+        left /= capacity.floats
+        return left.astype(np.int64)
 
 
 class MostAllocated(Strategy):

@@ -10,8 +10,9 @@ from moorage.box.apiserver.writing.patches import json_patch
 from moorage.config import completed_view
 from moorage.errors import MoorageError
 from moorage.simulator.documents import documents_of
+from moorage.whatif.attempts import Attempt
 from moorage.whatif.edits import EditConfig, Operation, pointer, put, remove
-from moorage.whatif.session import Attempt, Session
+from moorage.whatif.session import Session
 from moorage.why.subject import Remedy, Subject
 
 MAX_OBJECTS: Final = 30_000

@@ -7,6 +7,8 @@ from moorage.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.api.pod import Pod
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
+from moorage.why.fixes.resources import shortage
+from moorage.why.obstacles import short_of
 from moorage.why.subject import Remedy, Subject
 
 CURED_BY_LEAVING: Final = (
@@ -27,6 +29,8 @@ MAX_NODES: Final = 6
 MAX_PODS: Final = 40
 """So many pods of other nodes are looked at one by one."""
 MAX_USER_PRIORITY: Final = 1_000_000_000
+SYSTEM_NAMESPACE: Final = "kube-system"
+SYSTEM_CLASSES: Final = "system-"
 
 
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -35,14 +39,14 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     for row in ranked[:MAX_NODES]:
-        pods = _may_leave(subject.nodes[row].pods.values(), budgets)
+        pods = may_leave(subject.nodes[row].pods.values(), budgets)
         if offer := _delete(subject, pods):
             yield offer
             return
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
         others = (pod for info in subject.nodes for pod in info.pods.values() if _concerns(pod, subject.pod))
-        for pod in _may_leave(others, budgets)[:MAX_PODS]:
+        for pod in may_leave(others, budgets)[:MAX_PODS]:
             if offer := _offer(subject, [pod]):
                 yield offer
                 return
@@ -50,8 +54,6 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 def _weight(subject: Subject, row: int) -> float:
     """Prefer nodes that are short of little, and of few things."""
-    from moorage.why.fixes.resources import short_of, shortage
-
     node, found = subject.nodes[row], subject.obstacles.of(row)
     fit = found.get("NodeResourcesFit")
     names = short_of(fit) if fit is not None else ()
@@ -67,7 +69,7 @@ def _concerns(other: Pod, pod: Pod) -> bool:
     return has_anti or other.namespace == pod.namespace or pod.spec.affinity is not None
 
 
-def _may_leave(pods: Iterable[Pod], budgets: Budgets) -> list[Pod]:
+def may_leave(pods: Iterable[Pod], budgets: Budgets) -> list[Pod]:
     """List the pods that may go, the least important first: none that a budget protects, or that comes back at once."""
     able = [pod for pod in pods if not _returns(pod)]
     ordered = sorted(able, key=lambda pod: (not pod.is_terminating, pod.priority, _size(pod), pod.key))
@@ -130,8 +132,8 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
                 return
     running = {other.priority for info in subject.nodes for other in info.pods.values()}
     values = [value + 1 for value in sorted(running) if pod.priority <= value < MAX_USER_PRIORITY]
-    if not values and pod.spec.preemption_policy == "Never":
-        values = [max(pod.priority, 0)]
+    if pod.spec.preemption_policy == "Never":
+        values.insert(0, pod.priority)  # perhaps it is important enough, and only must not preempt
     for value in values:
         name = f"priority-{value}"
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
@@ -147,8 +149,11 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
 
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
+    """List the classes that preempt, the lowest first; those of the system are for its own pods."""
     found = (subject.session.objects.find(known) for known in subject.session.objects.known("PriorityClass"))
     classes = [item for item in found if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
+    if subject.pod.namespace != SYSTEM_NAMESPACE:
+        classes = [item for item in classes if not item.name.startswith(SYSTEM_CLASSES)]
     return sorted(((item.name, item.value) for item in classes), key=lambda item: item[1])
 
 

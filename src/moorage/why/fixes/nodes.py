@@ -219,22 +219,25 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Add a node like one there is, the smallest that will do; if there is none at all, one that just suits the pod."""
     if subject.only_node:
         return
-    shapes: dict[tuple[Any, ...], NodeInfo] = {}
-    for info in subject.nodes:
-        shapes.setdefault(_shape(info), info)
-    tried = sorted(
-        shapes.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0))
-    )
-    for info in tried[:MAX_SHAPES]:
+    known = shapes(subject)
+    for info in known[:MAX_SHAPES]:
         node, *beside = clone_node(subject, info.name, free_name(subject, info.name))
         needed = _needed(subject, node, beside)
         if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *needed):
             yield offer
             return
-    if not shapes:
+    if not known:
         made = _made_to_measure(subject)
         if offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made)):
             yield offer
+
+
+def shapes(subject: Subject) -> list[NodeInfo]:
+    """Return a node of every shape that there is, the smallest first."""
+    found: dict[tuple[Any, ...], NodeInfo] = {}
+    for info in subject.nodes:
+        found.setdefault(_shape(info), info)
+    return sorted(found.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0)))
 
 
 def _needed(subject: Subject, node: Edit, beside: list[Edit]) -> list[Edit]:

@@ -8,22 +8,14 @@ from moorage.api.quantity import NANO, nano_value
 from moorage.api.requests import CPU, MEMORY, NATIVE, PODS
 from moorage.errors import InputError
 from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.status import Status
 from moorage.whatif.edits import Edit
+from moorage.why.obstacles import short_of
 from moorage.why.subject import Draft, Remedy, Subject
 
-INSUFFICIENT: Final = "Insufficient "
-TOO_MANY_PODS: Final = "Too many pods"
 HUGEPAGES: Final = "hugepages-"
 MEBIBYTE: Final = 1 << 20
 MAX_NODES: Final = 3
 """So many nodes are looked at for one kind of change."""
-
-
-def short_of(status: Status) -> tuple[str, ...]:
-    """Read from a rejection what a node has too little of."""
-    found = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
-    return tuple(found + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
 
 
 def unit_of(resource: str) -> int:
@@ -212,17 +204,42 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         return sum(amount / max(1, node.allocatable.get(name, 0)) for name, amount in missing(row).items())
 
     for row in sorted((row for row in rows if missing(row)), key=weight)[:MAX_NODES]:
-        node, short = subject.nodes[row], missing(row)
-        draft = subject.draft_of("Node", node.name)
-        field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
-        for name, amount in short.items():
-            step = unit_of(name)
-            total = -(-(node.allocatable.get(name, 0) + amount) // step) * step
-            draft.put(("status", field, name), written(name, total))
-        more = " and ".join(f"{written(name, amount)} more {name}" for name, amount in short.items())
-        if offer := subject.offer("node-capacity", f"Give node {node.name} {more}", draft.edit()):
+        if offer := _enlarged(subject, subject.nodes[row], missing(row)):
             yield offer
             return
+
+
+def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Remedy | None:
+    """Give a node as much more of each thing as will do: what is missing for one pod, or for all that wait together."""
+    have = {name: node.allocatable.get(name, 0) for name in short}
+
+    def steps_for(name: str, amount: int) -> int:
+        return -(-(have[name] + amount) // unit_of(name))
+
+    def edits_for(totals: Mapping[str, int]) -> list[Edit]:
+        draft = subject.draft_of("Node", node.name)
+        field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
+        for name, steps in totals.items():
+            draft.put(("status", field, name), written(name, steps * unit_of(name)))
+        return [draft.edit()]
+
+    totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
+    for name, amount in short.items():
+        rest = {other: steps for other, steps in totals.items() if other != name}
+        if rest and subject.trial(*edits_for(rest)):
+            totals = rest  # of several pods the one that is short of it may go elsewhere then
+            continue
+
+        def with_fewer(fewer: int, name: str = name, rest: Mapping[str, int] = rest) -> list[Edit]:
+            return edits_for({**rest, name: -fewer})
+
+        # The smallest amount that will do is the largest of the negative ones.
+        found = subject.largest(-totals[name] - 1, -(have[name] // unit_of(name)), with_fewer, -steps_for(name, amount))
+        if found is None:
+            return None
+        totals[name] = -found
+    more = [f"{written(name, steps * unit_of(name) - have[name])} more {name}" for name, steps in totals.items()]
+    return subject.offer("node-capacity", f"Give node {node.name} {' and '.join(more)}", *edits_for(totals))
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:

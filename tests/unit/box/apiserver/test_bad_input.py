@@ -140,6 +140,17 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
         422,
         "Invalid",
     ),
+    **{
+        f"a definition whose status is {status}": (
+            "POST",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {**definition(), "status": status},
+            "",
+            400,
+            "BadRequest",
+        )
+        for status in (True, {"conditions": [1]}, {"storedVersions": 5})
+    },
 }
 
 

@@ -55,6 +55,15 @@ def test_phases(thing: Pod, seconds: float, want: str) -> None:
     assert [item["name"] for item in status["containerStatuses"]] == ["main"]
 
 
+def test_a_pod_without_an_image_is_told_so_once_and_does_not_start() -> None:
+    containers = [{"name": "main", "image": "foo:non-existent"}]
+    status = status_in(step(pod(phase="Pending", containers=containers), 2.0))
+    assert status["phase"] == "Pending"
+    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
+    told = make(Pod, "pod", spec={"nodeName": "n1", "containers": containers}, status=status)
+    assert step(told, 99.0) == []
+
+
 def test_a_pod_that_has_stopped_is_gone_at_once() -> None:
     assert said(step(pod(stopping=True), 3.0)) == ["delete pod at once"]
 

@@ -1,20 +1,27 @@
 """Groups placed by topology: section 3 of the reference; T numbers are its rows."""
 
-from collections.abc import Hashable
+import asyncio
+from collections.abc import Hashable, Sequence
+from random import Random
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.support.groups import TOPOLOGY, GroupBench, a_node, alone, gang, member
+from tests.support.groups import COMPOSITE, TOPOLOGY, GroupBench, a_node, alone, composite, gang, member
 
+from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.api.pod_groups import PodGroup
+from moorage.engine.groups.algorithm import PODS_PER_TURN
 from moorage.framework.cycle import CycleState
 from moorage.framework.group_plugins import PlacementGeneratePlugin, PlacementScorePlugin
 from moorage.framework.groups import GroupTree, Placement
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, FilterPlugin
-from moorage.framework.status import Status
+from moorage.framework.status import IntArray, Status
 from moorage.testing import in_virtual_time
 
 RACK = "rack"
@@ -211,6 +218,15 @@ profiles:
     assert {node[0] for node in bench.placed().values()} == {"b"}
 
 
+TRYING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    filter: {enabled: [ENABLED]}
+"""
+
 PREFERRING_B = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -221,45 +237,137 @@ profiles:
 """
 
 
-class Asked(FilterPlugin):
-    """Counts how often it is asked about a window."""
+class TriesEach(FilterPlugin):
+    """Accepts every node, but cannot tell how many pods one takes, so that all racks have to be tried."""
 
     depends_on = DependsOn.REQUESTS
-    windows: ClassVar[list[int]] = []
+    asked: ClassVar[list[str]] = []
 
     def sign(self, pod: Pod) -> Hashable:
         return ""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        self.windows.append(1)
+        self.asked.append(node.name)
         return None
 
 
-@in_virtual_time
-async def test_racks_that_are_alike_are_tried_once_and_any_of_them_may_win() -> None:
-    Asked.windows.clear()
-    config = PREFERRING_B.replace("plugins:", "plugins:\n    filter: {enabled: [{name: Asked}]}")
-    bench = GroupBench(gates=TOPOLOGY, config=config, plugins=[LikesB, Asked])
-    bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
-    bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
-    for name in "acdefghijb":
-        bench.add(*rack(name, 2, 2))
-    bench.add(gang(topology=RACK), *pods(3))
-    await bench.step()
-    assert racks(bench) == {"b"}
-    assert sorted(bench.placed().values()) == ["b-0", "b-0", "b-1"]
-    asked = len(Asked.windows)
+class Counts(TriesEach):
+    """The same, and it can tell."""
 
-    Asked.windows.clear()
-    bench = GroupBench(gates=TOPOLOGY, config=config, plugins=[LikesB, Asked])
-    bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
-    bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
-    for used, name in enumerate("acdefghijb"):
-        bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{used}m", node=f"{name}-0"))
-    bench.add(gang(topology=RACK), *pods(3))
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        return np.full(len(nodes), 1_000)
+
+
+class PlainB(LikesB):
+    """Likes what begins with a b, wherever the pods would go."""
+
+    looks_at_nodes = False
+
+
+@pytest.mark.parametrize(("filtering", "scoring"), [(TriesEach, PlainB), (Counts, LikesB), (Counts, PlainB)])
+def test_racks_are_counted_if_everybody_agrees_and_any_of_them_may_win(
+    filtering: type[TriesEach], scoring: type[LikesB]
+) -> None:
+    @in_virtual_time
+    async def history() -> None:
+        filtering.asked.clear()
+        config = PREFERRING_B.replace(
+            "plugins:", f"plugins:\n    filter: {{enabled: [{{name: {filtering.__name__}}}]}}"
+        )
+        bench = GroupBench(
+            gates=TOPOLOGY, config=config.replace("LikesB", scoring.__name__), plugins=[scoring, filtering]
+        )
+        bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
+        bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
+        for used, name in enumerate("acdefghijb"):
+            bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{used}m", node=f"{name}-0"))
+        bench.add(gang(topology=RACK), *pods(3))
+        await bench.step()
+        assert sorted(bench.placed("g0", "g1", "g2").values()) == ["b-0", "b-1", "b-1"]
+        tried = {node.partition("-")[0] for node in filtering.asked[20:]}
+        assert (tried == {"a", "b"}) == (filtering is Counts and scoring is PlainB)
+
+    history()
+
+
+def some_racks(dice: Random) -> list[KubeObject]:
+    """Return racks of nodes that differ in every respect that counts, with pods on some of them."""
+    made: list[KubeObject] = []
+    for number in range(dice.randint(2, 6)):
+        nodes = rack(f"r{number}", *(dice.randint(1, 4) for _ in range(dice.randint(1, 4))))
+        for node in nodes:
+            cordoned = replace(node.spec, unschedulable=dice.random() < 0.15)
+            made.append(replace(node, spec=cordoned))
+            if dice.random() < 0.5:
+                ports = [80] if dice.random() < 0.5 else []
+                cpu = f"{dice.randint(1, 20)}00m"
+                made.append(alone(f"x-{node.name}", cpu=cpu, node=node.name, host_ports=ports))
+    return made
+
+
+def check_that_counting_changes_nothing(gates: str, groups: Sequence[PodGroup], objects: Sequence[KubeObject]) -> None:
+    outcomes: list[object] = []
+
+    @in_virtual_time
+    async def note_outcome(*plugins: type[FilterPlugin]) -> None:
+        enabled = "".join(f"{{name: {plugin.__name__}}}" for plugin in plugins)
+        bench = GroupBench(gates=gates, config=TRYING.replace("ENABLED", enabled), plugins=plugins)
+        bench.add(*objects)
+        await bench.step()
+        said = {pod.name: bench.message(pod.name) for pod in objects if isinstance(pod, Pod) and not pod.node_name}
+        outcomes.append((bench.placed(), [bench.condition(group.name) for group in groups], said, bench.reserved()))
+
+    note_outcome()
+    note_outcome(TriesEach)
+    assert outcomes[0] == outcomes[1]
+
+
+def in_zone(node: Node, zone: str) -> Node:
+    return replace(node, metadata=replace(node.metadata, labels={**node.labels, "zone": zone}))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_counting_and_trying_come_to_the_same(seed: int) -> None:
+    dice = Random(seed)
+    cluster = some_racks(dice)
+    size = dice.randint(2, 7)
+    ports = [80] if dice.random() < 0.2 else []
+    members = pods(size, cpu=dice.choice(["1", "500m", "1700m"]), host_ports=ports)
+    group = gang(minimum=dice.choice([None, 1, size - 1, size, size]), topology=RACK)
+
+    check_that_counting_changes_nothing(TOPOLOGY, [group], [*cluster, group, *members])
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_counting_and_trying_come_to_the_same_below_a_tree(seed: int) -> None:
+    dice = Random(seed)
+    cluster = [
+        in_zone(thing, f"z{index % 2}") if isinstance(thing, Node) else thing
+        for index, thing in enumerate([*some_racks(dice), *rack("r8", 4, 4), *rack("r9", 3, 3)])
+    ]
+    groups = [gang(f"g{n}", dice.randint(1, 3), topology=RACK, parent="top") for n in range(3)]
+    members = [pod for group in groups for pod in pods(dice.randint(1, 4), group.name, cpu="700m")]
+    top = composite("top", dice.choice([None, 1, 2, 3]), topology="zone")
+
+    check_that_counting_changes_nothing(COMPOSITE, groups, [*cluster, top, *groups, *members])
+
+
+@in_virtual_time
+async def test_the_loop_turns_in_a_frozen_world_while_a_large_group_is_tried() -> None:
+    bench = GroupBench(gates=TOPOLOGY)
+    bench.add(*rack("r", *[50] * 5), gang(minimum=None, topology=RACK), *pods(PODS_PER_TURN + 1))
+    seen: list[bool] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(bench.scheduler.services.freeze.thawed is not None)
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
     await bench.step()
-    assert racks(bench, "g0", "g1", "g2") == {"b"}
-    assert len(Asked.windows) > 2 * asked
+    looking.cancel()
+    assert True in seen
+    assert len(bench.placed()) == PODS_PER_TURN + 1
 
 
 @in_virtual_time

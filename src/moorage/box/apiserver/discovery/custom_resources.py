@@ -70,6 +70,19 @@ class Definition(msgspec.Struct, frozen=True):
     spec: DefinitionSpec
 
 
+class DefinitionStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a new status takes over from the one before."""
+
+    conditions: tuple[Data, ...] | None = None
+    stored_versions: tuple[str, ...] | None = None
+
+
+class WrittenDefinition(Definition, frozen=True):
+    """A CustomResourceDefinition as a client writes it."""
+
+    status: DefinitionStatus | None = None
+
+
 class CustomResources:
     """Keeps the served resources up with the definitions in the store."""
 
@@ -152,10 +165,11 @@ class CustomResources:
 def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
     """Check a definition and give it the status of one whose names are accepted."""
     try:
-        spec = msgspec.convert(data, Definition).spec
+        written = msgspec.convert(data, WrittenDefinition)
     except (msgspec.ValidationError, ValueError) as error:
         kind = f'{resource.name} in version "{resource.version}"'
         raise bad_request(f"{kind} cannot be handled as a {resource.name}: {error}") from error
+    spec = written.spec
     name = data["metadata"].get("name", "")
     causes = []
     if name != f"{spec.names.plural}.{spec.group}":
@@ -168,18 +182,19 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if causes:
         raise invalid(resource, name, causes)
-    data["status"] = _definition_status(data, spec, format_time(now))
+    data["status"] = _definition_status(data, written, format_time(now))
 
 
-def _definition_status(data: Data, spec: DefinitionSpec, moment: str) -> Data:
+def _definition_status(data: Data, written: WrittenDefinition, moment: str) -> Data:
     """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
-    known = data.get("status") or {}
-    told = [dict(condition) for condition in known.get("conditions") or ()]
+    spec = written.spec
+    known = written.status or DefinitionStatus()
+    told = [dict(condition) for condition in known.conditions or ()]
     for kind, reason, text in ACCEPTED:
         if all(condition.get("type") != kind for condition in told):
             condition = {"type": kind, "status": "True", "reason": reason, "message": text}
             told.append({**condition, "lastTransitionTime": moment})
-    stored = list(known.get("storedVersions") or ())
+    stored = list(known.stored_versions or ())
     stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
     names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
     data["spec"]["names"] = names

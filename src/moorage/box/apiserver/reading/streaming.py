@@ -6,7 +6,7 @@ from typing import Final
 
 from moorage.box.apiserver.reading.watching import Watch
 from moorage.box.apiserver.storage.store import Store, StoredChange
-from moorage.http.messages import Sink, chunk
+from moorage.http.messages import JSON, Sink, chunk
 
 MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
@@ -65,6 +65,8 @@ class Watchers:
 
 class WatchStream:
     """One watch as an answer that is written as it comes about."""
+
+    content_type = JSON
 
     def __init__(self, watch: Watch, watchers: Watchers) -> None:
         self.watch = watch

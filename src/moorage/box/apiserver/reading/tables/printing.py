@@ -1,14 +1,17 @@
 """Objects as a Table: the columns of each resource, and the cells of an object."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from moorage.api.struct import Data
 from moorage.box.apiserver.reading.tables.cells import Cells, Column, age, columns, plain
 from moorage.box.apiserver.reading.tables.cluster_objects import CLUSTER_OBJECTS
+from moorage.box.apiserver.reading.tables.server_settings import SERVER_SETTINGS
 from moorage.box.apiserver.reading.tables.workloads import WORKLOADS
-from moorage.box.apiserver.storage.plain_data import find
+
+_STEP: Final = re.compile(r"\['([^']+)'\]|\[([0-9]{1,9})\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def _included(thing: Data, include: str) -> Data | None:
 
 def printer_of(storage: str, now: Callable[[], float], custom: Sequence[Mapping[str, Any]] = ()) -> Printer:
     """Return how objects of a resource are printed; ``custom`` are a definition's additionalPrinterColumns."""
-    if known := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage):
+    if known := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage) or SERVER_SETTINGS.get(storage):
         return Printer(*known, now)
     if not custom:
         return Printer(columns("Name", "Age"), plain("metadata.name", "age"), now)
@@ -59,7 +62,17 @@ def printer_of(storage: str, now: Callable[[], float], custom: Sequence[Mapping[
 
 
 def _custom_cell(data: Data, column: Mapping[str, Any], now: float) -> Any:
-    found = find(data, column["jsonPath"].lstrip("."), None)
+    found = _at(data, column["jsonPath"])
     if column.get("type") == "date":
         return age(found if isinstance(found, str) else None, now)
     return found if isinstance(found, str | int | float) or found is None else str(found)
+
+
+def _at(data: Any, path: str) -> Any:
+    """Follow a JSON path of fields (``.a.b``, ``['a.b']``) and places (``[0]``); ``None`` if it ends nowhere."""
+    for quoted, place, name in _STEP.findall(path):
+        if place and isinstance(data, list):
+            data = data[int(place)] if int(place) < len(data) else None
+        else:
+            data = data.get(quoted or name) if isinstance(data, dict) else None
+    return data

@@ -1,0 +1,15 @@
+"""A plugin as most people write one: a filter and a score, node by node, asked afresh for every pod."""
+
+from moorage import CycleState, FilterPlugin, NodeInfo, Pod, ScorePlugin, Status
+
+
+class Sample(FilterPlugin, ScorePlugin):
+    """Reject a tenth of the nodes, and prefer some of the others."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Reject nodes whose names end in 7."""
+        return Status.unresolvable("node(s) ended in 7") if node.name.endswith("7") else None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Prefer nodes with few pods."""
+        return max(0, 100 - len(node.pods))

@@ -1,0 +1,1 @@
+"""Yoda: GPU pods placed by what every card is doing right now."""

@@ -1,0 +1,141 @@
+"""The cards of nodes as arrays: of one node or of the whole cluster, with what pods hold on them taken off."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from moorage import Handle, NodeInfo, Pod, Status
+from moorage.api.meta import parse_time
+from moorage.framework.handle import Lister
+from moorage.framework.status import BoolArray, IntArray
+from yoda.demand import Demand, WrongLabel, cards_given, demand_of, original_demand_of
+from yoda.scv import HEALTHY, Card, Report, Scv
+
+MISSING = Status.unresolvable("node(s) had no Scv (does the sniffer run there?)")
+FACTS, SUMS = 8, 4
+
+
+class Cards:
+    """Facts of the cards of one node, or of many at once: each has the shape (cards), or (nodes, cards)."""
+
+    def __init__(self, facts: IntArray, sums: IntArray) -> None:
+        self.exists: BoolArray = facts[0] != 0
+        self.healthy: BoolArray = facts[1] != 0
+        self.free, self.total, self.clock, self.core, self.power, self.bandwidth = facts[2:]
+        self.card_number, self.total_sum, self.free_sum, self.asked = sums
+        """What the report says of the node, and the memory that the labels of pods on it ask for."""
+
+
+def facts_of(report: Report, width: int = 0) -> IntArray:
+    """Write the cards of a report as columns, as many as the widest node has."""
+    facts = np.zeros((FACTS, max(width, len(report.card_list))), dtype=np.int64)
+    if report.card_list:
+        facts[:, : len(report.card_list)] = np.array([_facts(card) for card in report.card_list]).T
+    return facts
+
+
+def _facts(card: Card) -> tuple[int, ...]:
+    is_healthy = card.health == HEALTHY
+    return 1, is_healthy, card.free_memory, card.total_memory, card.clock, card.core, card.power, card.bandwidth
+
+
+def sums_of(report: Report, asked: int) -> IntArray:
+    """Write what a report says of the whole node."""
+    return np.array((report.card_number, report.total_memory_sum, report.free_memory_sum, asked), dtype=np.int64)
+
+
+class CardReader:
+    """Reads the cards of single nodes. With ``counts_pods`` what pods were given counts before the sniffer sees it."""
+
+    def __init__(self, handle: Handle, scvs: Lister[Scv], *, counts_pods: bool) -> None:
+        self._handle = handle
+        self._scvs = scvs
+        self._counts_pods = counts_pods
+
+    def report(self, node_name: str) -> Report | Status:
+        """Return what is reported of a node, or why that is not known."""
+        scv = self._scvs.get(node_name)
+        if scv is None:
+            return MISSING
+        report = scv.report
+        return report if isinstance(report, Report) else unreadable(report)
+
+    def read(self, node: NodeInfo) -> Cards | Status:
+        """Return the cards of a node, perhaps of a what-if, or why they are not known."""
+        found = self.read_facts(node)
+        return found if isinstance(found, Status) else Cards(*found)
+
+    def read_facts(self, node: NodeInfo, width: int = 0) -> tuple[IntArray, IntArray] | Status:
+        """Return facts and sums of a node, or why they are not known."""
+        report = self.report(node.name)
+        if isinstance(report, Status):
+            return report
+        facts = facts_of(report, width)
+        if not self._counts_pods:
+            return facts, sums_of(report, sum(original_demand_of(pod).memory or 0 for pod in node.pods.values()))
+        demands = {uid: demand for uid, pod in node.pods.items() if (demand := _valid_demand(pod)) is not None}
+        if node.pods or self._handle.nodes.find(node.name) is not node:
+            self._take_off(facts, report, node, demands)
+        return facts, sums_of(report, sum(demand.total for demand in demands.values()))
+
+    def _take_off(self, facts: IntArray, report: Report, node: NodeInfo, demands: dict[str, Demand]) -> None:
+        """Take off each card's free memory what pods hold there and the report does not know of.
+
+        A card has no more left than its pods leave of it, whatever is reported; and no more than was reported, less
+        what pods hold that started since. Pods that a what-if takes away give back what the report says they use.
+        """
+        place_of = {card.id: place for place, card in enumerate(report.card_list)}
+        real = self._handle.nodes.find(node.name)
+        there = real.pods if real is not None else node.pods
+        held, since = np.zeros_like(facts[2]), np.zeros_like(facts[2])
+        for uid, demand in demands.items():
+            places = [place_of[card] for card in cards_given(node.pods[uid]) if card in place_of]
+            held[places] += demand.memory or 0
+            if not _is_reported(node.pods[uid], report):
+                since[places] += demand.memory or 0
+        for pod in _gone(there.values(), node):
+            if (demand_then := _valid_demand(pod)) is not None and _is_reported(pod, report):
+                since[[place_of[card] for card in cards_given(pod) if card in place_of]] -= demand_then.memory or 0
+        np.clip(facts[2] - since, 0, np.maximum(facts[3] - held, 0), out=facts[2])
+        for uid, demand in demands.items():
+            if uid not in there:
+                # A pod that a what-if adds, such as a nominated one: it would be given cards like any other.
+                facts[2, best_cards(Cards(facts, np.zeros(SUMS, dtype=np.int64)), demand)] -= demand.memory or 0
+
+
+def usable(cards: Cards, demand: Demand) -> BoolArray:
+    """Find the cards that will do."""
+    enough: BoolArray = (cards.clock >= (demand.clock or 0)) & (cards.free >= (demand.memory or 0))
+    return enough & cards.healthy & cards.exists
+
+
+def best_cards(cards: Cards, demand: Demand) -> list[int]:
+    """Choose the places of as many cards as a pod needs: those on which the least memory stays free."""
+    places: list[int] = np.flatnonzero(usable(cards, demand)).tolist()
+    return sorted(places, key=lambda place: (int(cards.free[place]), place))[: demand.cards]
+
+
+def unreadable(problem: str) -> Status:
+    """Say that an Scv makes no sense."""
+    return Status.unresolvable(f"node(s) had an Scv that makes no sense ({problem})")
+
+
+def _valid_demand(pod: Pod) -> Demand | None:
+    """Return what a pod on a node holds; one whose labels nobody can read holds nothing."""
+    try:
+        demand = demand_of(pod)
+    except WrongLabel:
+        return None
+    return demand if demand.memory and not pod.is_finished else None
+
+
+def _is_reported(pod: Pod, report: Report) -> bool:
+    """Return whether a report was made after the pod had started."""
+    ready = pod.condition("Ready")
+    if ready is None or ready.status != "True" or not ready.last_transition_time:
+        return False
+    return parse_time(ready.last_transition_time) < report.time
+
+
+def _gone(pods: Iterable[Pod], node: NodeInfo) -> list[Pod]:
+    return [pod for pod in pods if pod.uid not in node.pods]

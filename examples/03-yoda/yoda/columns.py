@@ -1,0 +1,98 @@
+"""The cards of every node of the cluster as columns, brought up to date by the nodes and reports that changed."""
+
+import numpy as np
+
+from moorage import Handle, NodeInfo, NodeTable, Status, Verdict
+from moorage.framework.handle import Lister
+from moorage.framework.status import IntArray
+from yoda.cards import FACTS, SUMS, CardReader, Cards, facts_of, sums_of
+from yoda.scv import Report, Scv
+
+
+class CardColumns:
+    """Facts and sums by row. A row whose cards are not known is all zeros, and has a status that says why."""
+
+    def __init__(self, handle: Handle, scvs: Lister[Scv], reader: CardReader) -> None:
+        self._handle = handle
+        self._scvs = scvs
+        self._reader = reader
+        self._seen: tuple[int, int] | None = None
+        self._facts = np.zeros((FACTS, 0, 0), dtype=np.int64)
+        self._sums = np.zeros((SUMS, 0), dtype=np.int64)
+        self._unknown: dict[int, Status] = {}
+        self._reported: tuple[int, Cards] | None = None
+
+    def window(self, nodes: NodeTable) -> tuple[Cards, Verdict]:
+        """Return the cards of a window's nodes, and of which nodes they are not known and why."""
+        self._follow()
+        facts, sums = self._facts, self._sums
+        if not nodes.shows_all:
+            facts, sums = facts[:, nodes.rows], sums[:, nodes.rows]
+        unknown = ((place, self._unknown.get(row)) for place, row in enumerate(nodes.rows.tolist()))
+        return Cards(facts, sums), Verdict.from_rows(len(nodes), unknown if self._unknown else ())
+
+    def of(self, node: NodeInfo) -> Cards | Status:
+        """Return the cards of one node of the cluster, or why they are not known."""
+        self._follow()
+        if node.row in self._unknown:
+            return self._unknown[node.row]
+        return Cards(self._facts[:, node.row], self._sums[:, node.row])
+
+    @property
+    def reported(self) -> Cards:
+        """The cards of all reports that can be read, with or without a node, as they were reported."""
+        if self._reported is None or self._reported[0] != self._scvs.version:
+            reports = [scv.report for scv in self._scvs.list()]
+            known = [report for report in reports if isinstance(report, Report)] or [Report()]
+            width = max(len(report.card_list) for report in known)
+            facts = np.stack([facts_of(report, width) for report in known], axis=1)
+            sums = np.stack([sums_of(report, 0) for report in known], axis=1)
+            self._reported = self._scvs.version, Cards(facts, sums)
+        return self._reported[1]
+
+    def _follow(self) -> None:
+        nodes = self._handle.nodes
+        now = nodes.position, self._scvs.version
+        if self._seen == now:
+            return
+        rows = self._changed_rows(nodes)
+        if len(nodes) != self._facts.shape[1]:
+            self._resize(len(nodes), self._facts.shape[2])
+        for row in range(len(nodes)) if rows is None else rows:
+            self._read(row, nodes[row])
+        self._seen = now
+
+    def _changed_rows(self, nodes: NodeTable) -> set[int] | None:
+        """Return the rows to read again; ``None`` for all."""
+        if self._seen is None:
+            return None
+        moved, reported = nodes.changed_since(self._seen[0]), self._scvs.changed_since(self._seen[1])
+        if moved is None or reported is None:
+            return None
+        found = {node.row for name in reported if (node := nodes.find(name)) is not None}
+        return found | {row for row in moved if row < len(nodes)}
+
+    def _read(self, row: int, node: NodeInfo) -> None:
+        found = self._reader.read_facts(node, self._facts.shape[2])
+        if isinstance(found, Status):
+            self._unknown[row] = found
+            self._facts[:, row] = self._sums[:, row] = 0
+            return
+        self._unknown.pop(row, None)
+        facts, self._sums[:, row] = found
+        if facts.shape[1] > self._facts.shape[2]:
+            self._resize(self._facts.shape[1], facts.shape[1])
+        self._facts[:, row] = facts
+
+    def _resize(self, rows: int, width: int) -> None:
+        self._facts = _resized(self._facts, (FACTS, rows, width))
+        self._sums = _resized(self._sums, (SUMS, rows))
+        self._unknown = {row: status for row, status in self._unknown.items() if row < rows}
+
+
+def _resized(array: IntArray, shape: tuple[int, ...]) -> IntArray:
+    """Return a larger or smaller array with what fits of the old one."""
+    new = np.zeros(shape, dtype=np.int64)
+    common = tuple(slice(min(ours, theirs)) for ours, theirs in zip(array.shape, shape, strict=True))
+    new[common] = array[common]
+    return new

@@ -1,0 +1,84 @@
+"""What a pod asks for, as its labels say."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.api.pod import Pod
+from moorage.lru import cached_if_short
+
+NUMBER: Final = "scv/number"
+MEMORY: Final = "scv/memory"
+CLOCK: Final = "scv/clock"
+PRIORITY: Final = "scv/priority"
+CARDS: Final = "scv/cards"
+"""The annotation that says which cards a pod was given, such as ``0,2``."""
+
+MOST: Final = 1 << 40
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
+
+
+class Demand(Struct, frozen=True):
+    """So many cards, each with this much memory free (MB) and at least this clock (MHz); ``None`` is: not said."""
+
+    number: int | None = None
+    memory: int | None = None
+    clock: int | None = None
+
+    @property
+    def cards(self) -> int:
+        """How many cards; a pod that does not say so needs one."""
+        return 1 if self.number is None else self.number
+
+    @property
+    def total(self) -> int:
+        """The memory of all cards together."""
+        return self.cards * (self.memory or 0)
+
+
+class WrongLabel(Exception):
+    """A label cannot be read; the text is for the pod's event."""
+
+
+def demand_of(pod: Pod) -> Demand:
+    """Read a pod's labels; WrongLabel says which one is no whole number."""
+    return _demand(*_labels(pod))
+
+
+def original_demand_of(pod: Pod) -> Demand:
+    """Read a pod's labels as the original does: what is no number is 0, what is negative wraps around."""
+    return Demand(*(None if label is None else min(number(label) % (1 << 64), MOST) for label in _labels(pod)))
+
+
+def number(label: str) -> int:
+    """Read a number as Go's ``Atoi``; anything else is 0."""
+    return int(label) if _WHOLE.match(label) else 0
+
+
+def cards_given(pod: Pod) -> tuple[int, ...]:
+    """Return the cards that a pod was given; none if it was placed by somebody else."""
+    return _ids(pod.annotations.get(CARDS, ""))
+
+
+@cached_if_short(4096)
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",")) if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text) else ()
+
+
+def _labels(pod: Pod) -> tuple[str | None, ...]:
+    return pod.labels.get(NUMBER), pod.labels.get(MEMORY), pod.labels.get(CLOCK)
+
+
+@lru_cache(4096)
+def _demand(*labels: str | None) -> Demand:
+    named = zip((NUMBER, MEMORY, CLOCK), labels, strict=True)
+    return Demand(*(None if label is None else _amount(key, label) for key, label in named))
+
+
+def _amount(key: str, label: str) -> int:
+    if not _WHOLE.match(label) or not 0 <= int(label) <= MOST:
+        example = {NUMBER: '"2"', MEMORY: '"8000" (MB per card)', CLOCK: '"5705" (MHz)'}[key]
+        raise WrongLabel(f"the pod's label {key} is {label[:40]!r}: write a whole number such as {example}")
+    return int(label)

@@ -1,0 +1,197 @@
+"""The plugin: which pod is next, which nodes have the cards it asks for, which is best, and which cards it gets."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage import (
+    ClusterEvent,
+    CycleState,
+    DependsOn,
+    EventRegistration,
+    FilterPlugin,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    Pod,
+    PreBindPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueingHint,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    StateKey,
+    Status,
+    Verdict,
+)
+from moorage.framework.cycle import ASSUMED
+from moorage.framework.events import Action, Resource
+from moorage.framework.queued import QueuedPod
+from moorage.framework.status import IntArray
+from yoda.cards import CardReader, Cards, best_cards
+from yoda.columns import CardColumns
+from yoda.demand import CARDS, Demand, WrongLabel
+from yoda.rules import FULL, Maxima, OriginalRules, Rules, Weights
+from yoda.scv import SCV, Report, Scv
+
+MAXIMA: Final = StateKey[Maxima](
+    "yoda: the largest of each fact", missing="enable yoda at preScore, where it is scored"
+)
+
+
+class YodaArgs(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """``strictCompat`` gives the original's numbers. ``master`` and ``kubeconfig`` of old files mean nothing."""
+
+    strict_compat: bool = False
+    weights: Weights = Weights()
+    master: str = ""
+    kubeconfig: str = ""
+
+
+class Yoda(  # every extension point that it takes part in
+    QueueSortPlugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin
+):
+    """Place pods by the cards of nodes, as Scv objects report them."""
+
+    name: ClassVar[str] = "yoda"
+    Args = YodaArgs
+    depends_on = DependsOn.PODS
+
+    def __init__(self, *, args: YodaArgs, handle: Handle) -> None:
+        self._handle = handle
+        self._is_strict = args.strict_compat
+        self._rules = OriginalRules(args.weights) if args.strict_compat else Rules(args.weights)
+        self._scvs = handle.lister(Scv)
+        self._reader = CardReader(handle, self._scvs, counts_pods=not args.strict_compat)
+        self._columns = CardColumns(handle, self._scvs, self._reader)
+
+    def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
+        """Try pods with a high ``scv/priority`` first."""
+        return self._rules.sort_key(queued)
+
+    def sign(self, pod: Pod) -> Hashable:
+        """Answer pods alike that ask for the same cards."""
+        return self._demand(pod)
+
+    def epoch(self) -> Hashable:
+        """Answer anew when a sniffer has reported."""
+        return self._scvs.version
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Tell a pod whose labels cannot be read; leave one alone that wants no card."""
+        demand = self._demand(pod)
+        if isinstance(demand, Status):
+            return demand
+        return Status.skip() if demand.cards == 0 and not self._is_strict else None
+
+    def _demand(self, pod: Pod) -> Demand | Status:
+        try:
+            return self._rules.demand(pod)
+        except WrongLabel as problem:
+            return Status.unresolvable(str(problem))
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Accept a node that has as many free cards as the pod asks for."""
+        demand, cards = self._demand(pod), self._cards(node)
+        if isinstance(demand, Status):
+            return demand
+        if isinstance(cards, Status):
+            return cards
+        return next((status for is_short, status in self._rules.shortages(cards, demand) if is_short), None)
+
+    def _cards(self, node: NodeInfo) -> Cards | Status:
+        """Return the cards of a node: from the columns, if it is one of the cluster and no what-if."""
+        is_real = self._handle.nodes.find(node.name) is node
+        return self._columns.of(node) if is_real else self._reader.read(node)
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """The same for all nodes at once."""
+        demand = self._demand(pod)
+        if isinstance(demand, Status) or not nodes.is_window_of(self._handle.nodes):
+            return super().filter_nodes(cycle, pod, nodes)
+        cards, unknown = self._columns.window(nodes)
+        known = ~unknown.rejected
+        rejections = ((mask & known, status) for mask, status in self._rules.shortages(cards, demand))
+        return Verdict(len(nodes), (*unknown.rejections, *rejections))
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Find the best of every fact in the cluster, by which cards are measured."""
+        demand = self._demand(pod)
+        if isinstance(demand, Status) or (demand.cards == 0 and not self._is_strict):
+            return Status.skip()
+        cycle[MAXIMA] = self._rules.maxima(self._columns.reported, demand)
+        return None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Rank a node by its cards; one that nobody reports on has no worth."""
+        cards = self._cards(node)
+        return 0 if isinstance(cards, Status) else int(self._rules.score(cards, self._rules.demand(pod), cycle[MAXIMA]))
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        """The same for all nodes at once."""
+        if not nodes.is_window_of(self._handle.nodes):
+            return super().score_nodes(cycle, pod, nodes)
+        cards, unknown = self._columns.window(nodes)
+        return np.where(unknown.rejected, 0, self._rules.score(cards, self._rules.demand(pod), cycle[MAXIMA]))
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        """Give the best node 100 points and the worst none; if all are equal, all are best."""
+        low, high = int(scores.min()), max(int(scores.max()), 0)
+        low -= low == high
+        return (scores - low) * 100 // (high - low)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Choose the pod's cards and count it as holding them, from now on and not from the next report on."""
+        demand, node = self._rules.demand(pod), self._handle.nodes.find(node_name)
+        if self._is_strict or demand.cards == 0 or node is None:
+            return None
+        without = node.copy()
+        if pod.uid in without.pods:
+            without.remove_pod(pod)
+        cards, report = self._reader.read(without), self._reader.report(node_name)
+        if isinstance(cards, Status) or isinstance(report, Status):
+            return FULL
+        places = best_cards(cards, demand)
+        if len(places) < demand.cards:
+            return FULL
+        given = ",".join(str(report.card_list[place].id) for place in sorted(places))
+        counted = cycle.get(ASSUMED) or pod
+        annotations = {**counted.annotations, CARDS: given}
+        cycle[ASSUMED] = replace(counted, metadata=replace(counted.metadata, annotations=annotations))
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Do nothing: the cards are held by the pod as it is counted on its node, and it no longer is."""
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Write nothing for a pod that was given no cards."""
+        return None if self._given(cycle) else Status.skip()
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Write down which cards the pod was given, before it starts."""
+        await self._handle.cluster.patch(pod, {"metadata": {"annotations": {CARDS: self._given(cycle)}}})
+        return None
+
+    def _given(self, cycle: CycleState) -> str:
+        counted = cycle.get(ASSUMED)
+        return "" if counted is None or self._is_strict else counted.annotations.get(CARDS, "")
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Try a pod again when a report has better news of a node, a node comes, a pod goes, or its labels change."""
+        return (
+            EventRegistration(ClusterEvent(SCV.event_resource, Action.ADD | Action.UPDATE), self.after_report),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+            EventRegistration(ClusterEvent(Resource.POD, Action.UPDATE_POD_LABEL)),
+        )
+
+    def after_report(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """Try the pod again if the node that was reported on will do."""
+        node = self._handle.nodes.find(new.name) if isinstance(new, Scv) and isinstance(new.report, Report) else None
+        if node is None or self.filter(CycleState(), pod, node) is not None:
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE

@@ -1,0 +1,73 @@
+"""Scv: the cards of a node, as the sniffer on it reports them once a second."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.custom import custom_kind
+from moorage.api.meta import KubeObject, parse_time
+from moorage.api.once import once
+
+Amount = Annotated[int, Meta(ge=0, le=1 << 40)]
+"""MB, MHz or W: NVML's units. A hundred times as much still fits into 64 bits."""
+
+HEALTHY = "Healthy"
+
+
+class Card(msgspec.Struct, frozen=True, rename="camel"):
+    """One card; ``clock`` is that of its memory, ``core`` that of its cores."""
+
+    id: Amount
+    health: str = ""
+    model: str = ""
+    power: Amount = 0
+    total_memory: Amount = 0
+    clock: Amount = 0
+    free_memory: Amount = 0
+    core: Amount = 0
+    bandwidth: Amount = 0
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What the sniffer says in the status of an Scv."""
+
+    card_list: tuple[Card, ...] = ()
+    card_number: Amount = 0
+    total_memory_sum: Amount = 0
+    free_memory_sum: Amount = 0
+    update_time: str | None = None
+
+    @property
+    def time(self) -> float:
+        """When it was made; a report that does not say so is older than everything."""
+        return parse_time(self.update_time) if self.update_time else 0.0
+
+
+class Scv(KubeObject, frozen=True):
+    """The cards of one node; it has the name of the node.
+
+    What others write here is read with care: a struct would have the scheduler leave out a whole object that has a
+    text where a number belongs, and the pod that waits for this node would never learn why.
+    """
+
+    status: Any = None
+
+    @once
+    def report(self) -> Report | str:
+        """The report, or what is wrong with it."""
+        try:
+            report = msgspec.convert(self.status or {}, Report)
+            _ = report.time
+        except (msgspec.ValidationError, ValueError) as error:
+            return str(error).replace("`", "").replace(" - at $.", " at ")
+        ids = [card.id for card in report.card_list]
+        for card in report.card_list:
+            if ids.count(card.id) > 1:
+                return f"two cards have the id {card.id}"
+            if card.free_memory > card.total_memory:
+                return f"card {card.id} has {card.free_memory} MB free of {card.total_memory}"
+        return report
+
+
+SCV = custom_kind("Scv", "scvs", "core.run-linux.com/v1", namespaced=False, type=Scv)

@@ -1,0 +1,99 @@
+"""A stand-in for the sniffer: publishes an Scv for every node of a cluster that has no real cards.
+
+Cards come from a short list of models, more on some nodes than on others. What pods hold on them (``scv/cards`` and
+``scv/memory``) is in use once they run. All else in an Scv stays: mark a card as unhealthy with kubectl, and it is.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import Any, Final
+from zlib import crc32
+
+from moorage.api.meta import ObjectMeta, format_time
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.errors import MoorageError
+from yoda.demand import MEMORY, cards_given, number
+from yoda.scv import Scv
+
+MODELS: Final = (
+    {"model": "TITAN Xp", "totalMemory": 12194, "clock": 5705, "core": 1911, "power": 250, "bandwidth": 15760},
+    {"model": "Tesla T4", "totalMemory": 15109, "clock": 5001, "core": 1590, "power": 70, "bandwidth": 15760},
+    {"model": "Tesla V100", "totalMemory": 32510, "clock": 877, "core": 1530, "power": 300, "bandwidth": 15760},
+)
+
+
+def new_cards(node_name: str) -> list[dict[str, Any]]:
+    """Make up the cards of a node: always the same for the same name."""
+    dice = crc32(node_name.encode())
+    model = MODELS[dice % len(MODELS)]
+    return [{"id": card, "health": "Healthy", **model} for card in range((1, 2, 4, 8)[dice // 7 % 4])]
+
+
+def status_of(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[str, Any]:
+    """Report cards of which pods that run use some memory."""
+    running = [pod for pod in pods if pod.status.phase == "Running"]
+    for card in cards:
+        used = sum(number(pod.labels.get(MEMORY, "")) for pod in running if card["id"] in cards_given(pod))
+        card["freeMemory"] = max(card["totalMemory"] - used, 0)
+    sums = {f"{which}MemorySum": sum(card[f"{which}Memory"] for card in cards) for which in ("total", "free")}
+    return {"cardList": cards, "cardNumber": len(cards), **sums, "updateTime": format_time(now)}
+
+
+async def publish(client: ApiClient, now: float) -> int:
+    """Create or bring up to date the Scv of every node; return how many were written."""
+    nodes, pods = await client.list(Node), await client.list(Pod)
+    scvs = {scv.name: scv for scv in await client.list(Scv)}
+    written = 0
+    for node in nodes:
+        here = [pod for pod in pods if pod.node_name == node.name]
+        known = scvs.get(node.name)
+        if known is None:
+            first = status_of(new_cards(node.name), here, now)
+            await client.create(Scv(metadata=ObjectMeta(name=node.name), status=first))
+            written += 1
+        elif (status := _again(known, here, now)) is not None:
+            await client.patch(known, {"status": status})
+            written += 1
+    return written
+
+
+def _again(scv: Scv, pods: list[Pod], now: float) -> dict[str, Any] | None:
+    """Return what there is to report anew: nothing, if no card changed, or if somebody wrote nonsense there."""
+    if isinstance(scv.report, str):
+        return None
+    before = [dict(card) for card in (scv.status or {}).get("cardList", [])]
+    status = status_of([dict(card) for card in before], pods, now)
+    return status if status["cardList"] != before else None
+
+
+async def run(kubeconfig: str, every: float) -> None:
+    """Publish until interrupted."""
+    async with ApiClient(load_connection(kubeconfig)) as client:
+        while True:
+            if written := await publish(client, time.time()):
+                sys.stdout.write(f"wrote {written} Scvs\n")
+                sys.stdout.flush()
+            await asyncio.sleep(every)
+
+
+def main() -> None:
+    """Read the command line and publish."""
+    parser = argparse.ArgumentParser(prog="python -m yoda.sniffer", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kubeconfig", default="", help="how to reach the cluster (default: as kubectl)")
+    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="how often to look (default: 1)")
+    options = parser.parse_args()
+    try:
+        asyncio.run(run(options.kubeconfig, options.every))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except MoorageError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The smallest complete plugin: a filter that lets everything pass, and a pre-bind that looks its node up."""
+
+from moorage import CycleState, FilterPlugin, Handle, NodeInfo, Pod, PreBindPlugin, Status
+
+
+class Sample(FilterPlugin, PreBindPlugin):
+    """Say which pod is filtered where, and onto which node it goes."""
+
+    name = "sample"
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._handle = handle
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Accept every node."""
+        self._handle.log.v(3).info("filter", pod=pod.key, node=node.name)
+        return None
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have something to do before every binding."""
+        return None
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Look the node up as it is in this moment."""
+        node = self._handle.nodes.find(node_name)
+        if node is None:
+            return Status.error(f"node {node_name} is gone")
+        self._handle.log.v(3).info("prebind", pod=pod.key, node=node.name, pods_there=len(node.pods))
+        return None

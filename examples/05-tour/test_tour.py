@@ -1,0 +1,29 @@
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from tour import Tour
+
+from moorage.testing import Cluster, in_virtual_time
+
+FOLDER = Path(__file__).parent
+LIFE = [
+    "PreEnqueue", "PreFilter", "Filter", "Filter", "PreScore", "Score", "Score", "NormalizeScore",
+    "Reserve", "Permit", "PreBindPreFlight", "PreBind", "Bind", "PostBind",
+]  # fmt: skip
+
+
+def test_the_life_of_a_pod(logged: list[MutableMapping[str, Any]]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        config = FOLDER / "scheduler.yaml"
+        async with Cluster(nodes=2, shape="cpu=8", plugins=[Tour], config=config, cross_check=False) as cluster:
+            await cluster.apply(FOLDER / "workload.yaml")
+            await cluster.wait_for(lambda: [pod.name for pod in cluster.running()] == ["traveller"])
+            await cluster.wait_for(lambda: "2 Insufficient cpu" in cluster.why_pending("giant"))
+
+    story()
+    ours = [line for line in logged if line.get("plugin") == "Tour"]
+    assert [line["event"] for line in ours if line["pod"] == "default/traveller"] == LIFE
+    (helpless,) = (line for line in ours if line["event"] == "PostFilter")
+    assert (helpless["pod"], helpless["why"]) == ("default/giant", "2 Insufficient cpu")

@@ -1,0 +1,35 @@
+"""Cheap nodes first, and none that is dearer than a pod's budget: a plugin that also works as an extender."""
+
+from moorage import CycleState, DependsOn, FilterPlugin, NodeInfo, Pod, ScorePlugin, Status
+
+PRICE, BUDGET = "price", "budget"
+UNKNOWN = 100
+
+
+class Cheap(FilterPlugin, ScorePlugin):
+    """Go by the label ``price`` of nodes (cents an hour, up to 100) and the label ``budget`` of pods."""
+
+    depends_on = DependsOn.NODE
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Turn down what is too dear."""
+        budget = pod.labels.get(BUDGET, str(UNKNOWN))
+        if not budget.isdecimal():
+            return Status.unresolvable(f"the pod's label {BUDGET} is {budget!r}: write a whole number of cents")
+        if price_of(node) <= int(budget):
+            return None
+        return Status.unresolvable("node(s) were dearer than the pod's budget")
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Prefer the cheapest."""
+        return 100 - price_of(node)
+
+    def sign(self, pod: Pod) -> str | None:
+        """Answer pods of one budget alike."""
+        return pod.labels.get(BUDGET, "")
+
+
+def price_of(node: NodeInfo) -> int:
+    """Read the price of a node; one without a price is dear."""
+    price = node.labels.get(PRICE, "")
+    return min(int(price), UNKNOWN) if price.isdecimal() else UNKNOWN

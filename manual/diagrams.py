@@ -1,0 +1,127 @@
+"""Pictures from a few lines of text: rows of boxes, and arrows between them. ``python -m manual.diagrams`` draws them.
+
+A row is a list of boxes; ``title|second line`` has two lines, a leading ``*`` marks what a plugin takes part in.
+"""
+
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+PICTURES: Final = Path(__file__).parents[1] / "docs" / "pictures"
+WIDTH, HEIGHT, GAP, MARGIN = 172, 54, 20, 24
+STYLE: Final = (
+    "text{font:13px system-ui,sans-serif;text-anchor:middle;fill:#123}.small{font-size:11px;fill:#456}"
+    ".row{font-size:12px;fill:#567;text-anchor:start;font-style:italic}"
+    ".box{fill:#fff;stroke:#00796b;stroke-width:1.5;rx:8}.plugin{fill:#e0f2f1}"
+    ".line{stroke:#78909c;stroke-width:1.5;fill:none;marker-end:url(#tip)}.page{fill:#fafafa}"
+)
+
+TIP: Final = (
+    '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="6" refY="3" orient="auto">'
+    '<path d="M0 0L7 3L0 6z" fill="#78909c"/></marker></defs>'
+)
+
+
+class Row(Struct, frozen=True):
+    """Boxes side by side, with a word about all of them; ``chained`` draws arrows between them,
+    ``aside`` none from the row above."""
+
+    about: str
+    boxes: tuple[str, ...]
+    chained: bool = True
+    aside: bool = False
+
+
+OVERVIEW: Final = (
+    Row(
+        "what you have",
+        (
+            "kubectl|and every other client",
+            "configuration|KubeSchedulerConfiguration",
+            "*your plugin|a function or a class",
+        ),
+        chained=False,
+    ),
+    Row("one scheduler", ("queue|who is next", "filter, score|every node, in columns", "bind|beside the next pod")),
+    Row(
+        "where it runs",
+        (
+            "moorage scheduler|a real cluster",
+            "moorage up|a cluster on a laptop",
+            "moorage simulate|files, virtual time",
+            "testing.Cluster|your tests",
+        ),
+        chained=False,
+    ),
+)
+LIFE: Final = (
+    Row("it waits", ("*PreEnqueue|may it enter?", "*QueueSort|who is first?", "active queue|or backoff, or parked")),
+    Row(
+        "a node is found: alone, in a frozen world",
+        (
+            "*PreFilter|once",
+            "*Filter|every node",
+            "*PreScore|once",
+            "*Score|and normalise",
+        ),
+    ),
+    Row("it is placed", ("assumed|in the cache", "*Reserve|books of its own", "*Permit|allow, reject, wait")),
+    Row(
+        "it is bound: a task beside the next pods",
+        ("*PreBind|volumes, claims", "*Bind|the API is told", "*PostBind|clean up"),
+    ),
+    Row("if no node is left", ("*PostFilter|make room: preemption", "parked|until an event helps"), aside=True),
+)
+ANSWERS: Final = (
+    Row("a pod comes", ("signature|what plugins sign of it", "standing answer|of pods that sign alike")),
+    Row(
+        "what changed since",
+        ("change log|rows since position 870", "dirty rows|one or two", "*filter and score|those rows only"),
+    ),
+    Row("the winner", ("feasible|a mask of all rows", "totals|one column", "argmax|ties as upstream's heap")),
+)
+DRAWINGS: Final = {"overview": OVERVIEW, "life-of-a-pod": LIFE, "standing-answers": ANSWERS}
+
+
+def drawing(rows: tuple[Row, ...]) -> str:
+    """Draw rows of boxes as SVG."""
+    widest = max(len(row.boxes) for row in rows)
+    width = 2 * MARGIN + widest * (WIDTH + GAP) - GAP
+    step = HEIGHT + 3 * GAP
+    height = 2 * MARGIN + len(rows) * step - GAP
+    parts = [part for number, row in enumerate(rows) for part in _row(row, MARGIN + 14 + number * step, width)]
+    for number in (number for number, below in enumerate(rows[1:]) if not below.aside):
+        top = MARGIN + 14 + number * step + HEIGHT
+        parts.append(f'<path class="line" d="M{width // 2} {top + 6}V{top + 3 * GAP - 20}"/>')
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">\n'
+        f'<style>{STYLE}</style>{TIP}<rect class="page" width="{width}" height="{height}"/>\n{body}\n</svg>\n'
+    )
+
+
+def _row(row: Row, top: int, width: int) -> list[str]:
+    left = (width - len(row.boxes) * (WIDTH + GAP) + GAP) // 2
+    parts = [f'<text class="row" x="{left}" y="{top - 6}">{escape(row.about)}</text>']
+    for place, text in enumerate(row.boxes):
+        x = left + place * (WIDTH + GAP)
+        title, _, second = text.removeprefix("*").partition("|")
+        kind = "box plugin" if text.startswith("*") else "box"
+        parts.append(f'<rect class="{kind}" x="{x}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/>')
+        parts.append(f'<text x="{x + WIDTH // 2}" y="{top + 23}">{escape(title)}</text>')
+        parts.append(f'<text class="small" x="{x + WIDTH // 2}" y="{top + 41}">{escape(second)}</text>')
+        if row.chained and place:
+            parts.append(f'<path class="line" d="M{x - GAP + 2} {top + HEIGHT // 2}H{x - 3}"/>')
+    return parts
+
+
+def main() -> None:
+    """Write all pictures."""
+    for name, rows in DRAWINGS.items():
+        (PICTURES / f"{name}.svg").write_text(drawing(rows))
+
+
+if __name__ == "__main__":
+    main()

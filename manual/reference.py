@@ -1,0 +1,215 @@
+"""Pages of the reference that are written from the code: plugins, configuration, commands, APIs."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import msgspec
+from typer.main import get_command
+
+from moorage.config import types as config_types
+from moorage.framework import handle as handle_module
+from moorage.framework import plugin as plugin_module
+from moorage.framework.events import EVERY_EVENT
+from moorage.framework.plugin import Plugin
+from moorage.framework.registry import extension_points
+from moorage.plugins.catalogue import IN_TREE
+from moorage.testing.rig import Rig
+
+
+def pages() -> dict[str, str]:
+    """Return every generated page by its name."""
+    return {
+        "reference/plugins.md": plugins_page(),
+        "reference/configuration.md": configuration_page(),
+        "reference/commands.md": commands_page(),
+        "reference/plugin-api.md": api_page(),
+        "reference/testing.md": testing_page(),
+    }
+
+
+def plugins_page() -> str:
+    """Describe every plugin: where it takes part, its arguments, its events and its messages."""
+    parts = ["# Plugins", "Every in-tree plugin, from its code. `moorage config view` shows where each is enabled."]
+    for kind in sorted(IN_TREE, key=lambda each: each.name):
+        parts += [f"## {kind.name}", doc_of(kind), f"*Extension points*: {', '.join(sorted(extension_points(kind)))}"]
+        if kind.Args is not None:
+            parts += ["*Arguments*", fields_of(kind.Args)]
+        if events := events_of(kind):
+            parts.append(f"*Tried again after*: {events}")
+        if messages := messages_of(kind):
+            parts += ["*Messages*", "\n".join(f"- `{message}`" for message in messages)]
+    return "\n\n".join(parts) + "\n"
+
+
+def doc_of(thing: Any) -> str:
+    """Return a docstring as Markdown."""
+    text = inspect.getdoc(thing) or ""
+    text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match.group(1).rsplit('.', 1)[-1]}`", text)
+    text = re.sub(r"``([^`]+)``", r"`\1`", text)
+    text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
+    return re.sub(r"((?:^>>> .*\n?(?:^(?!$).*\n?)*)+)", r"\n```pycon\n\1\n```\n", text, flags=re.MULTILINE)
+
+
+def fields_of(struct: type[Any]) -> str:
+    """Write the fields of a struct as a table."""
+    rows = ["| field | type | default |", "|---|---|---|"]
+    for field in msgspec.structs.fields(struct):
+        default = "" if field.required else _default(field)
+        kind = re.sub(r"\b(?:moorage|typing|msgspec)(?:\.\w+)*\.", "", _type_name(field.type)).replace("|", "\\|")
+        rows.append(f"| `{field.encode_name}` | `{kind}` | {default} |")
+    return "\n".join(rows)
+
+
+def _type_name(kind: Any) -> str:
+    if hasattr(kind, "__metadata__"):
+        return _type_name(get_args(kind)[0])
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, msgspec.Struct):
+        return (
+            f"[{type(value).__name__}](configuration.md)"
+            if type(value).__module__ == config_types.__name__
+            else "see there"
+        )
+    plain = msgspec.json.encode(value, enc_hook=str).decode()
+    return f"`{plain}`" if plain not in ("null", '""', "[]", "{}") else ""
+
+
+def events_of(kind: type[Plugin]) -> str:
+    """Name the events that a plugin registers."""
+    offered = {"args": None if kind.Args is None else kind.Args(), "handle": Rig()}
+    wanted = {name: offered[name] for name in inspect.signature(kind).parameters if name in offered}
+    try:
+        registered = kind(**wanted).events_to_register()
+    except (TypeError, AttributeError):
+        return ""
+    if tuple(registered) == EVERY_EVENT:
+        return ""
+    return ", ".join(dict.fromkeys(f"`{each.event.resource}` {each.event.action.name}" for each in registered))
+
+
+def messages_of(kind: type[Plugin]) -> list[str]:
+    """List the reasons that a plugin's modules give, with … for what is filled in."""
+    module = import_module(kind.__module__)
+    package = kind.__module__.rpartition(".")[0]
+    files = [module] if package == "moorage.plugins" else list(_modules_of(package))
+    found: dict[str, None] = {}
+    for each in files:
+        for node in ast.walk(ast.parse(inspect.getsource(each))):
+            if isinstance(node, ast.Call) and _is_rejection(node.func):
+                found.update(dict.fromkeys(text for arg in node.args if (text := _text(arg))))
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason" and _text(node.value):
+                found[_text(node.value)] = None
+    return sorted(found)
+
+
+def _modules_of(package: str) -> Iterator[ModuleType]:
+    folder = import_module(package).__path__[0]
+    for path in sorted(Path(folder).glob("*.py")):
+        yield import_module(f"{package}.{path.stem}" if path.stem != "__init__" else package)
+
+
+def _is_rejection(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and function.attr in (
+        "unschedulable",
+        "unresolvable",
+        "pending",
+        "error",
+    )
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(_text(value) if isinstance(value, ast.Constant) else "…" for value in values)
+    return ""
+
+
+def configuration_page() -> str:
+    """Describe every field of a configuration."""
+    head = "Every field of `kubescheduler.config.k8s.io/v1`. The arguments of plugins: [plugins](plugins.md)."
+    parts = ["# Configuration", head]
+    structs = [
+        each for _, each in inspect.getmembers(config_types, inspect.isclass) if issubclass(each, msgspec.Struct)
+    ]
+    for struct in sorted(structs, key=lambda each: inspect.getsourcelines(each)[1]):
+        if struct.__module__ == config_types.__name__ and msgspec.structs.fields(struct):
+            parts += [f"## {struct.__name__}", doc_of(struct), fields_of(struct)]
+    return "\n\n".join(parts) + "\n"
+
+
+def commands_page() -> str:
+    """Show the help of every command."""
+    from moorage.cli.commands import app
+
+    parts = ["# Commands", "What `--help` says. The flags of the daemon are kube-scheduler's: [flags](flags.md)."]
+    parts += _helps(get_command(app), "moorage")
+    return "\n\n".join(parts) + "\n"
+
+
+def _helps(command: Any, name: str) -> Iterator[str]:
+    context = command.make_context(name, [], resilient_parsing=True, terminal_width=100, max_content_width=100)
+    yield f"## {name}"
+    yield f"```text\n{command.get_help(context).rstrip()}\n```"
+    for part in getattr(command, "commands", {}).values():
+        if not part.hidden:
+            yield from _helps(part, f"{name} {part.name}")
+
+
+def api_page() -> str:
+    """Show the contracts of extension points and of the handle."""
+    parts = ["# The API of plugins", doc_of(plugin_module)]
+    for module in (plugin_module, handle_module):
+        for _, kind in sorted(_classes_in(module), key=lambda item: inspect.getsourcelines(item[1])[1]):
+            parts += [f"## {kind.__name__}", doc_of(kind), *_methods(kind)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def testing_page() -> str:
+    """Show what tests of plugins are made of."""
+    parts = ["# Testing kit", doc_of(import_module("moorage.testing"))]
+    for name in ("builders", "checks", "cluster", "rig", "strategies"):
+        module = import_module(f"moorage.testing.{name}")
+        parts += [f"## moorage.testing.{name}", doc_of(module)]
+        members = [item for item in vars(module).values() if getattr(item, "__module__", "") == module.__name__]
+        for thing in members:
+            if inspect.isfunction(thing) and not thing.__name__.startswith("_"):
+                parts += [f"### {thing.__name__}", _signature(thing), doc_of(thing)]
+            elif inspect.isclass(thing) and not thing.__name__.startswith("_"):
+                parts += [f"### {thing.__name__}", doc_of(thing), *_methods(thing)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _classes_in(module: ModuleType) -> Iterable[tuple[str, type]]:
+    classes = inspect.getmembers(module, inspect.isclass)
+    return [(name, kind) for name, kind in classes if kind.__module__ == module.__name__ and not name.startswith("_")]
+
+
+def _methods(kind: type) -> Iterator[str]:
+    for name, method in vars(kind).items():
+        if name.startswith("_") or not (inspect.isfunction(method) or isinstance(method, property)):
+            continue
+        if isinstance(method, property):
+            yield f"`{name}`: {textwrap.indent(doc_of(method), '  ').strip()}"
+        else:
+            yield f"{_signature(method)}\n\n{textwrap.indent(doc_of(method), '    ').strip()}"
+
+
+def _signature(function: Any) -> str:
+    parameters = ", ".join(
+        str(each).partition(":")[0].partition(" =")[0] for each in inspect.signature(function).parameters.values()
+    )
+    word = "async " if inspect.iscoroutinefunction(function) else ""
+    return f"**`{word}{function.__name__}({parameters})`**"

@@ -1,0 +1,1 @@
+"""`moorage extender`: plugins served to a stock kube-scheduler, which asks them as an extender."""

@@ -1,0 +1,118 @@
+"""`moorage ui`: a cluster as a page in the browser."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moorage.cli.shared import (
+    ConfigOption,
+    ContextOption,
+    GatesOption,
+    KubeconfigOption,
+    ObjectFiles,
+    PluginPaths,
+    SnapshotOption,
+    VerbosityOption,
+    load_source,
+    log_trials_as_asked,
+    policy_of,
+    simulation_progress,
+)
+from moorage.cli.starting import start_lightly
+
+if TYPE_CHECKING:
+    from moorage.app.page.running import StartedSource
+    from moorage.assembly.policy import Policy
+    from moorage.ui.played import PlayedRun
+    from moorage.whatif.sources import LoadedCluster
+
+
+def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    file: ObjectFiles = None,
+    snapshot: SnapshotOption = "",
+    config: ConfigOption = None,
+    compare: Annotated[
+        Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
+    ] = None,
+    play: Annotated[
+        bool | None,
+        typer.Option("--play/--still", help="Simulate, to be played; or show as it is. Files are played, others not."),
+    ] = None,
+    until: Annotated[str, typer.Option("--until", metavar="DURATION", help="Simulate no longer than this.")] = "",
+    address: Annotated[str, typer.Option("--address", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any.")] = 8090,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="A file of tokens, one a line, of which a caller must have one.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    plugin: PluginPaths = None,
+    feature_gates: GatesOption = None,
+    verbosity: VerbosityOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+) -> None:
+    """Show a cluster in the browser: its nodes, who waits and why, what would help, and what would be if.
+
+    The cluster is in files, in a snapshot, or the live one that kubectl uses, as it is now; it is only read. Files are
+    simulated, so that there is a history to play forwards and backwards. Ctrl-C ends it.
+    """
+    start_lightly()
+    log_trials_as_asked(verbosity)
+    from moorage.app.caller_tokens import CallerTokens
+    from moorage.app.page.running import run_page
+
+    tokens = CallerTokens.for_address(token_file, address)
+    policies = {"as configured" if config is None else config.name: policy_of(config, plugin, feature_gates)}
+    if compare is not None:
+        policies[f"{compare.name} (compared)"] = policy_of(compare, plugin, feature_gates)
+    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
+    title = ", ".join(file) if file else snapshot or "the cluster that kubectl uses"
+    if (bool(file) if play is None else play) or compare is not None:
+        source = _played(cluster, policies, title, until, shown=not quiet and sys.stderr.isatty())
+    else:
+        source = _still(cluster, next(iter(policies.values())), title)
+    raise typer.Exit(run_page(lambda: source, address, port, tokens, partial(_say, opens=open_browser)))
+
+
+def _say(url: str, *, opens: bool) -> None:
+    typer.echo(f"The page is at {url}\nCtrl-C ends it.")
+    if opens:
+        import webbrowser
+
+        webbrowser.open(url)
+
+
+def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
+    from moorage.ui.still import StillCluster
+
+    return StillCluster(cluster, policy, title)
+
+
+def _played(
+    cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, until: str, *, shown: bool
+) -> "StartedSource":
+    from moorage.box.controllers.kubelet import duration
+    from moorage.ui.played import PlayedCluster
+
+    seconds = duration(until, where="--until") if until else None
+    return PlayedCluster(
+        cluster, [_run(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()], title
+    )
+
+
+def _run(cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool) -> "PlayedRun":
+    from moorage.simulator.loading import cluster_of
+    from moorage.simulator.recording import RunRecorder
+    from moorage.simulator.replay import Replay
+    from moorage.simulator.until_quiet import run_until_quiet
+    from moorage.ui.played import PlayedRun
+
+    recorder = RunRecorder()
+    with simulation_progress(shown=shown) as progress:
+        described = cluster_of(cluster.documents, features=policy.features)
+        run_until_quiet(described, policy, until=until, progress=progress, recorder=recorder)
+    return PlayedRun(name, policy, Replay(recorder))

@@ -1,0 +1,16 @@
+# What the plugin may do beyond what Moorage itself may (base/rbac.yaml). A kind that it lists needs get, list and watch.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ project }}
+# For a plugin that lists the kind Reservation:
+#   - {apiGroups: [example.org], resources: [reservations], verbs: [get, list, watch]}
+rules: []
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ project }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ project }}}
+subjects:
+  - {kind: ServiceAccount, name: moorage, namespace: kube-system}

@@ -1,0 +1,17 @@
+# Moorage's default plugins and {{ plugin }}, for pods with `schedulerName: {{ project }}`.
+# Look at all of it, with defaults: moorage config view --config deploy/scheduler.yaml
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceName: moorage
+  resourceNamespace: kube-system
+profiles:
+  - schedulerName: {{ project }}
+    plugins:
+      multiPoint:
+        enabled:
+          - name: {{ plugin }}
+    pluginConfig:
+      - name: {{ plugin }}
+        args: {label: {{ label }}}

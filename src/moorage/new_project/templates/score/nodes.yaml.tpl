@@ -1,0 +1,8 @@
+# Nodes of `moorage up` by their labels. On a cluster of your own: kubectl label node NAME {{ label }}=5
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {{{ label }}: "90"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-2, labels: {{{ label }}: "5"}}

@@ -1,0 +1,15 @@
+# Four pods, which go where it is cheapest as long as nothing else speaks against it.
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ project }}}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: {{ project }}}}
+  template:
+    metadata: {labels: {app: {{ project }}}}
+    spec:
+      schedulerName: {{ project }}
+      containers:
+        - name: main
+          image: registry.k8s.io/pause:3.10
+          resources: {requests: {cpu: 100m}}

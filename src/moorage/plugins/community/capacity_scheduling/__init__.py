@@ -1,0 +1,1 @@
+"""CapacityScheduling: namespaces have a guaranteed share and a limit, and borrow what others leave idle."""

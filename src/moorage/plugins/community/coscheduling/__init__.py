@@ -1,0 +1,1 @@
+"""Coscheduling: pods that a label or an annotation puts together start together, on any API server."""

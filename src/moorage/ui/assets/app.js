@@ -1,0 +1,151 @@
+// Starts the page: which view is shown, the light, the link to the server, and the time of a simulation.
+
+import { follow, keepToken, Refused } from "./api.js";
+import { empty, fill, h, say } from "./dom.js";
+import { store } from "./store.js";
+import { timeBar } from "./time.js";
+import { compareView } from "./view-compare.js";
+import { decisionsView } from "./view-decisions.js";
+import { nodeView } from "./view-node.js";
+import { nodesView } from "./view-nodes.js";
+import { overview } from "./view-overview.js";
+import { podView } from "./view-pod.js";
+import { queuesView } from "./view-queues.js";
+import { tryView } from "./view-try.js";
+import { groupView, waitingView } from "./view-waiting.js";
+
+const VIEWS = [
+  ["", "Overview", overview],
+  ["nodes", "Nodes", nodesView],
+  ["waiting", "Waiting", (argument) => (argument ? groupView(argument) : waitingView())],
+  ["queues", "Queues", queuesView],
+  ["decisions", "Decisions", decisionsView],
+  ["try", "Try", tryView],
+  ["compare", "Compare", compareView],
+  ["pod", null, podView],
+  ["node", null, nodeView],
+];
+const main = document.getElementById("main");
+let current = null;
+let isLinked = true;
+
+function route() {
+  const [name = "", argument = ""] = location.hash.replace(/^#\/?/, "").split("/");
+  const [, title, make] = VIEWS.find(([known]) => known === name) ?? [];
+  current?.close?.();
+  const what = make ? make(decodeURIComponent(argument)) : { element: empty("There is no such view", "", h("a", { href: "#/" }, "Back to the overview")) };
+  current = what;
+  fill(main, h("div.view", {}, what.element));
+  document.title = `${what.title ?? title ?? "Moorage"} · Moorage`;
+  for (const link of document.querySelectorAll("#nav a")) {
+    const isHere = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
+  }
+  window.scrollTo(0, 0);
+  update();
+}
+
+function update() {
+  if (store.state) current?.update?.();
+}
+
+function navigation() {
+  const shown = VIEWS.filter(([name, title]) => title && (name !== "compare" || store.about.runs.length > 1) && (name !== "decisions" || store.about.kind !== "still"));
+  fill(document.getElementById("nav"), shown.map(([name, title]) => h("a", { href: `#/${name}`, "data-name": name }, title)));
+  document.getElementById("title").textContent = store.about.title;
+  document.getElementById("title").title = store.about.title;
+}
+
+function light() {
+  const button = document.getElementById("theme");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const chosen = () => localStorage.getItem("moorage-theme") ?? (dark.matches ? "dark" : "light");
+  const apply = () => {
+    document.documentElement.dataset.theme = chosen();
+    button.setAttribute("aria-label", chosen() === "dark" ? "Switch to light" : "Switch to dark");
+    current?.repaint?.();
+  };
+  button.addEventListener("click", () => {
+    localStorage.setItem("moorage-theme", chosen() === "dark" ? "light" : "dark");
+    apply();
+  });
+  dark.addEventListener("change", apply);
+  apply();
+}
+
+function banner(text, ...more) {
+  const place = document.getElementById("banner");
+  place.hidden = !text;
+  fill(place, text, ...more);
+}
+
+function linked(isUp, error) {
+  const place = document.getElementById("link");
+  place.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "no answer";
+  place.className = `link ${isUp ? "up" : "down"}`;
+  if (!isUp && error instanceof Refused && error.status === 401) return askForToken();
+  if (!isUp && isLinked) banner("The server does not answer. What you see may be old; this page tries again by itself.");
+  if (isUp && !isLinked) {
+    store.restart().then(() => {
+      banner("");
+      navigation();
+      route();
+      say("The server answers again.");
+    }, failed);
+  }
+  isLinked = isUp;
+}
+
+function failed(error) {
+  if (error instanceof Refused && error.status === 401) return askForToken();
+  if (error instanceof Refused) banner(error.message);
+}
+
+function askForToken() {
+  const field = h("input", { type: "password", name: "token", autocomplete: "off", "aria-label": "Token", size: 40 });
+  const form = h("form.card.token", { onsubmit: (event) => {
+    event.preventDefault();
+    keepToken(field.value.trim());
+    location.reload();
+  } }, h("h1", {}, "A token is needed"),
+  h("p", {}, "Paste a token of somebody who may read this page. It is kept in this tab only."), field, h("button", { type: "submit" }, "Show the page"));
+  fill(main, form);
+  field.focus();
+}
+
+async function begin() {
+  light();
+  for (let pause = 500; ; pause = Math.min(pause * 2, 5000)) {
+    try {
+      await store.begin();
+      break;
+    } catch (error) {
+      if (error instanceof Refused) {
+        if (error.status === 401) return askForToken();
+        fill(main, empty("This cannot be shown", error.message));
+        return undefined;
+      }
+      banner("The server does not answer; this page tries again by itself.");
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+  banner("");
+  if (store.about.note) banner(store.about.note);
+  navigation();
+  store.subscribe(update);
+  timeBar(document.getElementById("time"));
+  window.addEventListener("hashchange", () => {
+    route();
+    main.focus({ preventScroll: true });
+  });
+  route();
+  follow((version) => {
+    if (version !== store.version) store.refresh().catch(failed);
+  }, linked);
+  return undefined;
+}
+
+begin();

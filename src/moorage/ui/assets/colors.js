@@ -1,0 +1,43 @@
+// Colours of the map: one scale for how full something is, and a few that tell kinds apart.
+
+const SCALES = {
+  light: ["#e6eef7", "#bcd5ec", "#7fb2da", "#3f86c0", "#1c5a9a", "#0b2f63"],
+  dark: ["#1b2a3a", "#1f4a6d", "#2b74a3", "#55a3c7", "#9fd0df", "#f3efc9"],
+};
+const KINDS = {
+  light: ["#b8c2cc", "#3b82c4", "#d9822b", "#3a9d6a", "#a05fb5", "#c8443c", "#8a7a2f", "#2aa3a8", "#70508f"],
+  dark: ["#46525f", "#5aa2e0", "#e39b4f", "#59bd8a", "#bf86d1", "#e06c64", "#b9a64f", "#52c3c7", "#9b7fbd"],
+};
+export const OVER = { light: "#c2255c", dark: "#ff6b9a" };
+
+export function theme() {
+  return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
+}
+
+// Thousands of tiles ask for a colour: a hundred and one of each scale are worked out once.
+const STEPS = 100;
+const known = Object.fromEntries(Object.entries(SCALES).map(([name, stops]) => [name, Array.from({ length: STEPS + 1 }, (_, step) => {
+  const place = (step / STEPS) * (stops.length - 1);
+  const low = Math.min(Math.floor(place), stops.length - 2);
+  return mixed(stops[low], stops[low + 1], place - low);
+})]));
+
+export function scale(share) {
+  const name = theme();
+  return share > 1.0005 ? OVER[name] : known[name][Math.round(Math.max(0, Math.min(1, share)) * STEPS)];
+}
+
+export function gradient() {
+  return `linear-gradient(to right, ${SCALES[theme()].join(", ")})`;
+}
+
+export function kind(number) {
+  const colors = KINDS[theme()];
+  return number < 0 ? colors[0] : colors[1 + (number % (colors.length - 1))];
+}
+
+function mixed(from, to, part) {
+  const parse = (color) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  const [a, b] = [parse(from), parse(to)];
+  return `rgb(${a.map((value, at) => Math.round(value + (b[at] - value) * part)).join(",")})`;
+}

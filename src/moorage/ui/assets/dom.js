@@ -1,0 +1,104 @@
+// Building the page out of elements. Whatever comes from a cluster becomes text, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// h("a.name", {href: "#/"}, "text", child, ...): a tag with classes, its attributes, and what is in it.
+export function h(tag, attributes = {}, ...children) {
+  const [name, ...classes] = tag.split(".");
+  return filled(document.createElement(name || "div"), classes, attributes, children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  const [name, ...classes] = tag.split(".");
+  return filled(document.createElementNS(SVG, name), classes, attributes, children);
+}
+
+function filled(element, classes, attributes, children) {
+  for (const name of classes) element.classList.add(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [name, text] of Object.entries(value)) element.style.setProperty(name, text);
+    else if (key === "value") element.value = value;
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+// Puts new content into a place; whoever had the focus there keeps it, if it is there again.
+export function fill(place, ...children) {
+  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const fresh = document.createDocumentFragment();
+  append(fresh, children);
+  place.replaceChildren(fresh);
+  if (key) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
+// Has a function called only when what it depends on has changed.
+export function whenChanged(draw) {
+  let last;
+  return (...facts) => {
+    const now = JSON.stringify(facts);
+    if (now !== last) {
+      last = now;
+      draw(...facts);
+    }
+  };
+}
+
+export function podLink(key, text = key) {
+  return h("a.pod", { href: `#/pod/${encodeURIComponent(key)}`, "data-key": `pod ${key}` }, text);
+}
+
+export function nodeLink(name) {
+  return h("a.node", { href: `#/node/${encodeURIComponent(name)}`, "data-key": `node ${name}` }, name);
+}
+
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+export function empty(title, text, ...more) {
+  return h("div.empty", {}, h("strong", {}, title), text && h("p", {}, text), more);
+}
+
+export function count(number, one, many = `${one}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+const SIZES = [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10]];
+
+export function amount(resource, value) {
+  if (resource === "cpu") return trimmed(value / 1000);
+  if (resource === "memory" || resource.startsWith("hugepages-") || resource === "ephemeral-storage") {
+    for (const [unit, size] of SIZES) if (Math.abs(value) >= size) return trimmed(value / size) + unit;
+  }
+  return trimmed(value);
+}
+
+function trimmed(value) {
+  return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1).replace(/\.0$/, "");
+}
+
+export function percent(part, whole) {
+  return whole > 0 ? `${Math.round((100 * part) / whole)}%` : "–";
+}
+
+export function duration(seconds) {
+  if (seconds < 0.0005) return "0s";
+  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 60) return `${seconds.toFixed(1).replace(/\.0$/, "")}s`;
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes}m${whole % 60 ? `${whole % 60}s` : ""}`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours}h${minutes % 60 ? `${minutes % 60}m` : ""}`;
+  return `${Math.floor(hours / 24)}d${hours % 24 ? `${hours % 24}h` : ""}`;
+}

@@ -1,0 +1,39 @@
+// Groups of waiting pods as cards: how many, why, and what would help.
+
+import { count, h, podLink } from "./dom.js";
+import { duration } from "./dom.js";
+import { store } from "./store.js";
+
+// Upstream's sentences name nodes as "node(s)"; at a glance the rest is what matters.
+export function reason(text) {
+  return text.replace(/^node\(s\) /, "");
+}
+
+export function groupCard(group, total) {
+  const [first, ...others] = group.reasons;
+  const age = store.state.time - group.oldest;
+  return h("li.reason", {},
+    h("div.many", {}, h("strong", {}, group.pods.toLocaleString("en")), h("span", {}, group.pods === 1 ? "pod" : "pods"),
+      h("span.bar", { "aria-hidden": "true" }, h("i", { style: { width: `${Math.max(2, (100 * group.pods) / total)}%` } }))),
+    h("div.why", {},
+      h("a.first", { href: `#/waiting/${group.id}`, "data-key": `group ${group.id}` }, reason(first)),
+      others.length > 0 && h("p.others", {}, "and ", others.slice(0, 3).map((text, at) => [at ? ", " : "", reason(text)]), others.length > 3 && ` and ${others.length - 3} more`),
+      help(group),
+      h("p.quiet", {}, "such as ", group.examples.slice(0, 2).map((pod, at) => [at ? ", " : "", podLink(pod)]),
+        age > 1 && store.about.kind !== "still" && ` · the oldest for ${duration(age)}`)));
+}
+
+function help(group) {
+  if (group.help) return h("p.help", {}, h("span.tag", {}, "would help"), " ", group.help);
+  if (group.isHelped) return h("p.help.quiet", {}, "no single change and no pair of changes was found that would help");
+  return null;
+}
+
+export function groupList(groups, total) {
+  return h("ol.reasons", {}, groups.map((group) => groupCard(group, total)));
+}
+
+export function leftOver(state) {
+  if (!state.groupsLeft) return null;
+  return h("p.quiet", {}, h("a", { href: "#/waiting", "data-key": "left" }, `${count(state.groupsLeft, "more reason")}`), ` of ${count(state.podsLeft, "pod")}`);
+}

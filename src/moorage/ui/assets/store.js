@@ -1,0 +1,108 @@
+// What the page knows: the nodes, a moment, and the lines. Whoever shows it is told when there is something new.
+
+import { get } from "./api.js";
+
+const MOST_DECISIONS = 500;
+
+class Store {
+  constructor() {
+    this.about = null;
+    this.layouts = [];
+    this.states = [];
+    this.lines = null;
+    this.decisions = [];
+    this.at = null;
+    this.version = -1;
+    this.listeners = new Set();
+    this.busy = null;
+    this.again = false;
+  }
+
+  get layout() {
+    return this.layouts[0];
+  }
+
+  get state() {
+    return this.states[0];
+  }
+
+  get isPlayed() {
+    return this.about?.kind === "played";
+  }
+
+  get moment() {
+    return this.at === null ? {} : { at: this.at };
+  }
+
+  subscribe(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  async begin() {
+    this.about = await get("about");
+    if (this.isPlayed) this.at = this.about.seconds;
+    await this.refresh();
+  }
+
+  // Fetches the moment that is wanted now. While one is on its way, the next waits: a slow server is asked no faster.
+  refresh() {
+    if (this.busy) {
+      this.again = true;
+      return this.busy;
+    }
+    this.busy = this.fetch().finally(() => {
+      this.busy = null;
+      if (this.again) {
+        this.again = false;
+        this.refresh().catch(() => {});
+      }
+    });
+    return this.busy;
+  }
+
+  async fetch() {
+    const runs = this.about.runs.map((_, run) => run);
+    const moment = this.moment;
+    const states = await Promise.all(runs.map((run) => get("state", { run, ...moment })));
+    for (const run of runs) {
+      if (this.layouts[run]?.version !== states[run].layout) this.layouts[run] = await get("nodes", { run });
+    }
+    this.states = states;
+    this.version = states[0].version;
+    await this.fetchDecisions(moment);
+    if (this.about.kind === "live" || !this.lines) this.lines = await get("lines");
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  async fetchDecisions(moment) {
+    const last = this.decisions.at(-1);
+    const since = this.isPlayed ? 0 : last ? last.number + 1 : 0;
+    const { decisions } = await get("decisions", { since, ...moment });
+    this.decisions = this.isPlayed ? decisions : [...this.decisions, ...decisions].slice(-MOST_DECISIONS);
+  }
+
+  // The server was started anew: what we knew is another's.
+  async restart() {
+    this.layouts = [];
+    this.lines = null;
+    this.decisions = [];
+    const before = this.about;
+    this.about = await get("about");
+    if (this.isPlayed && (before.title !== this.about.title || this.at > this.about.seconds)) this.at = this.about.seconds;
+    await this.refresh();
+  }
+
+  goTo(seconds) {
+    this.at = Math.max(0, Math.min(this.about.seconds, seconds));
+    return this.refresh();
+  }
+
+  // A moment as people write it: a time of day on a live cluster, else the time since the begin.
+  clock(time) {
+    if (this.about.kind !== "live") return time;
+    return new Date((time + this.about.clockStart) * 1000);
+  }
+}
+
+export const store = new Store();

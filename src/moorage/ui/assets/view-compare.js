@@ -1,0 +1,41 @@
+// Two configurations side by side at one moment, and which pods fare differently.
+
+import { get } from "./api.js";
+import { count, empty, fill, h, nodeLink, podLink } from "./dom.js";
+import { mapPicker } from "./picker.js";
+import { store } from "./store.js";
+
+const SHOWN = 100;
+
+export function compareView() {
+  const maps = store.about.runs.map((name, run) => mapPicker({ run, height: 300, title: name }));
+  const facts = h("div.facts", {});
+  const pods = h("section.card", { "aria-label": "Pods that fare differently" });
+  let asked = null;
+  const element = h("div", {}, h("h1.hidden", {}, "Compare"), facts, h("div.columns.even", {}, maps.map((map) => map.element)), pods);
+
+  async function differ() {
+    if (asked === store.at) return;
+    asked = store.at;
+    try {
+      const { differences, count: total } = await get("differences", store.moment);
+      fill(pods, h("h2", {}, `${count(total, "pod fares", "pods fare")} differently`), differences.length ? h("div.scroll", {}, h("table", {},
+        h("thead", {}, h("tr", {}, h("th", {}, "Pod"), store.about.runs.map((name) => h("th", {}, name)))),
+        h("tbody", {}, differences.slice(0, SHOWN).map((item) => h("tr", {}, h("td", {}, podLink(item.pod)), [item.before, item.after].map((node) => h("td", {}, place(node)))))))) : empty("No difference", "At this moment every pod fares the same under both."),
+        total > SHOWN && h("p.quiet", {}, `and ${count(total - SHOWN, "more pod")}`));
+    } catch (error) {
+      fill(pods, empty("The difference cannot be told now", error.message));
+    }
+  }
+
+  return { element, title: "Compare", close: () => maps.forEach((map) => map.close()), repaint: () => maps.forEach((map) => map.repaint()), update() {
+    for (const map of maps) map.update();
+    fill(facts, store.states.map((state, run) => h("div.fact", {}, h("span.name", {}, store.about.runs[run]), h("strong", {}, state.waiting.toLocaleString("en")), h("span.quiet", {}, `wait; ${count(state.placed, "pod has", "pods have")} a node`))));
+    differ();
+  } };
+}
+
+function place(node) {
+  if (node === "waits") return h("span.tag.unschedulable", {}, "waits");
+  return node ? nodeLink(node) : h("span.quiet", {}, "is not there");
+}

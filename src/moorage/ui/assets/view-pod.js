@@ -1,0 +1,124 @@
+// A pod: what explain says of it, every plugin's word on every node, its scores against the runner-up, its attempts.
+
+import { get } from "./api.js";
+import { amount, count, empty, fill, h, nodeLink } from "./dom.js";
+import { store } from "./store.js";
+import { decisionTable } from "./view-decisions.js";
+import { prepare } from "./view-try.js";
+
+const ROWS = 25;
+const MORE = 200;
+
+export function podView(key) {
+  const body = h("div", {}, h("p.quiet", { role: "status" }, "Asking the plugins about every node…"));
+  const element = h("div", {}, h("h1.key", {}, key), body);
+  let asked = "";
+
+  async function load() {
+    const wanted = JSON.stringify([store.at, store.about.kind === "live" ? 0 : store.at]);
+    if (wanted === asked) return;
+    asked = wanted;
+    try {
+      fill(body, draw(await get("pod", { pod: key, ...store.moment })));
+    } catch (error) {
+      fill(body, empty("Nothing can be said of this pod now", error.message, again()));
+    }
+  }
+
+  function again() {
+    return h("button", { type: "button", onclick: () => {
+      asked = "";
+      load();
+    } }, "Ask again");
+  }
+
+  function draw(pod) {
+    return [h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]), facts(pod), store.about.kind === "live" && again(),
+      h("div.columns.even", {}, changes(pod), reasons(pod)), because(pod), attempts(pod), wakes(pod), nodeTable(pod.table)];
+  }
+
+  return { element, title: key, update: load };
+}
+
+function facts(pod) {
+  const { facts: known, group } = pod;
+  const entries = [
+    ...Object.entries(known.requests).map(([name, value]) => [name, amount(name, value)]),
+    ["priority", known.priority], ["profile", known.profile], known.owner && ["owner", known.owner],
+    known.nominated && ["nominated to", known.nominated],
+    group && ["group", `${group.name}: ${group.fits} of ${group.members} fit${group.minCount ? `, ${group.minCount} have to` : ""}`],
+    pod.waiting && ["place", pod.waiting.place],
+  ].filter(Boolean);
+  return h("dl.labels", {}, entries.map(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value))]));
+}
+
+function reasons(pod) {
+  if (!pod.reasons.length && !pod.preemption) return null;
+  return h("section.card", {}, pod.reasons.length > 0 && [h("h2", {}, "What keeps it off the nodes"), h("ul.plain.spaced", {}, pod.reasons.map((item) => h("li", {}, item.line)))],
+    pod.preemption && [h("h2", {}, "Preemption"), h("p", {}, "node ", nodeLink(pod.preemption.nominatedNode), ` would be cleared of ${pod.preemption.victims.join(", ") || "nobody who is not leaving already"}`)]);
+}
+
+function changes(pod) {
+  if (pod.isBound || pod.result === "scheduled") return null;
+  return h("section.card", {}, h("h2", {}, "What would make it fit"),
+    pod.changes.length ? h("ol.changes", {}, pod.changes.map((change) => h("li", {}, h("p", {}, change.line, " ", change.edits.every((edit) => !("config" in edit)) && h("button.quiet.small", { type: "button", onclick: () => prepare({ edits: change.edits, told: change.text }) }, "try it")),
+      h("details", {}, h("summary", {}, "as edits"), h("pre", {}, JSON.stringify(change.edits, null, 2)))))) : h("p", {}, "No single change and no pair of changes was found that would make it fit."),
+    pod.stopped && h("p.quiet", {}, "The search stopped for want of time; moorage explain --seconds gives it more."));
+}
+
+function because(pod) {
+  if (!pod.because.length) return null;
+  const largest = Math.max(1, ...pod.because.map((item) => Math.abs(item.winner - item.runnerUp)));
+  const sorted = [...pod.because].sort((a, b) => Math.abs(b.winner - b.runnerUp) - Math.abs(a.winner - a.runnerUp));
+  const [won, lost] = [sum(pod.because, "winner"), sum(pod.because, "runnerUp")];
+  return h("section.card", {}, h("h2", {}, nodeLink(pod.node || "the best node"), " against ", nodeLink(pod.runnerUp)),
+    h("div.scroll", {}, h("table.waterfall", {},
+      h("thead", {}, h("tr", {}, h("th", {}, "Plugin"), h("th.number", {}, "Weight"), h("th.number", {}, "Winner"), h("th.number", {}, "Runner-up"), h("th.number", {}, "Lead"), h("th", {}, ""))),
+      h("tbody", {}, sorted.map((item) => {
+        const lead = item.winner - item.runnerUp;
+        return h("tr", {}, h("td", {}, item.plugin), h("td.number", {}, item.weight), h("td.number", {}, item.winner), h("td.number", {}, item.runnerUp), h("td.number", {}, lead > 0 ? `+${lead}` : lead),
+          h("td.bars", { "aria-hidden": "true" }, h(`i${lead < 0 ? ".minus" : ""}`, { style: { width: `${(50 * Math.abs(lead)) / largest}%` } })));
+      })),
+      h("tfoot", {}, h("tr", {}, h("td", {}, "In all"), h("td", {}), h("td.number", {}, won), h("td.number", {}, lost), h("td.number", {}, won - lost > 0 ? `+${won - lost}` : won - lost), h("td", {}))))));
+}
+
+function sum(items, key) {
+  return items.reduce((total, item) => total + item[key], 0);
+}
+
+function wakes(pod) {
+  return pod.wakes.length > 0 && h("section.card", {}, h("h2", {}, "What wakes it"), h("ul.plain.spaced", {}, pod.wakes.map((line) => h("li", {}, line))));
+}
+
+function attempts(pod) {
+  return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable([...pod.attempts].reverse(), false)
+    : empty("No attempt is known", store.about.kind === "still" ? "The cluster stands still: what you read here is what an attempt would say now." : "It was placed before we looked, or so long ago that it is forgotten."));
+}
+
+// Every node and every plugin: who objects with which words, and how the others are scored.
+function nodeTable(table) {
+  const filter = h("input", { type: "search", placeholder: "Nodes whose names contain…", "aria-label": "Nodes whose names contain…", oninput: () => draw() });
+  const place = h("div", {});
+  let shown = ROWS;
+  const objecting = table.objecting, scored = table.rows.some((row) => row[3]);
+  const passing = table.filters.filter((name) => !objecting.includes(name));
+  const rank = (row) => (row[2] === null ? -1000 - Object.keys(row[1]).length : row[2]);
+  const sorted = [...table.rows].sort((a, b) => rank(b) - rank(a));
+
+  function draw() {
+    const found = sorted.filter((row) => row[0].includes(filter.value));
+    fill(place, h("div.scroll", {}, h("table.matrix", {},
+      h("thead", {}, h("tr", {}, h("th", {}, "Node"), objecting.map((name) => h("th", {}, name)), scored && [h("th.number", {}, "Total"), table.scores.map((name) => h("th.number", {}, name))])),
+      h("tbody", {}, found.slice(0, shown).map((row) => h("tr", {}, h("td", {}, nodeLink(row[0])),
+        objecting.map((name) => (name in row[1] ? h("td.no", {}, table.texts[row[1][name]]) : h("td.yes", { "aria-label": "no objection" }, "✓"))),
+        scored && [h("td.number", {}, row[2] ?? ""), table.scores.map((_, at) => h("td.number.quiet", {}, row[3]?.[at] ?? ""))]))))),
+    found.length > shown && h("p", {}, h("button", { type: "button", "data-key": "more nodes", onclick: () => {
+      shown += MORE;
+      draw();
+    } }, `Show more of ${count(found.length, "node")}`)));
+  }
+
+  draw();
+  return h("section.card", {}, h("div.head", {}, h("h2", {}, "Every node, every plugin"), h("div.filter", {}, filter)),
+    table.rows.length ? place : empty("There are no nodes", ""), passing.length > 0 && h("p.quiet", {}, `No objection anywhere: ${passing.join(", ")}`));
+}

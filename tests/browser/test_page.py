@@ -1,0 +1,197 @@
+"""The page in Chromium: it loads, says what is so, follows what happens, and survives what is odd."""
+
+import io
+from urllib.parse import quote
+
+import pytest
+from rich.console import Console
+
+from moorage.why.explain import explain_pod
+from moorage.why.explanation import PodExplanation
+from moorage.why.page import print_explanation
+from tests.browser.browsing import PHONE, WIDE, Looker, ServedPage, elsewhere
+from tests.browser.clusters import MOST_ALLOCATED, fleet, others
+from tests.browser.conftest import Look
+from tests.unit.ui.clusters import SMALL, job, loaded, node, played, pod, policy, still
+
+VIEWS = ("", "nodes", "waiting", "queues", "try", f"pod/{quote('shop/big-1', safe='')}", "node/n1", "no-such-view")
+TIMED = (node("n1"), node("n2"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
+UNNAMED = """() => [...document.querySelectorAll('main input, main select, main textarea, main button, #nav a')]
+  .filter(item => !(item.getAttribute('aria-label') || item.labels?.length || item.innerText.trim()))
+  .map(item => item.outerHTML)"""
+
+
+def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(look: Look) -> None:
+    with ServedPage(still) as served:
+        for size, dark in ((WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)):
+            window = look(size, dark=dark)
+            for view in VIEWS:
+                window.open(served.url, view)
+                assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
+                assert window.page.locator("main h1").count() == (view != "no-such-view"), view
+                assert window.page.evaluate(UNNAMED) == [], view
+            assert window.page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+            assert window.problems == []
+
+
+def explanation(key: str) -> PodExplanation:
+    with loaded().session(policy()) as session:
+        return explain_pod(session, key)
+
+
+@pytest.mark.parametrize("key", ["shop/big-1", "shop/held", "shop/web-1"])
+def test_a_pods_page_says_what_explain_says(look: Look, key: str) -> None:
+    explained = elsewhere(lambda: explanation(key))
+    printed = io.StringIO()
+    print_explanation(explained, Console(file=printed, width=2000))
+    headline, *lines = [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
+    with ServedPage(still) as served:
+        window = look()
+        window.open(served.url, f"pod/{quote(key, safe='')}")
+        window.wait_for("Every node, every plugin")
+        shown = window.text().lower()
+    assert " ".join(headline.removeprefix(key).split()).lower() in shown
+    sentences = [line for line in lines if " : " not in line and "plugin by plugin" not in line]
+    for line in sentences:
+        said = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line
+        assert " ".join(said.split()).lower() in shown, line
+
+
+def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
+    with ServedPage(still) as served:
+        window = look()
+        window.open(served.url, "nodes")
+        window.page.locator("canvas.map").click(position={"x": 10, "y": 30})
+        window.wait_for("On it: 2 pods")
+        window.open(served.url, "nodes")
+        window.page.focus("canvas.map")
+        window.page.keyboard.press("End")
+        assert "n3" in window.page.inner_text("#said")
+        assert "example.com/gpu 0 of 2" in window.page.inner_text("#said")
+        window.page.keyboard.press("Enter")
+        window.wait_for("What almost was")
+        assert "node/n3" in window.page.url
+        assert window.problems == []
+
+
+def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: Look) -> None:
+    with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
+        window = look()
+        window.open(served.url)
+        window.wait_for("12 placed so far")
+        slider = window.page.locator("input[type=range]")
+        slider.focus()
+        window.page.keyboard.press("Home")
+        window.wait_for("Waiting 1")
+        window.wait_for("0 placed so far")
+        slider.fill("30")
+        window.wait_for("Pods on nodes 8")
+        window.page.click("text=Compare")
+        window.wait_for("most.yaml")
+        assert window.page.locator("canvas.map").count() == 2
+        window.wait_for("differently")
+        assert window.problems == []
+
+
+def test_a_drained_node_shows_what_moves(look: Look) -> None:
+    with ServedPage(lambda: still((*SMALL, node("n4")))) as served:
+        window = look()
+        window.open(served.url, "node/n1")
+        window.page.click("text=What if it were drained?")
+        window.wait_for("What moves: 2")
+        row = window.page.locator("tr", has_text="shop/web-1").inner_text().split()
+        assert row == ["shop/web-1", "n1", "n4"]
+        window.page.fill("textarea", "kind: {")
+        window.page.click("text=Try it")
+        window.wait_for("This cannot be tried")
+        assert [said for said in window.problems if "422" not in said] == []
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def test_hostile_names_stay_text(look: Look) -> None:
+    taint = {"key": "<script>alert(2)</script>", "effect": "NoSchedule"}
+    views = ["", "nodes", "waiting", "queues", "node/n9", "pod/shop%2Fevil", "pod/shop%2Fplain"]
+    wild = node("n9", labels={"rack": HOSTILE}, spec={"taints": [taint]})
+    asks = pod("evil", schedulerName=HOSTILE)
+    gated = pod("gated", schedulingGates=[{"name": "</script><script>alert(3)</script>"}])
+    with ServedPage(lambda: still((wild, pod("plain"), asks, gated))) as served:
+        window = look()
+        for view in (*views, f"pod/{quote(HOSTILE, safe='')}"):
+            window.open(served.url, view)
+            window.page.wait_for_timeout(200)
+            assert window.page.locator("main img, main script").count() == 0
+        window.open(served.url, "waiting")
+        window.wait_for(HOSTILE)
+        window.open(served.url, "node/n9")
+        window.wait_for("<script>alert(2)</script>")
+        assert [said for said in window.problems if "422" not in said] == []
+
+
+def test_a_server_that_goes_away_is_told_of_and_found_again(look: Look) -> None:
+    with ServedPage(still) as served:
+        window = look()
+        window.open(served.url)
+        window.wait_for("Why pods wait")
+        served.go_away()
+        window.page.wait_for_selector("#banner:not([hidden])")
+        assert "does not answer" in window.page.inner_text("#banner")
+        assert "Insufficient cpu" in window.text()
+        served.come()
+        window.page.wait_for_selector("#banner", state="hidden")
+        window.wait_for("Insufficient cpu")
+
+
+def test_a_cluster_of_nothing_says_so(look: Look) -> None:
+    with ServedPage(lambda: still(())) as served:
+        window = look()
+        window.open(served.url)
+        window.wait_for("There are no nodes")
+        window.wait_for("Nobody waits")
+        assert window.problems == []
+
+
+def test_ten_thousand_reasons_can_be_gone_through(look: Look) -> None:
+    with ServedPage(lambda: still((node("n1"), *others(10_000)))) as served:
+        window = look()
+        window.open(served.url)
+        window.wait_for("Waiting 10,000")
+        window.wait_for("9,994 more reasons")
+        window.open(served.url, "waiting")
+        window.wait_for("1 to 50 of 10,000")
+        window.page.get_by_role("button", name="On").click()
+        window.wait_for("51 to 100 of 10,000")
+        window.page.fill("input[type=search]", "scheduler-07777")
+        window.wait_for("shop/odd-07777")
+        assert window.page.locator("li.reason").count() == 1
+        assert window.problems == []
+
+
+def test_a_token_is_asked_for_and_remembered(look: Look) -> None:
+    with ServedPage(still, token="let-me-in") as served:
+        window = look()
+        window.page.goto(served.url)
+        window.wait_for("A token is needed")
+        assert "Insufficient" not in window.text()
+        window.page.fill("input[name=token]", "let-me-in")
+        window.page.click("text=Show the page")
+        window.wait_for("Why pods wait")
+
+
+def test_a_fleet_is_drawn_whole(look: Look) -> None:
+    with ServedPage(lambda: still(fleet(300, 900, 20))) as served:
+        window: Looker = look()
+        window.open(served.url, "nodes")
+        window.page.select_option("label:has-text('Group') select", "example.com/rack")
+        window.page.select_option("label:has-text('Colour') select", "nvidia.com/gpu")
+        window.page.select_option("label:has-text('Size') select", "cpu")
+        window.page.click("summary")
+        window.wait_for("and 200 more nodes")
+        drawn = window.page.evaluate("""() => {
+            const canvas = document.querySelector('canvas.map');
+            const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            return new Set(new Uint32Array(pixels.buffer)).size;
+        }""")
+        assert drawn > 5
+        assert window.problems == []

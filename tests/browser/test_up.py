@@ -1,0 +1,69 @@
+"""The page of a cluster that lives: `moorage up` says where it is, and what happens arrives there."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from tests.browser.browsing import elsewhere
+from tests.browser.conftest import Look
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def running(kubeconfig: Path) -> Iterator[str]:
+    """Run a cluster with pods that wait; return the address of its page."""
+    command = [str(Path(sys.executable).parent / "moorage"), "up", "--nodes", "3", "--shape", "cpu=4,memory=8Gi"]
+    command += ["--kubeconfig", str(kubeconfig), "-f", "examples/pending/pods.yaml"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.search(r"browser: (http://\S+)", line):
+                    yield found[1]
+                    break
+            else:
+                pytest.fail("it ended before it said where the page is")
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def create_pod(kubeconfig: Path, name: str) -> None:
+    """Create a pod that fits, as any client would."""
+    container = b'{"name": "main", "image": "m:1", "resources": {"requests": {"cpu": "100m"}}}'
+    body = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "%b"}, "spec": {"containers": [%b]}}'
+
+    async def create() -> None:
+        async with ApiClient(load_connection(str(kubeconfig))) as client:
+            await client.request("POST", "/api/v1/namespaces/default/pods", body % (name.encode(), container))
+
+    elsewhere(lambda: asyncio.run(create()))
+
+
+def test_what_happens_in_a_cluster_arrives_on_its_page(look: Look, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    with running(kubeconfig) as url:
+        window = look()
+        window.open(url)
+        window.wait_for("Insufficient cpu")
+        window.wait_for("held back by SchedulingGates")
+        window.page.click("text=Decisions")
+        window.wait_for("turned down")
+        assert "default/newcomer" not in window.text()
+        create_pod(kubeconfig, "newcomer")
+        window.wait_for("default/newcomer")
+        window.open(url, "pod/default%2Ftoo-big")
+        window.wait_for("Lower the cpu request of container cruncher from 6 to")
+        window.wait_for("turned down")
+        window.open(url)
+        window.wait_for("would help")
+        assert window.problems == []

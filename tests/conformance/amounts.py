@@ -1,0 +1,55 @@
+"""Amounts in what explain offers, each one unit nearer to what it was: with that, the change must not help any more."""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+Edit = dict[str, Any]
+MORE: Final = 1
+LESS: Final = -1
+MIB: Final = 2**20
+PLACES: Final[tuple[tuple[str, str, int], ...]] = (
+    ("Pod", r"(/spec(?:/(?:initC|c)ontainers/\d+)?/resources)/(?:requests|limits)/([^/]+)", MORE),
+    ("Node", r"(/status)/(?:allocatable|capacity)/([^/]+)", LESS),
+    ("Pod", r"(/spec/topologySpreadConstraints/\d+)/(maxSkew)", LESS),
+    ("CSINode", r"(/spec/drivers/\d+/allocatable)/(count)", LESS),
+    ("ResourceClaim", r"(/spec/devices/requests/\d+/exactly)/(count)", MORE),
+    ("PodGroup", r"(/spec/schedulingPolicy/gang)/(minCount)", MORE),
+)
+"""Where amounts are written, and which way they were."""
+
+
+def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]:
+    """Change back each amount of an edit by one unit; of what has a limit, request and limit together.
+
+    ``priority`` is the one that the pod has now: a class that only lets it preempt has no other.
+    """
+    if edit.get("create", {}).get("kind") == "PriorityClass" and edit["create"]["value"] > priority:
+        created = {**edit["create"], "value": edit["create"]["value"] - 1}
+        yield "the priority", {"create": created}
+    together: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for number, operation in enumerate(edit.get("patch", ())):
+        for kind, pattern, direction in PLACES:
+            found = re.fullmatch(pattern, operation["path"])
+            if found and kind == edit["object"]["kind"] and operation["op"] != "remove":
+                together.setdefault((found[1], found[2]), []).append((number, direction))
+    for (place, name), amounts in together.items():
+        changed = deepcopy(edit)
+        for number, direction in amounts:
+            operation = changed["patch"][number]
+            operation["value"] = _stepped(name.replace("~1", "/"), operation["value"], direction)
+        yield f"{place}/{name}", changed
+
+
+def _stepped(name: str, amount: str | int, direction: int) -> str | int:
+    if isinstance(amount, int):
+        return amount + direction
+    if name == "cpu":
+        milli = int(amount[:-1]) if amount.endswith("m") else int(amount) * 1000
+        return f"{milli + direction}m"
+    if name == "memory" or name.startswith("hugepages-"):
+        size = int(amount[:-2]) * MIB if amount.endswith("Mi") else int(amount)
+        page = int(name.removeprefix("hugepages-")[:-2]) if name != "memory" else 1
+        return str(size + direction * page * MIB)
+    return str(int(amount) + direction)

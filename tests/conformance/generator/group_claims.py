@@ -1,0 +1,85 @@
+"""Devices that the pods of a group share: claims that a group names, and that all or some of its pods name as well."""
+
+from tests.conformance.generator.devices import hold_device, make_claim
+from tests.conformance.generator.dice import Dice
+from tests.conformance.generator.words import Object
+
+
+def equip(dice: Dice, groups: list[Object], pods: list[Object], objects: list[Object]) -> list[Object]:
+    """Give groups claims, and their pods the use of them; return the claims."""
+    slices = [thing for thing in objects if thing["kind"] == "ResourceSlice" and thing["spec"].get("devices")]
+    made = []
+    for group in groups:
+        if group["kind"] == "PodGroup" and dice.chance(0.7):
+            members = [pod for pod in pods if _is_member(pod, group)]
+            made += [_share(dice, group, members, name, slices) for name in ("g0", "g1")[: dice.pick((1, 1, 1, 2))]]
+    return made
+
+
+def _is_member(pod: Object, group: Object) -> bool:
+    named = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+    return named == group["metadata"]["name"] and _namespace(pod) == _namespace(group)
+
+
+def _namespace(thing: Object) -> str:
+    namespace: str = thing["metadata"].get("namespace", "default")
+    return namespace
+
+
+def _share(dice: Dice, group: Object, members: list[Object], name: str, slices: list[Object]) -> Object:
+    metadata = group["metadata"]
+    metadata.setdefault("uid", f"group-{metadata['name']}-uid")
+    claim = make_claim(dice, f"{metadata['name']}-{name}", _namespace(group))
+    claim_name = claim["metadata"]["name"]
+    by_template = dice.chance(0.5)
+    entry = {"name": name, "resourceClaimTemplateName": "template"} if by_template else {"name": name}
+    if not by_template:
+        entry["resourceClaimName"] = claim_name
+    group["spec"].setdefault("resourceClaims", []).append(entry)
+    if by_template:
+        _own(dice, claim, group, name)
+    if dice.chance(0.3):
+        hold_device(dice, claim, slices)
+        _reserve(dice, claim, group, members)
+    for pod in members:
+        if "nodeName" in pod["spec"]:
+            continue
+        _ask_for_nothing_by_name(pod)
+        # Under another name it is a claim of the pod alone.
+        used = {**entry, "name": "mine"} if dice.chance(0.06) else dict(entry)
+        pod["spec"].setdefault("resourceClaims", []).append(used)
+        if by_template and not dice.chance(0.03):
+            status = {"name": used["name"], "resourceClaimName": claim_name}
+            pod.setdefault("status", {}).setdefault("resourceClaimStatuses", []).append(status)
+    return claim
+
+
+def _ask_for_nothing_by_name(pod: Object) -> None:
+    """Leave no devices to be found for a pod behind those it shares: kube-scheduler mixes them up (docs/parity.md)."""
+    for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+        limits = container.get("resources", {}).get("limits", {})
+        for name in [name for name in limits if name.startswith(("example.com/", "deviceclass."))]:
+            del limits[name]
+
+
+def _own(dice: Dice, claim: Object, group: Object, name: str) -> None:
+    """Have a claim be made for its group; now and then for another one."""
+    metadata = group["metadata"]
+    owner = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "controller": True}
+    owner["name"] = metadata["name"] if not dice.chance(0.04) else "another"
+    claim["metadata"]["ownerReferences"] = [{**owner, "uid": metadata["uid"]}]
+    told = {"name": name, "resourceClaimName": claim["metadata"]["name"]}
+    group.setdefault("status", {}).setdefault("resourceClaimStatuses", []).append(told)
+
+
+def _reserve(dice: Dice, claim: Object, group: Object, members: list[Object]) -> None:
+    """Have a claim with devices be reserved for its group, for a pod, or for nobody."""
+    metadata = group["metadata"]
+    whole = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": metadata["name"], "uid": metadata["uid"]}
+    users: list[Object | None] = [None, whole, whole, {"resource": "pods", "name": "stranger", "uid": "another-uid"}]
+    if members:
+        pod = dice.pick(members)["metadata"]
+        users.append({"resource": "pods", "name": pod["name"], "uid": pod.setdefault("uid", f"pod-{pod['name']}-uid")})
+    user = dice.pick(users)
+    if user is not None and "status" in claim:
+        claim["status"]["reservedFor"] = [user]

@@ -1,0 +1,77 @@
+"""Python of pages: blocks share a namespace per page, and one that is indented goes on with the class before it."""
+
+import asyncio
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import moorage
+from moorage.framework.plugin import Plugin
+from tests.docs.snippets import Snippet
+
+
+class PythonBlocks:
+    """The Python of one page. The names of ``moorage``, NumPy, asyncio and msgspec are there from the start.
+
+    A block that is named ``test_…`` and needs nothing is called.
+    """
+
+    def __init__(self, page: str, snippets: Sequence[Snippet]) -> None:
+        self._page = page
+        self._sources = merged([each for each in snippets if each.language == "python"])
+        module = ModuleType(re.sub(r"\W", "_", page))
+        module.__dict__.update({name: getattr(moorage, name) for name in moorage.__all__})
+        module.__dict__.update({"asyncio": asyncio, "msgspec": msgspec, "np": np})
+        sys.modules[module.__name__] = module
+        self.defined = module.__dict__
+
+    def run(self, snippet: Snippet) -> None:
+        """Run a block, with all that goes on with it further down; what goes on with another was run with that."""
+        source = self._sources.get(snippet.line)
+        if source is None:
+            return
+        before = set(self.defined)
+        exec(compile("\n" * snippet.line + source, self._page, "exec", dont_inherit=True), self.defined)
+        for name in [name for name in self.defined if name.startswith("test_") and name not in before]:
+            if not inspect.signature(self.defined[name]).parameters:
+                self.defined[name]()
+
+
+def merged(snippets: Sequence[Snippet]) -> dict[int, str]:
+    """Join what goes on with the class before it, by the line of the first block; imports are moved to the front."""
+    found: dict[int, str] = {}
+    last = 0
+    for snippet in snippets:
+        head = re.match(r"((?:(?:import|from) [^\n]*\n|\n|#[^\n]*\n)*)( +\S)", snippet.text)
+        if head is None or not found:
+            last = snippet.line
+            found[last] = snippet.text
+        else:
+            found[last] = f"{head.group(1)}{found[last]}\n{snippet.text[head.end(1) :]}"
+    return found
+
+
+def plugins_of(defined: dict[str, Any]) -> list[type[Plugin]]:
+    """Return the plugins that blocks, or modules of an example, define."""
+    classes = (each for each in defined.values() if isinstance(each, type) and issubclass(each, Plugin))
+    return [each for each in classes if not each.__module__.startswith("moorage.")]
+
+
+def plugins_beside(page: Path) -> list[type[Plugin]]:
+    """Return the plugins of the example that a page is about."""
+    found: list[type[Plugin]] = []
+    for file in sorted(page.parent.glob("*.py")) + sorted(page.parent.glob("*/plugin.py")):
+        if page.name.startswith("README") and not file.name.startswith(("test_", "rate")):
+            name = file.stem if file.parent == page.parent else f"{file.parent.name}.{file.stem}"
+            spec = importlib.util.find_spec(name)
+            if spec is not None:
+                found += plugins_of(importlib.import_module(name).__dict__)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,92 @@
+"""Code in pages: what is to be run, and what says why it cannot be.
+
+``<!-- not run: why -->`` on the line before a block leaves that block out, ``<!-- not run on this page: why -->`` all
+blocks of a page. ``<!-- before: command -->`` has something ready that a reader has, such as a file of theirs.
+There are no other exceptions.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+ROOT: Final = Path(__file__).parents[2]
+RUNNABLE: Final = ("console", "bash", "python", "yaml", "json", "toml")
+PLAIN: Final = ("text", "", "before")
+_FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```\s*?$", re.MULTILINE | re.DOTALL)
+_NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
+_WHOLE_PAGE = re.compile(r"<!-- not run on this page: (.+?) -->")
+_BEFORE = re.compile(r"<!-- before: (.+?) -->", re.DOTALL)
+_FILE_NAME = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|ya?ml|json|toml))\n")
+
+
+class Snippet(Struct, frozen=True):
+    """A block of code; ``why_not`` says why it is not run."""
+
+    language: str
+    text: str
+    line: int
+    why_not: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The file that the first line says this is, or nothing."""
+        match = _FILE_NAME.match(self.text)
+        return match.group(1) if match else ""
+
+
+def pages() -> list[Path]:
+    """List everything that users read; translations have the same blocks, which test_translations.py compares."""
+    found = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
+    return sorted(page for page in found if not page.name.endswith(".zh.md"))
+
+
+def snippets_of(page: Path) -> Iterator[Snippet]:
+    """Go through the blocks of a page."""
+    text = page.read_text()
+    whole = _WHOLE_PAGE.search(text)
+    for match in sorted((*_FENCE.finditer(text), *_BEFORE.finditer(text)), key=lambda found: found.start()):
+        line = text.count("\n", 0, match.start()) + 1
+        if match.re is _BEFORE:
+            yield Snippet("before", match.group(1), line)
+            continue
+        indent, language, code = match.groups()
+        marked = _NOT_RUN.search(text, 0, match.start())
+        why_not = whole.group(1) if whole else marked.group(1) if marked else ""
+        yield Snippet(language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE), line, why_not)
+
+
+class Command(Struct, frozen=True):
+    """A line that somebody types, and what they should see."""
+
+    text: str
+    expected: tuple[str, ...] = ()
+
+    @property
+    def may_take_a_while(self) -> bool:
+        """Whether it asks for something that comes about by itself, so that it is asked again until it has."""
+        return bool(re.search(r"\bkubectl .*\b(get|describe)\b|\bcurl\b", self.text))
+
+
+def commands_of(text: str) -> list[Command]:
+    """Read a transcript of a terminal: what is typed stands after ``$``, what is seen below it."""
+    found: list[Command] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("$ "):
+            typed = line[2:]
+            while typed.endswith("\\"):
+                typed = f"{typed}\n{next(lines)}"
+            found.append(Command(re.sub(r"\s+# .*", "", typed) if "\n" not in typed else typed))
+        elif found and line.strip():
+            found[-1] = Command(found[-1].text, (*found[-1].expected, line))
+    return found
+
+
+def is_shown(expected: str, output: str) -> bool:
+    """Tell whether a line is in the output, but for spaces and for what ``…`` stands for."""
+    wanted = [re.escape(part.strip()) for part in expected.split("…")]
+    pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(wanted))
+    return any(re.search(pattern, re.sub(r"\s+", " ", line)) for line in (*output.splitlines(), output))

@@ -1,0 +1,108 @@
+"""Every command and every piece of code in README, docs and examples does what the page says."""
+
+import json
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from moorage.framework.plugin import Plugin
+from tests.docs.documents import check_yaml
+from tests.docs.python_blocks import PythonBlocks, plugins_beside, plugins_of
+from tests.docs.snippets import PLAIN, ROOT, RUNNABLE, Command, Snippet, commands_of, is_shown, pages, snippets_of
+from tests.docs.terminal import Terminal
+
+PAGES = [page for page in pages() if any(each.language in RUNNABLE and not each.why_not for each in snippets_of(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snippets = [each for each in snippets_of(page) if not each.why_not]
+    with Terminal(tmp_path) as terminal:
+        monkeypatch.chdir(terminal.root)
+        monkeypatch.syspath_prepend(terminal.root)
+        blocks = PythonBlocks(str(page.relative_to(ROOT)), snippets)
+        for snippet in snippets:
+            if snippet.file_name:
+                terminal.write(snippet.file_name, snippet.text)
+            try:
+                run(snippet, terminal, blocks, [*plugins_of(blocks.defined), *plugins_beside(page)])
+            except Exception as error:
+                error.add_note(f"in {page.relative_to(ROOT)}, line {snippet.line}")
+                raise
+
+
+def run(snippet: Snippet, terminal: Terminal, blocks: PythonBlocks, plugins: list[type[Plugin]]) -> None:
+    match snippet.language:
+        case "python":
+            blocks.run(snippet)
+        case "console":
+            for command in commands_of(snippet.text):
+                terminal.type(command)
+        case "bash" | "before":
+            terminal.type(Command(snippet.text))
+        case "yaml":
+            check_yaml(snippet.text, plugins)
+        case "json":
+            json.loads(snippet.text)
+        case "toml":
+            tomllib.loads(snippet.text)
+
+
+def test_every_block_says_what_it_is() -> None:
+    known = {*RUNNABLE, *PLAIN}
+    unknown = [
+        f"{page}:{each.line}: {each.language}"
+        for page in pages()
+        for each in snippets_of(page)
+        if each.language not in known
+    ]
+    assert unknown == []
+
+
+def test_blocks_without_a_language_have_no_commands() -> None:
+    tools = ("$ ", "moorage ", "kubectl ", "docker ", "helm ", "make ")
+    found = [
+        f"{page.relative_to(ROOT)}:{each.line}"
+        for page in pages()
+        for each in snippets_of(page)
+        if each.language in PLAIN
+        and each.language != "before"
+        and not each.why_not
+        and any(line.startswith(tools) for line in each.text.splitlines())
+    ]
+    assert found == [], "write ```console and $, so that they are run, or say why not"
+
+
+def test_how_much_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
+    # What another test runs is named by its file.
+    left_out = Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
+    with capsys.disabled():
+        print(f"\n{len(every) - left_out.total()} blocks of {len(every)} are run; not run:", end=" ")  # noqa: T201
+        print(", ".join(f"{count} ({why})" for why, count in left_out.most_common()))  # noqa: T201
+    assert left_out.total() < len(every) / 2
+
+
+SHOWN = {
+    "the same line": ("pod/a created", "pod/a created", True),
+    "with other spaces": ("a   b", "a b", True),
+    "a part of it": ("Scheduled … to node-…", "Normal Scheduled 3s moorage assigned a to node-17", True),
+    "another line": ("pod/a created", "pod/b created", False),
+    "over several lines": ("one … three", "one\ntwo\nthree", True),
+}
+
+
+@pytest.mark.parametrize(("expected", "output", "want"), SHOWN.values(), ids=SHOWN)
+def test_is_shown(expected: str, output: str, want: bool) -> None:
+    assert is_shown(expected, output) == want
+
+
+def test_commands_are_read_from_transcripts() -> None:
+    text = "$ cd a\n$ moorage up \\\n  --nodes 3\n  # no command\nseen\n$ true   # why\n"
+    assert commands_of(text) == [
+        Command("cd a"),
+        Command("moorage up \\\n  --nodes 3", ("  # no command", "seen")),
+        Command("true"),
+    ]

@@ -1,0 +1,70 @@
+"""Pages in Chinese say as much as those in English: the same headings, tables, links, and code to the letter."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.snippets import ROOT, snippets_of
+
+FOLDERS = ("docs", "examples")
+TRANSLATED = sorted([*ROOT.glob("*.zh.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.zh.md"))])
+REQUIRED = ("README", "docs/tutorial", "docs/how-to/write-a-plugin", "examples/03-yoda/README")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def english_of(page: Path) -> Path:
+    return page.with_name(page.name.replace(".zh.md", ".md"))
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^( *)```.*?^\1```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def headings(page: Path) -> list[str]:
+    """List the levels of the headings, in order."""
+    return re.findall(r"^(#+) ", prose(page), re.MULTILINE)
+
+
+def tables(page: Path) -> list[tuple[str, int]]:
+    """List under which heading tables stand, and the columns of every row."""
+    found = []
+    number = 0
+    for line in prose(page).splitlines():
+        number += line.startswith("#")
+        if line.startswith("|"):
+            found.append((f"heading {number}", len(re.findall(r"(?<!\\)\|", line))))
+    return found
+
+
+def links(page: Path) -> list[str]:
+    """List where links lead; a translation may lead to translations, and to its own headings."""
+    targets = (link.partition("#")[0].replace(".zh.md", ".md") for link in _LINK.findall(prose(page)))
+    pages = (target.removesuffix("/README.md") for target in targets if target)
+    own = {english_of(page).name, page.name.replace(".zh.md", ".md")}
+    return [target for target in pages if target not in own]
+
+
+def items(page: Path) -> int:
+    return len(re.findall(r"^ *[-*] ", prose(page), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_there_is_a_translation(name: str) -> None:
+    assert ROOT / f"{name}.zh.md" in TRANSLATED
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_both_say_as_much(page: Path) -> None:
+    english = english_of(page)
+    assert headings(page) == headings(english)
+    assert tables(page) == tables(english)
+    assert items(page) == items(english)
+    assert links(page) == links(english)
+    assert [each.text for each in snippets_of(page)] == [each.text for each in snippets_of(english)]
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_it_is_chinese(page: Path) -> None:
+    paragraphs = [each for each in prose(page).split("\n\n") if len(each) > 80 and not each.startswith(("|", "!", "<"))]
+    assert [each[:60] for each in paragraphs if not re.search(r"[一-鿿]", each)] == []

@@ -1,0 +1,125 @@
+"""`moorage scheduler --ui`: the page beside /metrics, data for those who may read it, a stream through the keeper."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from moorage.box.apiserver.server import ApiServer
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from tests.unit.ui.clusters import Content, node, pod
+
+MOORAGE = str(Path(sys.executable).parent / "moorage")
+POLLS = 600
+PAUSE = 0.1
+
+
+@asynccontextmanager
+async def scheduler(folder: Path, *flags: str, contents: tuple[Content, ...] = ()) -> AsyncIterator[tuple[str, str]]:
+    """Run a scheduler on an embedded API server; return the address of its pages, and a token that may read them."""
+    async with ApiServer() as server:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
+        await create(kubeconfig, contents)
+        port = free_port()
+        access = [f"--{name}={kubeconfig}" for name in ("authentication-kubeconfig", "authorization-kubeconfig")]
+        serving = ["--bind-address=127.0.0.1", f"--secure-port={port}", "--leader-elect=false", *access]
+        command = [MOORAGE, "scheduler", f"--kubeconfig={kubeconfig}", *serving, *flags]
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        try:
+            yield f"https://127.0.0.1:{port}", server.token
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def create(kubeconfig: Path, contents: tuple[Content, ...]) -> None:
+    async with ApiClient(load_connection(str(kubeconfig))) as client:
+        await client.request("POST", "/api/v1/namespaces", b'{"metadata": {"name": "shop"}}')
+        for content in contents:
+            place = "/api/v1/nodes" if content["kind"] == "Node" else "/api/v1/namespaces/shop/pods"
+            await client.request("POST", place, json.dumps(content).encode())
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+        return found
+
+
+class Visitor:
+    """Asks for pages, with a token or without."""
+
+    def __init__(self, client: aiohttp.ClientSession, url: str, token: str) -> None:
+        self._client, self._url = client, url
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    async def status(self, path: str, *, token: bool) -> int:
+        """Ask, and return the status; the scheduler may still be starting."""
+        for _ in range(POLLS):
+            try:
+                async with self._client.get(self._url + path, ssl=False, headers=self._headers if token else {}) as got:
+                    return got.status
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(PAUSE)
+        raise AssertionError("the scheduler does not serve")
+
+    async def data(self, path: str) -> Any:
+        """Ask for data."""
+        async with self._client.get(self._url + path, ssl=False, headers=self._headers) as got:
+            assert got.status == 200, await got.text()
+            return await got.json()
+
+    async def event(self) -> str:
+        """Wait for the first event of the stream."""
+        async with self._client.get(f"{self._url}/ui/api/events", ssl=False, headers=self._headers) as got:
+            assert got.headers["Content-Type"].startswith("text/event-stream")
+            async for line in got.content:
+                if line.startswith(b"data: "):
+                    return line.decode()
+        raise AssertionError("the stream ended")
+
+
+def test_the_page_is_for_all_and_its_data_for_those_who_may_read_it(tmp_path: Path) -> None:
+    contents = (node("n1"), pod("big", "9"), pod("small"))
+
+    async def go() -> None:
+        async with scheduler(tmp_path, "--ui", contents=contents) as (url, token), aiohttp.ClientSession() as client:
+            visitor = Visitor(client, url, token)
+            assert await visitor.status("/ui/", token=False) == 200
+            assert await visitor.status("/ui/app.js", token=False) == 200
+            for path in ("/ui/api/state", "/ui/api/events", "/ui/api/pod?pod=shop/big", "/metrics"):
+                assert await visitor.status(path, token=False) == 403, path
+            state = await visitor.data("/ui/api/state")
+            while not (state["waiting"] == 1 and state["groups"][0]["plugins"] and state["placed"] == 1):
+                await asyncio.sleep(PAUSE)
+                state = await visitor.data("/ui/api/state")
+            assert state["groups"][0]["reasons"] == ["Insufficient cpu"]
+            assert json.loads((await visitor.event()).removeprefix("data: "))["version"] > 0
+            explained = await visitor.data("/ui/api/pod?pod=shop/big")
+            assert explained["changes"][0]["line"].startswith("Lower the cpu request of container main from 9 to 3")
+            assert [item["result"] for item in explained["attempts"]][-1] == "unschedulable"
+            on_it = await visitor.data("/ui/api/node?node=n1&deep=no")
+            assert [item["pod"] for item in on_it["pods"]] == ["shop/small"]
+
+    asyncio.run(go())
+
+
+def test_without_the_flag_there_is_no_page(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with scheduler(tmp_path) as (url, token), aiohttp.ClientSession() as client:
+            visitor = Visitor(client, url, token)
+            assert await visitor.status("/ui/", token=False) == 403
+            assert await visitor.status("/ui/", token=True) == 404
+            assert await visitor.status("/ui/api/events", token=True) == 404
+
+    asyncio.run(go())

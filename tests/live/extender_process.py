@@ -1,0 +1,51 @@
+"""`moorage extender` as a process, as a user starts it, and the stanza that it prints."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.live.cluster import PATIENCE
+from tests.live.serving import answered
+
+COMMAND: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()", "extender", "--port=0")
+
+
+@asynccontextmanager
+async def extender(kubeconfig: Path, *flags: str) -> AsyncIterator[list[dict[str, Any]]]:
+    """Run an extender until the block ends; give the extenders of the stanza that it prints, once it is ready."""
+    with tempfile.TemporaryFile("w+b") as output:
+        command = [*COMMAND, f"--kubeconfig={kubeconfig}", *flags]
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ)
+
+        def said() -> str:
+            return os.pread(output.fileno(), 1 << 20, 0).decode()
+
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while "httpTimeout" not in said():
+                assert process.poll() is None, said()
+                assert time.monotonic() < deadline, said()
+                await asyncio.sleep(0.1)
+            stanza: list[dict[str, Any]] = yaml.safe_load(said().partition("\n\n")[0])["extenders"]
+            while await asyncio.to_thread(answered, f"{stanza[0]['urlPrefix']}/readyz") != 200:
+                assert time.monotonic() < deadline, said()
+                await asyncio.sleep(0.1)
+            yield stanza
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0, said()
+        except BaseException as error:
+            error.add_note(f"the extender said:\n{said()[-6000:]}")
+            raise
+        finally:
+            process.kill()
+            process.wait()

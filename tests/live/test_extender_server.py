@@ -1,0 +1,201 @@
+"""Plugins as an extender of the real kube-scheduler place pods as they do in process."""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.api.codec import encode
+from moorage.api.pod import Pod
+from moorage.assembly.policy import Policy, collect_plugins, load_policy
+from moorage.simulator.documents import documents_of
+from moorage.whatif.session import Session
+from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
+from tests.live.extender_process import extender
+from tests.live.scheduler import scheduler
+from tests.live.serving import text_of
+from tests.live.test_extender_parity import kube_scheduler
+from tests.support.control_plane import ControlPlane
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+PLUGIN = """
+from moorage import FilterPlugin, ScorePlugin, Status
+
+class Thrifty(FilterPlugin, ScorePlugin):
+    '''Pods of a team stay together with nobody else's, where it is cheap.'''
+
+    def filter(self, cycle, pod, node):
+        team = pod.labels.get("team")
+        if any(other.labels.get("team", team) != team for other in node.pods.values()):
+            return Status.unschedulable("node(s) had pods of another team")
+        return None
+
+    def score(self, cycle, pod, node):
+        return max(0, 100 - int(node.labels["price"]) - 7 * len(node.pods))
+"""
+NODES = 24
+PODS = 30
+PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+def offer_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the plugin where this process and those that it starts find it."""
+    (folder / "thrifty_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+
+
+def config_file(path: Path, plane: ControlPlane, **more: Any) -> Path:
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(plane.kubeconfig())},
+        "leaderElection": {"leaderElect": False},
+        **more,
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def in_process(weight: int) -> dict[str, Any]:
+    enabled = [{"name": "Thrifty", "weight": weight}]
+    return {"profiles": [{"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}}]}
+
+
+async def add_nodes(cluster: LiveCluster, chance: random.Random) -> list[dict[str, Any]]:
+    made = []
+    for number, price in enumerate(chance.sample(range(100), NODES)):
+        amounts = {"cpu": str(chance.randint(2, 8)), "memory": f"{chance.randint(4, 32)}Gi", "pods": "20"}
+        name = f"node-{number}"
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "price": str(price)}}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        node["status"] = {"allocatable": amounts, "capacity": amounts}
+        await cluster.create("/api/v1/nodes", node)
+        made.append(node)
+    return made
+
+
+def pods(chance: random.Random) -> list[dict[str, Any]]:
+    listed = []
+    for number in range(PODS):
+        requests = {"cpu": f"{chance.randint(1, 15) * 100}m", "memory": f"{chance.randint(1, 30) * 100}Mi"}
+        container = {"name": "main", "image": "app:1", "resources": {"requests": requests}}
+        metadata = {"name": f"pod-{number}", "namespace": NAMESPACE, "labels": {"team": chance.choice("abc")}}
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+        listed.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return listed
+
+
+def without_ties(nodes: list[dict[str, Any]], policy: Policy) -> Callable[[list[Pod], dict[str, Any]], bool]:
+    """Return what tells whether one node is the best for a pod, where others are."""
+
+    def has_one_best(there: list[Pod], pod: dict[str, Any]) -> bool:
+        documents = [
+            *nodes,
+            *(encode(other) for other in there),
+            {**pod, "metadata": {**pod["metadata"], "uid": "new"}},
+        ]
+        with Session(documents_of(documents, source="here"), policy) as session:
+            attempt = session.try_pod(f"{NAMESPACE}/{pod['metadata']['name']}", in_detail=True, preempts=False)
+        fitting = [entry for entry in attempt.decision.nodes.values() if not entry.plugin]
+        totals = sorted((entry.total or 0 for entry in fitting), reverse=True)
+        return len(totals) < 2 or totals[0] > totals[1]
+
+    return has_one_best
+
+
+async def placed_one_by_one(
+    cluster: LiveCluster,
+    listed: list[dict[str, Any]],
+    is_wanted: Callable[[list[Pod], dict[str, Any]], bool],
+    url: str = "",
+) -> dict[str, str]:
+    """Create pods, each once the one before it has its node or its reason; return where they are.
+
+    Where an extender is asked it has to know of the pods before, too: it learns of them from their bindings only.
+    """
+    found: dict[str, str] = {}
+    for pod in listed:
+        name = pod["metadata"]["name"]
+        there = [other for other in (await cluster.pods()).values() if other.node_name]
+        if not is_wanted(there, pod):
+            continue
+        while url and f'scheduler_cache_size{{type="pods"}} {len(there)}.0\n' not in await asyncio.to_thread(
+            text_of, url
+        ):
+            await asyncio.sleep(0.05)
+        await cluster.create(PATH, pod)
+        await cluster.wait_for(f"{name} is decided", partial(_decided, name))
+        found[name] = (await cluster.pods())[name].node_name
+    return found
+
+
+def _decided(name: str, pods: dict[str, Pod]) -> bool:
+    return name in pods and (bool(pods[name].node_name) or pods[name].condition(SCHEDULED) is not None)
+
+
+def test_an_extender_places_pods_as_the_same_plugin_does_in_process(
+    plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weight 10 in process is weight 1 as an extender: the scores of extenders count tenfold."""
+    offer_plugin(tmp_path, monkeypatch)
+    named = "--plugin=thrifty_plugin:Thrifty"
+    ours = config_file(tmp_path / "ours.yaml", plane, **in_process(weight=10))
+
+    async def story(cluster: LiveCluster) -> None:
+        chance = random.Random(18)
+        nodes, listed = await add_nodes(cluster, chance), pods(chance)
+        policy = load_policy(collect_plugins(paths=["thrifty_plugin:Thrifty"]), ours)
+        has_one_best = without_ties(nodes, policy)
+        with scheduler(plane.kubeconfig(), f"--config={ours}", named):
+            inside = await placed_one_by_one(cluster, listed, has_one_best)
+        await cluster.remove_all(f"{PATH}?gracePeriodSeconds=0")
+        async with extender(plane.kubeconfig(), named) as stanza:
+            theirs = config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)
+            with kube_scheduler(plane, theirs):
+                url = f"{stanza[0]['urlPrefix']}/metrics"
+                outside = await placed_one_by_one(
+                    cluster, listed, lambda _, pod: pod["metadata"]["name"] in inside, url
+                )
+        assert outside == inside
+        assert len(inside) > PODS // 2
+        assert len({node for node in inside.values() if node}) > 3
+
+    live(story)
+
+
+async def add_pod(cluster: LiveCluster, name: str, team: str, cpu: str, **spec: Any) -> None:
+    container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+    full = {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    await cluster.create(PATH, {"metadata": {"name": name, "labels": {"team": team}}, "spec": full})
+
+
+def test_who_is_in_the_way_of_the_plugin_alone_is_evicted_as_well(
+    plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kube-scheduler would evict the large pod only, for its CPU; then the plugin would still say no."""
+    offer_plugin(tmp_path, monkeypatch)
+
+    async def story(cluster: LiveCluster) -> None:
+        urgent = {"metadata": {"name": "urgent"}, "value": 1000}
+        await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", urgent)
+        amounts = {"cpu": "2", "memory": "4Gi", "pods": "20"}
+        metadata = {"name": "node-0", "labels": {"price": "1"}}
+        status = {"allocatable": amounts, "capacity": amounts}
+        await cluster.create("/api/v1/nodes", {"metadata": metadata, "status": status})
+        async with extender(plane.kubeconfig(), "--plugin=thrifty_plugin:Thrifty") as stanza:
+            with kube_scheduler(plane, config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)):
+                for name, cpu in (("small", "100m"), ("large", "1700m")):
+                    await add_pod(cluster, name, "a", cpu)
+                    await cluster.wait_for(f"{name} is bound", partial(bound, names=[name]))
+                await add_pod(cluster, "first", "b", "1700m", priorityClassName="urgent")
+                await cluster.wait_for("the urgent pod is bound", lambda pods: bound(pods, ["first"]))
+                assert [*await cluster.pods()] == ["first"]
+
+    live(story)

@@ -1,0 +1,105 @@
+"""A scheduler at work as a page: its queue, its decisions, and that looking on changes nothing for others."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.unit.ui.clusters import SMALL, loaded, pod, policy
+
+from moorage.assembly.parts import Observers, Parts, assemble
+from moorage.clock import VirtualClock
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Outcome
+from moorage.errors import InputError
+from moorage.queue.entries import QueuedPodInfo
+from moorage.simulator.loading import cluster_of
+from moorage.simulator.one_pass import DryRunApi, make_known
+from moorage.ui.live import LiveCluster
+from moorage.ui.watching import PageObserver
+
+
+class Counting(AttemptObserver):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+        self.bindings = 0
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        self.ends += 1
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        self.bindings += 1
+
+
+async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
+    return {} if question == "helps" else {"asked": question}
+
+
+async def worked() -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
+    """Have a scheduler try everybody once."""
+    clock, counting = VirtualClock(1000.0), Counting()
+    observer = PageObserver(clock, counting)
+    parts = assemble(policy(), DryRunApi(), clock, observers=Observers(attempts=observer))
+    make_known(cluster_of(loaded(SMALL).documents), parts, clock)
+    await parts.scheduler.life.start()
+    while parts.scheduler.queue.sizes().active:
+        await parts.scheduler.schedule_next()
+    await parts.background.drain()
+    return LiveCluster(parts.scheduler, observer, clock, "test", no_answer), counting, parts
+
+
+def test_what_the_scheduler_knows_is_shown() -> None:
+    async def go() -> None:
+        live, counting, parts = await worked()
+        state = live.state(0, 0.0)
+        assert (state.nodes, state.waiting, state.bound) == (3, 3, 1)
+        assert state.queues == {"unschedulable": 2, "gated": 1}
+        assert {group.reasons[0]: group.pods for group in state.groups} == {
+            "Insufficient cpu": 2,
+            "held back by SchedulingGates": 1,
+        }
+        assert [(line.pod, line.result) for line in live.decisions(0, 0.0, 0)] == [
+            ("shop/big-1", "unschedulable"),
+            ("shop/big-2", "unschedulable"),
+            ("shop/fits", "scheduled"),
+        ]
+        assert [line.number for line in live.decisions(0, 0.0, 2)] == [2]
+        assert (sum(live.lines(0, 0.0).placed), sum(live.lines(0, 0.0).failed)) == (1, 2)
+        assert (counting.ends, counting.bindings) == (3, 1)
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_version_is_new_only_when_something_is() -> None:
+    async def go() -> None:
+        live, _, parts = await worked()
+        version = live.version
+        assert live.version == version
+        late = cluster_of(loaded((pod("late"),)).documents).waiting[0]
+        parts.scheduler.handlers.apply(None, late)
+        assert live.version == version + 1
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_node_is_answered_for_here_and_the_rest_beside() -> None:
+    async def go() -> None:
+        live, _, parts = await worked()
+        here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)
+        assert [item["pod"] for item in here["pods"]] == ["shop/web-2", "shop/fits", "shop/web-1"]
+        assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
+        with pytest.raises(InputError, match="no such node"):
+            await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
