@@ -1,8 +1,12 @@
-"""Running pods whose resize the kubelet has put off: room is made for them on their own node, and nowhere else."""
+"""Running pods whose resize the kubelet has put off: room is made for them on their own node, and nowhere else.
+
+O numbers are rows of the reference.
+"""
 
 from typing import Any
 
 from moorage.api.node import Node
+from moorage.api.records import Event
 from moorage.testing import Cluster, in_virtual_time
 
 GATE = "InPlacePodVerticalScalingSchedulerPreemption=true"
@@ -53,7 +57,7 @@ GROW = pod("grow", "2", priority="high")
 
 
 @in_virtual_time
-async def test_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
+async def test_o4_o6_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "1"), pod("low-2", "2"), pod("far", "3", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -71,7 +75,7 @@ async def test_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
 
 
 @in_virtual_time
-async def test_as_many_go_as_it_takes() -> None:
+async def test_o4_as_many_go_as_it_takes() -> None:
     async with four_cpus() as cluster:
         big = pod("grow", "4", priority="high")
         await started(cluster, big, pod("low-1", "1"), pod("low-2", "1"))
@@ -80,7 +84,7 @@ async def test_as_many_go_as_it_takes() -> None:
 
 
 @in_virtual_time
-async def test_nobody_goes_if_there_is_room_or_on_other_nodes_or_without_leave() -> None:
+async def test_o4_o5_o6_nobody_goes_if_there_is_room_or_on_other_nodes_or_without_leave() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "2"))
         await put_off(cluster, DEFERRED)
@@ -99,7 +103,7 @@ async def test_nobody_goes_if_there_is_room_or_on_other_nodes_or_without_leave()
 
 
 @in_virtual_time
-async def test_a_node_may_forbid_it_until_it_does_not() -> None:
+async def test_o7_a_node_may_forbid_it_until_it_does_not() -> None:
     async with four_cpus() as cluster:
         node = cluster.find(Node, "node-1")
         assert node is not None
@@ -114,7 +118,7 @@ async def test_a_node_may_forbid_it_until_it_does_not() -> None:
 
 
 @in_virtual_time
-async def test_it_wakes_when_its_own_node_gets_room() -> None:
+async def test_o9_it_wakes_when_its_own_node_gets_room() -> None:
     async with four_cpus() as cluster:
         await started(cluster, pod("grow", "2", priority="meek"), pod("low-1", "3"), pod("far", "1", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -130,6 +134,36 @@ async def test_it_wakes_when_its_own_node_gets_room() -> None:
 def attempts(cluster: Cluster) -> list[int]:
     assert cluster.box.scheduling is not None
     return [item.attempts for item in cluster.box.scheduling.scheduler.queue if item.pod.name == "grow"]
+
+
+@in_virtual_time
+async def test_o6_one_that_fits_is_tried_ever_more_seldom_and_nobody_hears_of_it() -> None:
+    async with four_cpus() as cluster:
+        await started(cluster, GROW)
+        before = len(await cluster.client.list(Event, "default"))
+        await put_off(cluster, DEFERRED)
+        await cluster.sleep(10)
+        (early,) = attempts(cluster)
+        await cluster.sleep(60)
+        (late,) = attempts(cluster)
+        assert early == 4, "after 0, 1, 3 and 7 seconds"
+        assert 5 <= late - early <= 6, "then every ten, and whatever it takes until the queue is looked through"
+        assert len(await cluster.client.list(Event, "default")) == before
+
+
+@in_virtual_time
+async def test_o10_a_member_of_a_gang_grows_alone() -> None:
+    gates = f"{GATE},GenericWorkload=true"
+    async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"}
+        gang = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": spec}
+        await cluster.apply(HIGH, gang | {"metadata": {"name": "g", "namespace": "default"}})
+        grow = pod("grow", "2", priority="high", schedulingGroup={"podGroupName": "g"})
+        # It is the only one of its gang, which as a whole could not be tried.
+        await started(cluster, grow, pod("low-1", "3"))
+        await put_off(cluster, DEFERRED)
+        await cluster.wait_for(lambda: names(cluster) == ["grow"])
+        assert is_queued(cluster)
 
 
 @in_virtual_time

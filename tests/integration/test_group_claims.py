@@ -1,4 +1,7 @@
-"""Device claims that the pods of a group share: made once, allocated once, and reserved for the group."""
+"""Device claims that the pods of a group share: made once, allocated once, and reserved for the group.
+
+D numbers are rows of the reference.
+"""
 
 from typing import Any
 
@@ -69,7 +72,7 @@ def users(cluster: Cluster) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 @in_virtual_time
-async def test_a_claim_of_the_group_is_reserved_for_the_group_once() -> None:
+async def test_d1_a_claim_of_the_group_is_reserved_for_the_group_once() -> None:
     async with Cluster(nodes=2, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), devices("node-2", 4), group(ENTRY))
         await cluster.apply(member("a", ENTRY), member("b", ENTRY))
@@ -89,7 +92,7 @@ async def test_a_claim_of_the_group_is_reserved_for_the_group_once() -> None:
 
 
 @in_virtual_time
-async def test_a_claim_of_its_own_is_reserved_for_each_pod() -> None:
+async def test_d2_a_claim_of_its_own_is_reserved_for_each_pod() -> None:
     own, shared = {**ENTRY, "name": "mine"}, {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), group(shared))
@@ -103,7 +106,7 @@ async def test_a_claim_of_its_own_is_reserved_for_each_pod() -> None:
 
 
 @in_virtual_time
-async def test_without_the_gate_a_claim_by_name_is_shared_by_the_pods() -> None:
+async def test_d1_without_the_gate_a_claim_by_name_is_shared_by_the_pods() -> None:
     shared = {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=2, feature_gates=GATES) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 1), group())
@@ -114,7 +117,7 @@ async def test_without_the_gate_a_claim_by_name_is_shared_by_the_pods() -> None:
 
 
 @in_virtual_time
-async def test_another_name_for_the_same_claim_is_the_pods_own_business() -> None:
+async def test_d3_another_name_for_the_same_claim_is_the_pods_own_business() -> None:
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         other = {"name": "other", "resourceClaimName": "fabric"}
         await cluster.apply(*BASICS, devices("node-1", 4), group({"name": "net", "resourceClaimName": "fabric"}))
@@ -125,7 +128,7 @@ async def test_another_name_for_the_same_claim_is_the_pods_own_business() -> Non
 
 
 @pytest.mark.parametrize("away", [True, False])
-def test_a_group_that_fits_nowhere_lets_go_of_its_claim(away: bool) -> None:
+def test_d4_d5_a_group_that_fits_nowhere_lets_go_of_its_claim(away: bool) -> None:
     """Devices that are out of reach of all are given back; those in reach are no longer reserved."""
 
     @in_virtual_time

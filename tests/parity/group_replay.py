@@ -101,7 +101,8 @@ class GroupReplay(Replay):
         thing = cluster_from([content], features=self._features).objects[0]
         known = self.rig.objects[type(thing)].get(thing.name, thing.namespace)
         metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
-        metadata = msgspec.structs.replace(metadata, uid=known.uid if known is not None else f"uid-{self.version}")
+        uid = known.uid if known is not None else content["metadata"].get("uid", f"uid-{self.version}")
+        metadata = msgspec.structs.replace(metadata, uid=uid)
         return msgspec.structs.replace(thing, metadata=metadata)
 
     def report(self) -> Json:

@@ -6,10 +6,11 @@ kube-scheduler and keeps what it says in rows.jsonl.gz.
 
 from typing import Final
 
+from tests.parity.group_rows.claims import CLAIM_ROWS
 from tests.parity.group_rows.parts import Row
 from tests.parity.group_rows.preemption import PREEMPTION_ROWS
 from tests.parity.group_rows.queue import QUEUE_ROWS
 from tests.parity.group_rows.topology import TOPOLOGY_ROWS
 from tests.parity.group_rows.trees import TREE_ROWS
 
-ROWS: Final[dict[str, Row]] = {**QUEUE_ROWS, **TOPOLOGY_ROWS, **PREEMPTION_ROWS, **TREE_ROWS}
+ROWS: Final[dict[str, Row]] = {**QUEUE_ROWS, **TOPOLOGY_ROWS, **PREEMPTION_ROWS, **TREE_ROWS, **CLAIM_ROWS}

@@ -34,8 +34,8 @@ def rig(*nodes: Node, on: bool = True) -> Rig:
 
 
 CASES = {
-    "the pod's own node is accepted": (DEFERRED, [make_node("a"), make_node("b")], [None, OTHER_NODE]),
-    "unless it forbids preemption": (DEFERRED, [strict("a")], [NO_PREEMPTION]),
+    "O5 the pod's own node is accepted": (DEFERRED, [make_node("a"), make_node("b")], [None, OTHER_NODE]),
+    "O7 unless it forbids preemption": (DEFERRED, [strict("a")], [NO_PREEMPTION]),
     "other pods are passed over": (make_pod(), [strict("a")], [None]),
     "an infeasible resize is not deferred": (resizing("Infeasible", "b"), [strict("a")], [None]),
 }
@@ -63,8 +63,8 @@ def test_without_its_gate_the_plugin_does_nothing() -> None:
 HINTS = {
     "the pod's node came": (None, make_node("a"), QueueingHint.QUEUE),
     "the pod's node came, but forbids preemption": (None, strict("a"), QueueingHint.SKIP),
-    "the pod's node began to allow it": (strict("a"), make_node("a"), QueueingHint.QUEUE),
-    "the pod's node allowed it before": (make_node("a"), make_node("a"), QueueingHint.SKIP),
+    "O7 the pod's node began to allow it": (strict("a"), make_node("a"), QueueingHint.QUEUE),
+    "O7 the pod's node allowed it before": (make_node("a"), make_node("a"), QueueingHint.SKIP),
     "another node came": (None, make_node("b"), QueueingHint.SKIP),
     "another node began to allow it": (strict("b"), make_node("b"), QueueingHint.SKIP),
 }

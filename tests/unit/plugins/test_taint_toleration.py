@@ -113,27 +113,28 @@ def test_events() -> None:
     assert tolerations.hint is None
 
 
+# O numbers are rows of the reference.
 MOST, LEAST = "9223372036854775807", "-9223372036854775808"
 COMPARED = {
-    "a smaller value is less": ("5", Toleration("sla", "Lt", "10"), True),
-    "it is not greater": ("5", Toleration("sla", "Gt", "10"), False),
-    "an equal value is not less": ("5", Toleration("sla", "Lt", "5"), False),
+    "O1 a smaller value is less": ("5", Toleration("sla", "Lt", "10"), True),
+    "O1 it is not greater": ("5", Toleration("sla", "Gt", "10"), False),
+    "O1 an equal value is not less": ("5", Toleration("sla", "Lt", "5"), False),
     "nor greater": ("5", Toleration("sla", "Gt", "5"), False),
     "numbers are compared, not texts": ("9", Toleration("sla", "Lt", "10"), True),
     "negative ones, too": ("-9", Toleration("sla", "Gt", "-10"), True),
-    "zeros in front are no number": ("5", Toleration("sla", "Lt", "007"), False),
-    "a plus sign is none": ("5", Toleration("sla", "Gt", "+1"), False),
-    "a negative zero is none": ("-5", Toleration("sla", "Lt", "-0"), False),
+    "O1 zeros in front are no number": ("5", Toleration("sla", "Lt", "007"), False),
+    "O1 a plus sign is none": ("5", Toleration("sla", "Gt", "+1"), False),
+    "O1 a negative zero is none": ("-5", Toleration("sla", "Lt", "-0"), False),
     "blanks are none": ("5", Toleration("sla", "Lt", " 9"), False),
     "a taint without a number is not covered": ("high", Toleration("sla", "Gt", "1"), False),
     "nor one without a value": ("", Toleration("sla", "Gt", "1"), False),
-    "the largest number counts": (MOST, Toleration("sla", "Gt", "5"), True),
-    "so does the smallest": (LEAST, Toleration("sla", "Lt", MOST), True),
-    "a number that is too large is none": ("5", Toleration("sla", "Lt", "9223372036854775808"), False),
+    "O2 the largest number counts": (MOST, Toleration("sla", "Gt", "5"), True),
+    "O2 so does the smallest": (LEAST, Toleration("sla", "Lt", MOST), True),
+    "O2 a number that is too large is none": ("5", Toleration("sla", "Lt", "9223372036854775808"), False),
     "nor is one that is far too long": ("5", Toleration("sla", "Lt", "9" * 5000), False),
-    "an empty effect is every effect": ("5", Toleration("sla", "Lt", "10", ""), True),
+    "O3 an empty effect is every effect": ("5", Toleration("sla", "Lt", "10", ""), True),
     "another effect is none": ("5", Toleration("sla", "Lt", "10", "NoExecute"), False),
-    "another key is none": ("5", Toleration("slo", "Lt", "10"), False),
+    "O3 another key is none": ("5", Toleration("slo", "Lt", "10"), False),
     "no key is every key": ("5", Toleration("", "Lt", "10"), True),
 }
 

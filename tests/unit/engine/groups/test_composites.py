@@ -132,6 +132,21 @@ async def test_c9_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> N
 
 
 @in_virtual_time
+async def test_c10_a_group_that_comes_while_its_tree_is_about_to_be_tried_is_not_lost() -> None:
+    """Upstream takes its snapshot later and then gives up; ours is tried at once, and the newcomers come next."""
+    bench = GroupBench(gates=COMPOSITE)
+    bench.add(a_node("n"), composite("top", 1), child("g"), member("a"), member("b"))
+    popped = bench.queue.pop()
+    bench.add(child("h"), member("c", "h"), member("d", "h"))
+    assert {bench.where(name) for name in "cd"} == {"pending"}
+    await bench.scheduler.groups.try_group(popped)
+    assert {bench.where(name) for name in "cd"} == {"active"}
+    await bench.settle()
+    assert set(bench.placed()) == {"a", "b", "c", "d"}
+    assert (bench.condition("g"), bench.condition("h")) == (SCHEDULED, SCHEDULED)
+
+
+@in_virtual_time
 async def test_a_circle_of_groups_leaves_its_pods_waiting() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("top", parent="sub"), composite("sub", parent="top"), child("g", 1), member("a"))

@@ -261,6 +261,22 @@ async def test_q18_q19_the_rest_of_a_group_keeps_its_place_and_newcomers_go_behi
 
 
 @in_virtual_time
+async def test_q21_of_members_that_have_their_places_already_nothing_is_left_to_do() -> None:
+    bench = GroupBench()
+    bench.add(a_node("n"), gang(minimum=2), *members("a", "b"))
+    popped = bench.queue.pop()
+    for name in "ab":
+        bench.scheduler.cache.assume(bench.pod(name).on_node("n"))
+    bench.add(member("c"))
+    assert bench.where("c") == "pending"
+    await bench.scheduler.groups.try_group(popped)
+    assert [bench.where(name) for name in "abc"] == [None, None, "active"]
+    assert (bench.bound, bench.events, bench.condition()) == ({}, [], None)
+    await bench.settle()
+    assert bench.bound == {"c": "n"}
+
+
+@in_virtual_time
 async def test_q23_members_of_two_schedulers_are_an_error() -> None:
     config = """
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -1,4 +1,7 @@
-"""Allocation with features that are off by default: lists, derived attributes, compatible partitions, skipped work."""
+"""Allocation with features that are off by default: lists, derived attributes, compatible partitions, skipped work.
+
+D numbers are rows of the reference.
+"""
 
 from collections.abc import Iterable
 
@@ -43,8 +46,8 @@ def asking(count: int, constraints: Iterable[DeviceConstraint]) -> ResourceClaim
 CHAIN = (numa("d0", 0, 1), numa("d1", 1, 2), numa("d2", 2, 3))
 ONE = replace(device("d1"), attributes={"numa": DeviceAttribute(int_value=1)})
 LISTED = {
-    "three that have nothing in common": (CHAIN, asking(3, SAME), LISTS, None),
-    "two neighbours have": (CHAIN, asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
+    "D14 three that have nothing in common": (CHAIN, asking(3, SAME), LISTS, None),
+    "D14 two neighbours have": (CHAIN, asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "a single value is a list of one": ((numa("d0", 0, 1), ONE), asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "texts are no numbers": ((numa("d0", string_values=("1",)), ONE), asking(2, SAME), LISTS, None),
     "distinct lists have nothing in common": (CHAIN, asking(2, DISTINCT), LISTS, [["pool/d0", "pool/d2"]]),
@@ -75,13 +78,13 @@ def alternatives(*requests: DeviceRequest) -> DeviceRequest:
 PLACES = tuple(device(f"d{i}", attributes={"place": place}) for i, place in enumerate(("a/0", "b/1", "c/1", "d/0")))
 SIDE = 'device.attributes["gpu.example"].place.split("/")[1]'
 WORKED_OUT = {
-    "what a text says is in common": (
+    "D17 what a text says is in common": (
         [deriving("a", SIDE), deriving("b", SIDE, count=1)],
         SAME,
         [["pool/d0", "pool/d3"]],
     ),
     "each request has its own": ([deriving("a", "1"), deriving("b", "2")], SAME, None),
-    "an alternative that cannot match gives way": (
+    "D18 an alternative that cannot match gives way": (
         [deriving("a", "1"), alternatives(deriving("x", "2"), deriving("y", "1"))],
         SAME,
         [["pool/d0", "pool/d1"]],
@@ -113,7 +116,7 @@ def test_an_empty_list_never_matches() -> None:
 
 
 FAULTS = {
-    "a key that is missing": (
+    "D19 a key that is missing": (
         'device.attributes["x"].y',
         "evaluate derived attribute gpu.example/numa on device gpu.example/pool/d0 failed: no such key: y",
     ),
@@ -155,10 +158,10 @@ PARTS = (part("d0", "a"), part("d1", "a", "b"), part("d2", "b"))
 COMPATIBLE: dict[
     str, tuple[tuple[Device, ...], int, list[AllocationResult], DeviceFeatures, list[list[str]] | None]
 ] = {
-    "two that get on": (PARTS, 2, [], GROUPS, [["pool/d0", "pool/d1"]]),
+    "D15 two that get on": (PARTS, 2, [], GROUPS, [["pool/d0", "pool/d1"]]),
     "three do not": (PARTS, 3, [], GROUPS, None),
-    "one that gets on with what is in use": (PARTS, 1, [held("d2")], GROUPS, [["pool/d1"]]),
-    "the search goes back and finds others": (
+    "D15 one that gets on with what is in use": (PARTS, 1, [held("d2")], GROUPS, [["pool/d1"]]),
+    "D16 the search goes back and finds others": (
         (part("d0", "a"), part("d1", "a", taint=TAINT), part("d2", "b"), part("d3", "b")),
         2,
         [],
@@ -191,8 +194,8 @@ def test_compatibility_groups(
 DECLARING = replace(NODE, status=NodeStatus(declared_features=(SKIPPING,)))
 SKIPS = DeviceFeatures(optional_node_operations=True)
 SKIPPED = {
-    "a node that does without": (DECLARING, SKIPS, False),
-    "a node that does not say so": (NODE, SKIPS, True),
+    "D13 a node that does without": (DECLARING, SKIPS, False),
+    "D13 a node that does not say so": (NODE, SKIPS, True),
     "with another new feature on, no node": (DECLARING, LISTS, True),
     "with all of them off, every node": (NODE, DeviceFeatures(), False),
 }

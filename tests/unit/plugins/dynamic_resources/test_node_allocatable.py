@@ -1,6 +1,6 @@
 """Devices that stand for resources of their node: what they come to, what is refused, and what is counted.
 
-The clusters were put to kube-scheduler, too, and it said the same of each.
+The clusters were put to kube-scheduler, too, and it said the same of each; D numbers are rows of the reference.
 """
 
 from typing import Any
@@ -18,6 +18,7 @@ from moorage.plugins.catalogue import IN_TREE
 from moorage.simulator.decisions import to_builtins
 from moorage.simulator.loading import cluster_from
 from moorage.simulator.one_pass import OnePass
+from moorage.testing import Cluster, in_virtual_time
 
 GATES = {"DRANodeAllocatableResources": True, "SchedulerAsyncPreemption": False}
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -76,13 +77,13 @@ def sharing(times: str) -> dict[str, Any]:
 
 SECOND = device("ResourceClaim", "b", devices={"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]})
 CASES: dict[str, tuple[Objects, list[str]]] = {
-    "what is left suffices": ([standing(cpu=TWO), claim(), running("1"), asking()], ["n1"]),
-    "it does not": ([standing(cpu=TWO), claim(), running("2"), asking()], [SHORT]),
+    "D8 what is left suffices": ([standing(cpu=TWO), claim(), running("1"), asking()], ["n1"]),
+    "D8 it does not": ([standing(cpu=TWO), claim(), running("2"), asking()], [SHORT]),
     "no node has as much": (
         [standing(cpu={"mapping": {"deviceMultiplier": "8"}}), claim(), asking()],
         [turned_down("Insufficient cpu")],
     ),
-    "what a share consumes counts": ([sharing("1"), claim(), asking()], ["n1"]),
+    "D9 what a share consumes counts": ([sharing("1"), claim(), asking()], ["n1"]),
     "times what it stands for": (
         [sharing("3"), claim(), asking()],
         [turned_down("Insufficient memory")],
@@ -94,14 +95,22 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
             "Capacity key 'mem' is set in NodeAllocatableResources for resource memory"
         ],
     ),
-    "a mapped device is nobody else's": (
+    "D10 a mapped device is nobody else's": (
         [standing(cpu=TWO), held("other"), asking()],
         [turned_down("node allocatable resource claim a has a mapped device and cannot be shared across pods")],
     ),
-    "one that only costs something may be": ([standing(cpu=COST), held("other"), asking()], ["n1"]),
+    "D10 one that only costs something may be": ([standing(cpu=COST), held("other"), asking()], ["n1"]),
     "containers count that use it": ([standing(cpu=COST), claim(), running("2500m"), asking()], [SHORT]),
-    "others do not": ([standing(cpu=COST), claim(), running("2500m"), asking(uses=False)], ["n1"]),
-    "the pod as a whole has too little": (
+    "D11 others do not": ([standing(cpu=COST), claim(), running("2500m"), asking(uses=False)], ["n1"]),
+    "D11 what a claim stands for counts though no container uses it": (
+        [standing(cpu=TWO), claim(), running("2"), asking(uses=False)],
+        [SHORT],
+    ),
+    "D10 what it costs counts for each that shares it": (
+        [standing(cpu=COST), held("other"), asking("p1"), asking("p2"), asking("p3")],
+        ["n1", "n1", SHORT],
+    ),
+    "D12 the pod as a whole has too little": (
         [standing(cpu=TWO), claim(), asking(resources={"requests": {"cpu": "2"}})],
         [turned_down(f"pod level request for cpu {LEVEL}")],
     ),
@@ -135,7 +144,7 @@ def test_with_the_gate_off_devices_are_just_devices() -> None:
     assert fates(standing(cpu=TWO), claim(), running("2"), asking(), gates={}) == ["n1"]
 
 
-def test_ordinary_preemption_can_help() -> None:
+def test_d8_ordinary_preemption_can_help() -> None:
     (message,) = fates(standing(cpu=TWO), claim(), running("2"), asking(priority=10))
     assert message.endswith("found a potential placement for pod on node n1, preempting 1 victims")
 
@@ -153,3 +162,24 @@ def test_what_a_status_says_counts_on_the_node() -> None:
     assert fates(
         told, asking(cpu="1600m", uses=False) | {"spec": {"containers": asking(cpu="1600m")["spec"]["containers"]}}
     ) == [SHORT]
+
+
+@in_virtual_time
+async def test_d9_what_a_share_stands_for_is_written_to_the_pod_and_counted_on_its_node() -> None:
+    listed, wanted, user = sharing("1"), claim(), asking()
+    listed["spec"]["nodeName"] = "node-1"
+    for thing in (wanted, user):
+        thing["metadata"]["namespace"] = "default"
+    gates = "DRANodeAllocatableResources=true"
+    async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
+        await cluster.apply(GPU, listed, wanted, user)
+        await cluster.wait_for(lambda: len(cluster.running()) == 1)
+        found = cluster.pod("p")
+        assert found is not None
+        (told,) = found.status.node_allocatable_resource_claim_statuses
+        assert (told.resource_claim_name, told.containers) == ("a", ("c",))
+        assert [(item.name, item.quantity) for item in told.mapping] == [("memory", "4Gi")]
+        assert cluster.box.scheduling is not None
+        info = cluster.box.scheduling.scheduler.cache.node("node-1")
+        assert info is not None
+        assert info.requested["memory"] == 4 * 2**30
