@@ -14,7 +14,17 @@ from tests.browser.clusters import MOST_ALLOCATED, fleet, others
 from tests.browser.conftest import Look
 from tests.unit.ui.clusters import SMALL, job, loaded, node, played, pod, policy, still
 
-VIEWS = ("", "nodes", "waiting", "queues", "try", f"pod/{quote('shop/big-1', safe='')}", "node/n1", "no-such-view")
+VIEWS = (
+    "",
+    "nodes",
+    "waiting",
+    "queues",
+    "try",
+    f"pod/{quote('shop/big-1', safe='')}",
+    "node/n1",
+    "no-such-view",
+    "pod/%",
+)
 TIMED = (node("n1"), node("n2"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
 UNNAMED = """() => [...document.querySelectorAll('main input, main select, main textarea, main button, #nav a')]
   .filter(item => !(item.getAttribute('aria-label') || item.labels?.length || item.innerText.trim()))
@@ -31,7 +41,7 @@ def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(loo
                 assert window.page.locator("main h1").count() == (view != "no-such-view"), view
                 assert window.page.evaluate(UNNAMED) == [], view
             assert window.page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
-            assert window.problems == []
+            assert [said for said in window.problems if "422" not in said] == []
 
 
 def explanation(key: str) -> PodExplanation:

@@ -2,5 +2,18 @@
 
 import os
 
+import pytest
+
+from tests.docs.snippets import how_much_is_run
+
 if not os.environ.get("MOORAGE_DOCS"):
     collect_ignore = ["test_snippets.py"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much of the pages is run, and why the rest is not."""
+    if os.environ.get("MOORAGE_DOCS"):
+        every, left_out = how_much_is_run()
+        terminalreporter.write_line(f"{every - left_out.total()} blocks of {every} are run; not run:")
+        for why, count in left_out.most_common():
+            terminalreporter.write_line(f"  {count:3} {why}")

@@ -11,6 +11,8 @@ from moorage.framework.plugin import Plugin
 from moorage.testing import Cluster, in_virtual_time
 
 HEAD: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+GATES: Final = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+"""Those that kinds of pages need."""
 OF_PROFILE: Final = {"plugins", "pluginConfig", "schedulerName", "percentageOfNodesToScore"}
 
 
@@ -35,7 +37,10 @@ def check_document(document: dict[str, Any], plugins: Iterable[type[Plugin]]) ->
 
 def is_known(document: dict[str, Any]) -> bool:
     """Tell whether the embedded API server has the kind of an object from the start."""
-    return any(document.get("kind") == kind.name for kind in KINDS) and "apiVersion" in document
+    wanted = document.get("kind"), document.get("apiVersion")
+    if wanted == ("Pod", "v1") and "containers" not in document.get("spec", {}):
+        return False  # a page shows the labels of a pod, and leaves out what it runs
+    return any((kind.name, kind.api_version) == wanted for kind in KINDS)
 
 
 def apply(document: dict[str, Any]) -> None:
@@ -43,7 +48,7 @@ def apply(document: dict[str, Any]) -> None:
 
     @in_virtual_time
     async def story() -> None:
-        async with Cluster(nodes=1, scheduler=False) as cluster:
+        async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
             await cluster.apply(document)
 
     story()

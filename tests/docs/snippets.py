@@ -6,6 +6,7 @@ There are no other exceptions.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,13 @@ def snippets_of(page: Path) -> Iterator[Snippet]:
         marked = _NOT_RUN.search(text, 0, match.start())
         why_not = whole.group(1) if whole else marked.group(1) if marked else ""
         yield Snippet(language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE), line, why_not)
+
+
+def how_much_is_run() -> tuple[int, Counter[str]]:
+    """Return how many blocks there are to run, and how many of them are not, by the reason that they give."""
+    every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
+    # What another test runs is named by its file.
+    return len(every), Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
 
 
 class Command(Struct, frozen=True):

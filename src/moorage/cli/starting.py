@@ -47,17 +47,19 @@ def import_numpy() -> None:
 
 
 def _import_structlog() -> None:
-    """Import structlog without rich, which it would take along for coloured tracebacks that we do not print.
+    """Import structlog without rich and colorama, which it takes along for coloured tracebacks that we do not print.
 
-    Whoever draws with it imports it.
+    Whoever draws with them imports them.
     """
-    if "structlog" in sys.modules or "rich" in sys.modules:
+    if "structlog" in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment]
+    kept_out = [name for name in ("rich", "colorama") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(kept_out))  # type: ignore[arg-type]
     try:
         import_module("structlog")
     finally:
-        del sys.modules["rich"]
+        for name in kept_out:
+            del sys.modules[name]
 
 
 def log_to_stderr() -> None:

@@ -138,6 +138,12 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
     return None if answer.code == Code.SUCCESS else answer
 
 
+def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
+    """Refuse an answer where there is nothing to answer: whoever gives one expects something of it."""
+    if answer is not None:
+        raise failure(point, plugin.name, f"it answered {shown(answer)}, which nobody takes notice of")
+
+
 def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
     """Return a rejection with its plugin's name; any other status is an error of the attempt."""
     if not status.is_rejection:
@@ -244,7 +250,7 @@ def change_what_if(
     for plugin in profile.extensions:
         if plugin.name not in cycle.skipped_filters:
             method = plugin.add_pod if point is ADD_POD else plugin.remove_pod
-            status = ask(point, plugin, method, cycle, pod, other, node)
+            status = require_status(point, plugin, ask(point, plugin, method, cycle, pod, other, node))
             if status is not None:
                 text = point.wording.format(plugin=plugin.name, problem=status.message)
                 return Status.error(text).by(plugin.name)
@@ -274,7 +280,7 @@ def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> 
     """Have every reserve plugin give back what it set aside, last first; one that cannot does not stop the rest."""
     for plugin in reversed(profile.reserve):
         try:
-            ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name)
+            require_nothing(UNRESERVE, plugin, ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
         except PluginError as error:
             log.warning("reserve plugin gave nothing back", plugin=plugin.name, pod=pod.key, error=str(error))
 

@@ -54,9 +54,13 @@ def generate_placements(
     answer = ask(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
     if isinstance(answer, Status):
         return answer
-    if not all(isinstance(placement, Placement) for placement in answer):
+    if not isinstance(answer, list | tuple) or not all(map(_is_placement, answer)):
         raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {shown(answer)}, which is no list of placements")
     return answer or Status.unschedulable("no feasible placements found")
+
+
+def _is_placement(part: object) -> bool:
+    return isinstance(part, Placement) and isinstance(part.name, str) and isinstance(part.nodes, NodeTable)
 
 
 class PlacementScores(Struct):
@@ -137,7 +141,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
         except PluginError as error:
             problem = described(error.__cause__) if error.__cause__ is not None else str(error)
             return _failed(plugin.name, problem)
-        if not isinstance(result, GroupPostFilterResult):
+        if not _is_sound(result):
             return _failed(plugin.name, f"it answered {shown(result)}, which is no GroupPostFilterResult")
         status = result.status
         if status is None:
@@ -148,6 +152,19 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             return _failed(plugin.name, status.message)
         reasons += status.reasons
     return GroupPostFiltered(", ".join(reasons), Code.UNSCHEDULABLE)
+
+
+def _is_sound(result: object) -> bool:
+    """Look at every part: structs take whatever they are made of."""
+    return (
+        isinstance(result, GroupPostFilterResult)
+        and isinstance(result.status, Status | None)
+        and isinstance(result.message, str)
+        and isinstance(result.victims, tuple)
+        and all(isinstance(victim, Pod) for victim in result.victims)
+        and isinstance(result.nominated, dict)
+        and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
+    )
 
 
 def _failed(plugin: str, problem: str) -> GroupPostFiltered:

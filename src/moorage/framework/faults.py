@@ -1,6 +1,7 @@
 """What a plugin may raise: all of it costs one attempt, even what would end a program."""
 
 import asyncio
+import inspect
 import signal
 import traceback
 from pathlib import Path
@@ -21,7 +22,10 @@ def written(text: str) -> str:
 
 
 def shown(answer: object) -> str:
-    """Show what a plugin answered, whatever it is: showing it may raise, too."""
+    """Show what a plugin answered, whatever it is; showing it may raise. A coroutine is closed: nobody awaits it."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+        return f"a coroutine of {written(answer.__qualname__)} that it does not await"
     try:
         return written(repr(answer))
     except BaseException as error:

@@ -67,6 +67,10 @@ class Status(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         # Here the traceback names the plugin's line; later it would be the line that writes an event.
+        if self.code.__class__ is not Code:
+            raise TypeError(
+                f"the code of a status is a Code, not a {type(self.code).__name__}: write Status.error('…')"
+            )
         for reason in self.reasons:
             if reason.__class__ is not str:
                 raise TypeError(f"a reason is a text, not a {type(reason).__name__}: write Status.unschedulable('…')")

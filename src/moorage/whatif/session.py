@@ -298,8 +298,17 @@ class Session:
         """Try a pod; if it fits, it stays on its node until the branch ends, or :meth:`undo`."""
         mark = self.mark()
         waiting = self._given(pod)
+        if placed := self.scheduler.cache.pod(waiting.uid):
+            hint = "undo() takes a placement back, unplace() takes any pod off its node"
+            raise InputError(f"Pod {waiting.key}", f"it is on {placed.node_name} already", hint=hint)
+        if waiting.is_terminating:
+            raise InputError(f"Pod {waiting.key}", "it is being deleted, and gets no node any more")
         cycle = self.cycle_of(waiting)
         gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+        groups = self.scheduler.cache.groups
+        if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
+            # The queue keeps it aside without asking any plugin.
+            gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
         self._watching.describe_nodes(in_detail)
         attempt = self._run(self._attempt(waiting, cycle, gates, preempts))
         self._done(mark)
@@ -347,7 +356,10 @@ class Session:
         gates = (_gate(plugin, member.pod) for member in queued.members for plugin in cycle.profile.pre_enqueue)
         held = tuple(status for status in gates if status is not None)
         self._watching.describe_nodes(in_detail)
-        return self._runner.run(self._attempt_group(queued, cycle, held, preempts))
+        mark = self.mark()
+        outcome = self._run(self._attempt_group(queued, cycle, held, preempts))
+        self._done(mark)
+        return outcome
 
     def queued_group(self, key: str) -> QueuedGroup | None:
         """Put the members that wait together as the queue would; ``None`` if none does."""

@@ -8,7 +8,7 @@ import pytest
 
 HEAVY = {
     "the other commands": ("typer", "click"),
-    "pictures for terminals": ("rich", "pygments"),
+    "pictures for terminals": ("rich", "pygments", "colorama"),
     "other HTTP clients and servers": ("aiohttp", "httpx", "requests"),
     "what only a scrape needs": ("prometheus_client",),
     "what only files need": ("yaml",),

@@ -164,3 +164,11 @@ def test_a_file_where_a_folder_should_be_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the project cannot be written: "):
         write_project(names_of("spot-only"), PluginKind.FILTER, tmp_path / "file" / "here")
     assert (tmp_path / "file").read_text() == "a file"
+
+
+def test_what_the_package_links_to_is_there_where_the_image_is_built() -> None:
+    base = ROOT / "src" / "moorage" / "new_project" / "templates" / "common" / "deploy" / "base"
+    assert base.is_symlink()
+    assert base.resolve() == (ROOT / "deploy").resolve()
+    assert "COPY deploy ./deploy" in (ROOT / "Dockerfile").read_text().splitlines()
+    assert "!deploy" in (ROOT / ".dockerignore").read_text().splitlines()

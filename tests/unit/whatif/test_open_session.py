@@ -137,6 +137,23 @@ def test_place_and_undo_step_by_step() -> None:
             session.undo()
 
 
+def test_a_pod_is_placed_once() -> None:
+    with Session.open(*NODES, pod("old", nodeName="b"), pod("one")) as session:
+        node_name = session.place("one").node
+        for name, where in (("one", node_name), ("old", "b")):
+            with pytest.raises(InputError, match=f"Pod default/{name}: it is on {where} already"):
+                session.place(name)
+        session.undo()
+        assert session.place("one").node == node_name
+
+
+def test_a_pod_that_is_being_deleted_gets_no_node() -> None:
+    going = pod("going")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with Session.open(*NODES, going) as session, pytest.raises(InputError, match="it is being deleted"):
+        session.place("going")
+
+
 def test_an_attempt_that_came_to_nothing_is_no_step() -> None:
     with Session.open(*NODES, pod("big", cpu="99")) as session:
         assert session.place("big").node == ""

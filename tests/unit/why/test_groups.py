@@ -139,6 +139,24 @@ def test_too_few_members() -> None:
     ]
 
 
+WITHOUT_GANGS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}
+"""
+
+
+@pytest.mark.parametrize("config", [None, WITHOUT_GANGS])
+def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None:
+    """The queue sees to that even where no plugin does."""
+    with session(node("n1"), *members(1), gates=GATES, config=config) as cluster:
+        explained = explain_pod(cluster, "default/ring-0")
+    assert explained.decision.result.value == "gated"
+    assert "ring" in explained.decision.message
+    assert explained.changes == ()
+
+
 def test_a_group_that_fits_has_nothing_to_complain_of() -> None:
     with opened(node("n1"), gang(2), *members(3)) as cluster:
         workload = workload_named(cluster, "podgroup/ring", "default")

@@ -24,6 +24,7 @@ from moorage.engine.extension_points import (
     failure,
     idle,
     rejection,
+    require_nothing,
     require_status,
 )
 from moorage.engine.observing import AttemptObserver
@@ -142,7 +143,9 @@ class BindingPhases:
         """Notify the post-bind plugins; the pod is bound, so one that fails now changes nothing."""
         for plugin in self.profile.post_bind:
             try:
-                await ask_waiting(POST_BIND, plugin, plugin.post_bind, binding.cycle, binding.pod, binding.node_name)
+                method: Callable[..., Coroutine[Any, Any, object]] = plugin.post_bind
+                answer = await ask_waiting(POST_BIND, plugin, method, binding.cycle, binding.pod, binding.node_name)
+                require_nothing(POST_BIND, plugin, answer)
             except PluginError as error:
                 log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
 

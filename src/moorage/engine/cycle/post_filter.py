@@ -62,4 +62,6 @@ def _is_sound(result: object) -> bool:
         and isinstance(result.nominated_node, str | None)
         and isinstance(result.status, Status | None)
         and isinstance(result.message, str)
+        and isinstance(result.victims, tuple)
+        and all(isinstance(victim, Pod) for victim in result.victims)
     )

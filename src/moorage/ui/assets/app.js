@@ -25,28 +25,46 @@ const VIEWS = [
   ["pod", null, podView],
   ["node", null, nodeView],
 ];
+const RETRY = 3000;
 const main = document.getElementById("main");
 let current = null;
 let isLinked = true;
+let isTroubled = false;
+let retrying = null;
+
+// Whoever types an address may leave it half written.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function route() {
   const [name = "", argument = ""] = location.hash.replace(/^#\/?/, "").split("/");
   const [, title, make] = VIEWS.find(([known]) => known === name) ?? [];
   current?.close?.();
-  const what = make ? make(decodeURIComponent(argument)) : { element: empty("There is no such view", "", h("a", { href: "#/" }, "Back to the overview")) };
+  const what = make ? make(decoded(argument)) : { element: empty("There is no such view", "", h("a", { href: "#/" }, "Back to the overview")) };
   current = what;
   fill(main, h("div.view", {}, what.element));
   document.title = `${what.title ?? title ?? "Moorage"} · Moorage`;
   for (const link of document.querySelectorAll("#nav a")) {
     const isHere = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
-    if (isHere) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   window.scrollTo(0, 0);
   update();
 }
 
 function update() {
+  if (isTroubled) {
+    isTroubled = false;
+    banner(store.about.note);
+  }
   if (store.state) current?.update?.();
 }
 
@@ -84,7 +102,7 @@ function linked(isUp, error) {
   const place = document.getElementById("link");
   place.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "no answer";
   place.className = `link ${isUp ? "up" : "down"}`;
-  if (!isUp && error instanceof Refused && error.status === 401) return askForToken();
+  if (!isUp && isLocked(error)) return askForToken(error);
   if (!isUp && isLinked) banner("The server does not answer. What you see may be old; this page tries again by itself.");
   if (isUp && !isLinked) {
     store.restart().then(() => {
@@ -97,19 +115,31 @@ function linked(isUp, error) {
   isLinked = isUp;
 }
 
-function failed(error) {
-  if (error instanceof Refused && error.status === 401) return askForToken();
-  if (error instanceof Refused) banner(error.message);
+// Nobody was recognised, or somebody who may not read this: another token may help.
+function isLocked(error) {
+  return error instanceof Refused && (error.status === 401 || error.status === 403);
 }
 
-function askForToken() {
+function failed(error) {
+  if (isLocked(error)) return askForToken(error);
+  // No event may come for a while that would have us ask again.
+  retrying ??= setTimeout(() => {
+    retrying = null;
+    if (isLinked) store.refresh().catch(failed);
+  }, RETRY);
+  if (error instanceof Refused) banner(`${error.message}; this page tries again by itself.`);
+  isTroubled = error instanceof Refused;
+  return undefined;
+}
+
+function askForToken(error) {
   const field = h("input", { type: "password", name: "token", autocomplete: "off", "aria-label": "Token", size: 40 });
   const form = h("form.card.token", { onsubmit: (event) => {
     event.preventDefault();
     keepToken(field.value.trim());
     location.reload();
   } }, h("h1", {}, "A token is needed"),
-  h("p", {}, "Paste a token of somebody who may read this page. It is kept in this tab only."), field, h("button", { type: "submit" }, "Show the page"));
+  h("p", {}, "Paste a token of somebody who may read this page. It is kept in this tab only."), h("p.quiet", {}, error.message), field, h("button", { type: "submit" }, "Show the page"));
   fill(main, form);
   field.focus();
 }
@@ -121,12 +151,8 @@ async function begin() {
       await store.begin();
       break;
     } catch (error) {
-      if (error instanceof Refused) {
-        if (error.status === 401) return askForToken();
-        fill(main, empty("This cannot be shown", error.message));
-        return undefined;
-      }
-      banner("The server does not answer; this page tries again by itself.");
+      if (isLocked(error)) return askForToken(error);
+      banner(`${error instanceof Refused ? error.message : "The server does not answer"}; this page tries again by itself.`);
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }

@@ -19,7 +19,7 @@ function decisionRows(decisions, withPod) {
 }
 
 export function decisionTable(decisions, withPod = true) {
-  return h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "When"), h("th", {}, "What"), withPod && h("th", {}, "Pod"), h("th", {}, "Where, or why not"), h("th.number", {}, "Try"))),
+  return h("div.scroll", {}, h("table.stack", {}, h("thead", {}, h("tr", {}, h("th", {}, "When"), h("th", {}, "What"), withPod && h("th", {}, "Pod"), h("th", {}, "Where, or why not"), h("th.number", {}, "Try"))),
     h("tbody", {}, decisionRows(decisions, withPod))));
 }
 

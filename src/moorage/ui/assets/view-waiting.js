@@ -67,7 +67,7 @@ export function waitingView() {
 }
 
 export function podTable(pods) {
-  return h("div.scroll", {}, h("table", {},
+  return h("div.scroll", {}, h("table.stack", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Place"), h("th.number", {}, "Tries"), h("th.number", {}, "Priority"), h("th", {}, "What was said"))),
     h("tbody", {}, pods.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)), h("td", {}, pod.place),
       h("td.number", {}, pod.attempts), h("td.number", {}, pod.priority),
