@@ -47,10 +47,11 @@ class DeviceAdmission:
     def drop(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
         """Drop what belongs to features that are off, unless the object used that feature before."""
         for paths in self._off.get(resource.storage, ()):
+            given = [(found, name) for found, name in _places(data, paths) if name in found]
             # An object that is being changed may share its parts with the old one: those have nothing to drop.
-            if old is None or not any(found.get(name) for found, name in _places(old, paths)):
-                for found, name in _places(data, paths):
-                    found.pop(name, None)
+            if given and (old is None or not any(found.get(name) for found, name in _places(old, paths))):
+                for found, name in given:
+                    del found[name]
 
 
 def _places(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:
