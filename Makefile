@@ -7,11 +7,11 @@ JOBS ?= 2
 SEED ?= 1
 N ?= 1000
 LIVE ?= tests/live
-# The classes of docs/explanation/what-holds-under-faults.md that need no server, drawn anew at every run where chance decides.
+# The classes of docs/explanation/what-holds-under-faults.md that need no server and of which chance draws the cases, anew at every run;
+# those that are the same every time have been run by `make test`.
 HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/engine/test_bad_plugins.py tests/unit/engine/test_raising_plugins.py \
   tests/unit/framework/test_nodeinfo.py tests/unit/plugins/dynamic_resources/test_cel_cost.py tests/unit/plugins/dynamic_resources/test_lookahead.py \
-  tests/unit/http tests/unit/client tests/unit/app/serving tests/unit/app/keeper tests/unit/assembly tests/unit/state/test_pod_index.py \
-  tests/unit/cli/test_hostile_files.py tests/unit/box/controllers/test_driver.py tests/unit/box/apiserver
+  tests/unit/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/box/controllers/test_driver.py
 WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
