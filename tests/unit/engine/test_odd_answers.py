@@ -4,7 +4,7 @@ Ordinary pods are placed before and after the unlucky ones, to each of which the
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from moorage.framework.status import Status, Verdict
 from moorage.shortening import MAX_NOTE_BYTES
 from moorage.testing import make_pod
 
-__all__ = ["_signals_as_in_a_daemon"]
+__all__ = ["_signals_as_in_a_daemon", "coroutines_are_closed"]
 
 ORDINARY = tuple(make_pod(name, requests={"cpu": "100m"}, priority=1000) for name in ("a", "z"))
 VICTIMS = tuple(make_pod(f"victim-{node}", node=node, requests={"cpu": "3"}) for node in ("n1", "n2"))
@@ -44,8 +44,24 @@ class Recursing:
         return getattr(self, name + "x")
 
 
-async def _coroutine() -> None:
+async def _never_awaited() -> None:
     """Be returned without being awaited."""
+
+
+_MADE: list[Coroutine[Any, Any, None]] = []
+
+
+def _coroutine() -> Coroutine[Any, Any, None]:
+    _MADE.append(_never_awaited())
+    return _MADE[-1]
+
+
+@pytest.fixture(autouse=True)
+def coroutines_are_closed() -> Iterator[None]:
+    """Close what nobody awaited, or a later test is told so."""
+    yield
+    while _MADE:
+        _MADE.pop().close()
 
 
 async def _async_generator() -> AsyncIterator[None]:

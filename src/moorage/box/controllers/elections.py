@@ -18,6 +18,8 @@ STRATEGY: Final = "OldestEmulationVersion"
 LEASE_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 """How long candidates have to answer."""
+ALIVE_SECONDS: Final = 2 * ANSWER_SECONDS
+"""How long an answer counts: who answered at once must still be there when the others' time is over."""
 VALID_SECONDS: Final = 1800.0
 """Who has not been heard of for so long is no candidate any more."""
 
@@ -105,7 +107,7 @@ def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[Controll
 def _is_alive(candidate: LeaseCandidate, now: float) -> bool:
     """Return whether a candidate has just been heard of, and owes no answer."""
     renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
-    if renewed is None or _age(renewed, now) > ANSWER_SECONDS:
+    if renewed is None or _age(renewed, now) > ALIVE_SECONDS:
         return False
     return asked is None or parse_time(renewed) >= parse_time(asked)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.support.groups import TOPOLOGY, GroupBench, a_node, alone, gang, member
-from tests.unit.engine.test_odd_answers import ANSWERS
+from tests.unit.engine.test_odd_answers import ANSWERS, coroutines_are_closed
 from tests.unit.engine.test_raising_plugins import _signals_as_in_a_daemon
 
 from moorage.framework.group_plugins import (
@@ -19,7 +19,7 @@ from moorage.framework.plugin import Plugin
 from moorage.framework.status import Status
 from moorage.testing import in_virtual_time
 
-__all__ = ["_signals_as_in_a_daemon"]
+__all__ = ["_signals_as_in_a_daemon", "coroutines_are_closed"]
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
