@@ -119,7 +119,7 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own framework, then run all of `live` (needs Go)
 	$(BIN)/python -m tests.conformance.run
-	MOORAGE_FUZZ=4000 $(BIN)/python -m pytest -q tests/unit/box/apiserver/test_bad_input.py
+	MOORAGE_FUZZ=2000 $(BIN)/python -m pytest -q tests/unit/box/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile
 	$(BIN)/python -m pytest -q -n $(JOBS) $(HOSTILE)
