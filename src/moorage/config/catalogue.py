@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.config import args, community_args
+from moorage.config import args, community_args, learned_args
 from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
@@ -92,7 +92,14 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
 )
 """Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
 
-KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS})
+OWN_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {
+        "LearnedScore": _facts("preScore score", learned_args.LearnedScoreArgs),
+    }
+)
+"""Those that are Moorage's own; none is enabled unless a profile names it."""
+
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **OWN_PLUGINS})
 
 
 class _Default(Struct, frozen=True):

@@ -68,3 +68,8 @@ COMMUNITY: Final[Mapping[str, str]] = {
     "TargetLoadPacking": "moorage.plugins.community.target_load_packing:TargetLoadPacking",
 }
 """Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""
+
+OWN: Final[Mapping[str, str]] = {
+    "LearnedScore": "moorage.plugins.learned_score.plugin:LearnedScore",
+}
+"""Where plugins are that kube-scheduler does not have, nor the community: imported only when a profile names them."""
