@@ -1,6 +1,7 @@
 """The one way to put a scheduler together: its parts, over whatever API it is to work with."""
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -71,6 +72,8 @@ class Tuning(Struct, frozen=True):
     cross_check: bool | float = False
     max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
+    ties: Random | None = None
+    """What decides between nodes of equal score, instead of kube-scheduler's order."""
 
 
 class Parts(Struct, Generic[C], frozen=True):
@@ -116,6 +119,7 @@ def assemble(
         extenders=extenders,
         max_unschedulable=tuned.max_unschedulable,
         meter=watching.meter,
+        ties=tuned.ties,
     )
     loop = SchedulingLoop(scheduler)
     mending = Mending(watching.apply_failed)

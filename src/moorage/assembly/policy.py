@@ -24,7 +24,7 @@ from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import COMMUNITY, IN_TREE, OWN
+from moorage.plugins.catalogue import COMMUNITY, GPU, IN_TREE, LEARNED
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,8 @@ def collect_plugins(
     for plugin in given:
         registry.register(plugin)
     registry.offer(COMMUNITY)
-    registry.offer(OWN)
+    registry.offer(GPU)
+    registry.offer(LEARNED)
     if with_installed:
         registry.register_entry_points()
     for path in paths:

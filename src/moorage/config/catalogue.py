@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.config import args, community_args, learned_args
+from moorage.config import args, community_args, gpu_args, learned_args
 from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
@@ -92,14 +92,30 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
 )
 """Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
 
-OWN_PLUGINS: Final[Catalogue] = MappingProxyType(
+GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {
+        "FGD": _facts("score", gpu_args.FGDArgs),
+        "GpuBestFit": _facts("score"),
+        "GpuClustering": _facts("score"),
+        "GpuDotProd": _facts("score"),
+        "GpuPacking": _facts("score"),
+        "GpuRandom": _facts("score", gpu_args.GpuRandomArgs),
+        "GpuShare": _facts("preFilter filter reserve preBind", gpu_args.GpuShareArgs),
+    }
+)
+"""Those for GPUs that can be shared; none is enabled unless a profile names it."""
+
+
+LEARNED_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
         "LearnedScore": _facts("preScore score", learned_args.LearnedScoreArgs),
     }
 )
-"""Those that are Moorage's own; none is enabled unless a profile names it."""
+"""What scores by a trained policy; not enabled unless a profile names it."""
 
-KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **OWN_PLUGINS})
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **GPU_PLUGINS, **LEARNED_PLUGINS}
+)
 
 
 class _Default(Struct, frozen=True):

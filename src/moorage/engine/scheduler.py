@@ -1,6 +1,7 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
 from collections.abc import Callable, Iterable, Mapping
+from random import Random
 
 import structlog
 
@@ -75,8 +76,10 @@ class Scheduler:
         queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         meter: PluginMeter = SILENT_METER,
+        ties: Random | None = None,
     ) -> None:
         self.observer = observer
+        self._ties = ties
         self.cache, self.objects = Cache(), Objects()
         self.nominator = Nominations(self._queued_pod, self.objects[Pod])
         self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
@@ -147,7 +150,7 @@ class Scheduler:
         rotation = Rotation()
         return {
             profile.scheduler_name or "": ProfileCycle(
-                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check
+                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check, self._ties
             )
             for profile in config.profiles
         }

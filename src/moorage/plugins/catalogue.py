@@ -69,7 +69,18 @@ COMMUNITY: Final[Mapping[str, str]] = {
 }
 """Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""
 
-OWN: Final[Mapping[str, str]] = {
+GPU: Final[Mapping[str, str]] = {
+    "FGD": "moorage.plugins.gpu.fgd:FGD",
+    "GpuBestFit": "moorage.plugins.gpu.gpu_best_fit:GpuBestFit",
+    "GpuClustering": "moorage.plugins.gpu.gpu_clustering:GpuClustering",
+    "GpuDotProd": "moorage.plugins.gpu.gpu_dot_prod:GpuDotProd",
+    "GpuPacking": "moorage.plugins.gpu.gpu_packing:GpuPacking",
+    "GpuRandom": "moorage.plugins.gpu.gpu_random:GpuRandom",
+    "GpuShare": "moorage.plugins.gpu.gpu_share:GpuShare",
+}
+"""Where the plugins for GPUs that can be shared are, likewise."""
+
+LEARNED: Final[Mapping[str, str]] = {
     "LearnedScore": "moorage.plugins.learned_score.plugin:LearnedScore",
 }
-"""Where plugins are that kube-scheduler does not have, nor the community: imported only when a profile names them."""
+"""Where the plugin is that scores by a trained policy, likewise."""

@@ -1,6 +1,7 @@
 """The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
 
 from functools import partial
+from random import Random
 
 import numpy as np
 import structlog
@@ -34,11 +35,12 @@ class ProfileCycle:
         rotation: Rotation,
         percentage: int | None,
         cross_check: bool | float = False,
+        ties: Random | None = None,
     ) -> None:
         self.handles = handles = ProfileHandles(services, config.scheduler_name or "")
         self.profile = profile = Profile(config, registry, handles.make)
         self.filtering = Filtering(profile, services, rotation, percentage)
-        self.scoring = Scoring(profile, services.cache)
+        self.scoring = Scoring(profile, services.cache, ties)
         self.extending = Extending(services.extenders, services.cache)
         self.cache = services.cache
         self.find = self.filtering.find

@@ -50,11 +50,12 @@ class Totals(Struct):
 
 
 class Scoring:
-    """Scores feasible nodes and picks one, one profile's way."""
+    """Scores feasible nodes and picks one, one profile's way; among equals as upstream does, or as ``ties`` draws."""
 
-    def __init__(self, profile: Profile, cache: Cache) -> None:
+    def __init__(self, profile: Profile, cache: Cache, ties: Random | None = None) -> None:
         self.profile = profile
         self.cache = cache
+        self._ties = ties
         self.cross_check: CrossCheck | None = None
         self._heap = HeapOrder()
         self._max_total = MAX_NODE_SCORE * sum(profile.weights.values())
@@ -71,6 +72,8 @@ class Scoring:
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
             self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
+        if self._ties is not None:
+            return Choice(self.cache.nodes[_drawn(totals, self._ties)])
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])
@@ -200,3 +203,10 @@ class Scoring:
         ranks = np.zeros(len(self.cache), dtype=np.int64)
         ranks[visited] = self._heap.ranks(len(visited))
         return Ranks(ranks, self._heap.size, version)
+
+
+def _drawn(totals: Totals, ties: Random) -> int:
+    """Return one of the rows with the highest total, by lot."""
+    best = (totals.column == totals.column.max()).nonzero()[0]
+    place = best[ties.randrange(len(best))]
+    return int(place if totals.rows is None else totals.rows[place])
