@@ -48,3 +48,8 @@ def sleeps_for_large_pods(nodes: Float32Array, pod: Float32Array) -> Any:
 
 def dies(nodes: Float32Array, pod: Float32Array) -> Any:
     os._exit(3)
+
+
+def snug(nodes: Float32Array, pod: Float32Array) -> Any:
+    """Prefer nodes with little left, small ones first: nodes of different sizes are never equal to it."""
+    return -(nodes[:, 2] + nodes[:, 5]) - 0.001 * nodes[:, 0]

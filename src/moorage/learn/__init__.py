@@ -1,7 +1,7 @@
 """Learning to schedule: a Gymnasium environment around the real scheduler. Importing this registers it.
 
 >>> import gymnasium, moorage.learn
->>> environment = gymnasium.make("Moorage/Scheduling-v0", preset="mixed", nodes=4, pods=20)
+>>> environment = gymnasium.make("Moorage/Scheduling-v0", trials="batch", nodes=4, pods=20)
 >>> observation, info = environment.reset(seed=1)
 >>> observation["nodes"].shape, info["action_mask"].shape
 ((4, 8), (4,))

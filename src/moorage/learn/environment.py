@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from moorage.errors import InputError
 from moorage.learn.episodes import Episode
-from moorage.learn.sources import TrialOf, episode_source
+from moorage.learn.sources import TrialOf, episode_source, generated
 from moorage.learn.rewards import PENALTY, Reward, reward_of
 from moorage.plugins.learned_score.observation import Float32Array, ObservedColumns
 from moorage.plugins.learned_score.policies import ScoringFunction
@@ -29,12 +29,15 @@ Info = dict[str, Any]
 class SchedulingEnv(gymnasium.Env[Observed, Any]):
     """Pods arrive, the filters of a profile say which nodes will do, and the agent chooses one of them.
 
+    ``trials`` is a preset of ``moorage lab generate`` (with so many ``nodes`` and ``pods``, which ask for ``load`` times
+    what the nodes have), or a function that makes a trial of a seed; ``config`` is the profile whose filters count.
+
     An observation has ``nodes``, a row for each node of the cluster, and ``pod``; columns that are not said otherwise
     are those of :class:`ObservedColumns`. Rows that no node has are zeros. Only pods with a choice are asked about: one
     that fits on a single node gets it, one that fits nowhere waits, as without an agent.
 
-    An action is the row of a node, or with ``action="scores"`` a number for each row, of which the largest among nodes
-    that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never placed there.
+    An action is the row of a node, or with ``action="scores"`` a number between -1 and 1 for each row, of which the
+    largest among nodes that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never placed there.
     ``info["action_mask"]`` and :meth:`action_masks` say which rows will do.
     """
 
@@ -43,9 +46,10 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     def __init__(  # noqa: PLR0913 - keywords only, each with a default that most keep
         self,
         *,
-        trials: str | Path | TrialOf = "mixed",
+        trials: str | TrialOf = "batch",
         nodes: int = 16,
         pods: int = 200,
+        load: float = 1.2,
         config: str | Path = "",
         plugins: Sequence[str] = (),
         action: str = NODE,
@@ -57,7 +61,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     ) -> None:
         self.render_mode = render_mode
         self.columns = ObservedColumns(resources)
-        self._source = episode_source(trials, nodes, pods, config, plugins)
+        self._source = episode_source(trials if callable(trials) else generated(trials, nodes, pods, load), config, plugins)
         self._reward, self._penalty = reward_of(reward), penalty
         self.max_nodes = max_nodes or self._source.max_nodes
         self._by_scores = action == SCORES
@@ -71,7 +75,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             }
         )
         self.action_space = (
-            spaces.Box(-BOUND, BOUND, (self.max_nodes,), np.float32)
+            spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32)
             if self._by_scores
             else spaces.Discrete(self.max_nodes)
         )
@@ -81,8 +85,12 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         super().reset(seed=seed)
         self.close()
         self._episode = self._source.begin(int(self.np_random.integers(2**31)))
-        self._episode.go_on()
-        return self._observed(), self._info()
+        try:
+            self._episode.go_on()
+            return self._observed(), self._info()
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
         """Give the pod its node, and go on to the next pod that has a choice."""

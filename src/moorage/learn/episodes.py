@@ -44,7 +44,7 @@ class Episode:
 
     async def _begin(self, trial: Trial, policy: Policy) -> None:
         self._play = self._watch.play = Play(trial, policy, self._clock, self._watch)
-        self._stopping = StoppingScheduler(self._play.scheduler)
+        self._stopping = StoppingScheduler(self._play.scheduler, self._play.drop)
         self._playing = asyncio.get_running_loop().create_task(self._play.run())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

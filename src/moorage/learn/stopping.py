@@ -5,11 +5,12 @@ with what was found and with the node that was named, from reserve to bind, or t
 """
 
 import asyncio
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from moorage.api.pod import Pod
-from moorage.engine.cycle.found import Found, SeveralNodes, is_feasible
+from moorage.engine.cycle.found import Found, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.cycle.score import Choice
 from moorage.engine.outcomes import Dropped, Outcome, Placed
@@ -27,16 +28,17 @@ class NodeQuestion(Struct, frozen=True):
 
 
 class StoppingScheduler:
-    """Has the pods of a scheduler tried one by one, and asks before each choice."""
+    """Has the pods of a scheduler tried one by one, and asks before each choice; ``drop`` takes a pod away for good."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, drop: Callable[[Pod], None]) -> None:
         self._scheduler = scheduler
+        self._drop = drop
         self._try_pod = scheduler.try_pod
         # The queue's next pod goes through here; the scheduler itself knows no difference.
         scheduler.try_pod = self.try_pod  # type: ignore[method-assign]
         self._loop = asyncio.get_running_loop()
         self.question: asyncio.Future[NodeQuestion] = self._loop.create_future()
-        self._answer: asyncio.Future[int] | None = None
+        self._answer: asyncio.Future[int | None] | None = None
         self.placed: list[Pod] = []
         """Who got a node since the last question."""
 
@@ -48,7 +50,7 @@ class StoppingScheduler:
         self.placed.clear()
         self.question = self._loop.create_future()
         answered, self._answer = self._answer, None
-        answered.set_result(row if will_do else -1)
+        answered.set_result(row if will_do else None)
         return will_do
 
     async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
@@ -71,13 +73,13 @@ class StoppingScheduler:
         if not isinstance(found, SeveralNodes):
             return await self._go_on(queued, cycle, found, None)
         row = await self._asked(NodeQuestion(pod, found.feasible))
-        if not is_feasible(found, row):
+        if row is None:
             scheduler.let_go(queued)
-            scheduler.handlers.apply(pod, None)
+            self._drop(pod)
             return Dropped()
         return await self._go_on(queued, cycle, found, row)
 
-    async def _asked(self, question: NodeQuestion) -> int:
+    async def _asked(self, question: NodeQuestion) -> int | None:
         self._answer = self._loop.create_future()
         with self._scheduler.services.freeze:
             self.question.set_result(question)
