@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from moorage.lab.fragmentation import fragmentation_now, typical_of
 from moorage.lab.ledger import CPU, GPU, MEMORY
 from moorage.lab.playing import Play, PodLife, TrialWatch
 from moorage.lab.rows import PodRow, PointRow, TrialId, TrialResult, TrialRow
@@ -35,6 +36,7 @@ class Measures(TrialWatch):
         self._sums: dict[str, float] = {}
         self.points: list[PointRow] = []
         self._spreads: list[float] = []
+        self.typical = typical_of(trial.trace.pods) if self._place == GPU else None
 
     def arrived(self, life: PodLife) -> None:
         """Count what is asked for; whoever comes over the next per cent is measured when it has been decided on."""
@@ -91,6 +93,7 @@ class Measures(TrialWatch):
                 cpu=rounded(ledger.share(CPU)),
                 memory=rounded(ledger.share(MEMORY)),
                 gpu=rounded(ledger.share(GPU)),
+                fragmentation=None if self.typical is None else rounded(fragmentation_now(ledger, self.typical)),
             )
         )
 
@@ -119,6 +122,9 @@ class Measures(TrialWatch):
         yield "seconds", self._until
         yield "spread.cpu", fmean(self._spreads) if self._spreads else 0.0
         yield "nodes.used", float(ledger.nodes_used)
+        parts = [point.fragmentation for point in self.points if point.fragmentation is not None]
+        if parts:
+            yield "fragmentation", parts[-1] if arrivals_only else fmean(parts)
         if not arrivals_only:
             yield "nodes.mean", self._sums.get("nodes", 0.0) / (self._until or 1.0)
             yield from self._waiting_times(lives)
