@@ -6,11 +6,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.meta import ObjectMeta
-from moorage.api.node import Node, NodeStatus
+from moorage.api.node import Node
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.errors import InputError
 from moorage.lab.cluster import LabCluster
+from moorage.lab.cluster_files import make_lab_node
 from moorage.lab.generating import generate
 from moorage.lab.trace import Trace
 from moorage.lab.trial import PolicyText, Trial
@@ -39,10 +39,9 @@ def generated(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
 
 def _node(place: int) -> Node:
     cores, gib = SIZES[place % len(SIZES)]
-    name = f"node-{place}"
-    labels = {"kubernetes.io/hostname": name}
-    status = NodeStatus(allocatable={"cpu": cores, "memory": f"{gib}Gi", "pods": 110})
-    return Node(metadata=ObjectMeta(name=name, uid=f"node/{name}", labels=labels), status=status)
+    return make_lab_node(
+        f"node-{place}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={}
+    )
 
 
 def at_load(trace: Trace, milli: int, load: float) -> Trace:
