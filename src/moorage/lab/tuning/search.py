@@ -4,7 +4,8 @@ Nothing of it is stored but the rows of trials. The same seed asks the same ques
 that was stopped runs through what it has in an instant, and goes on from there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from statistics import fmean
 from typing import Any, Final
 
@@ -41,11 +42,10 @@ class Candidate(Struct, frozen=True, rename="camel"):
 
 
 class Evaluation(Struct):
-    """The values of a policy, seed by seed; ``stop`` may be set to have no further seed begun."""
+    """The rows of a policy so far, by seed."""
 
     seeds: Sequence[int]
     rows: dict[int, list[TrialRow]]
-    stop: bool = False
 
 
 class Tuner:
@@ -82,15 +82,16 @@ class Tuner:
         shown = {knob.name: value for knob, value in settings}
         values: list[float] = []
         evaluation = Evaluation(self.seeds, {})
-        for row in self._rows(policy, evaluation):
-            if row.error:
-                return Candidate(asked.number, shown, FAILED, (), policy, row.error)
-            for value in self._complete(evaluation, len(values)):
-                values.append(value)
-                asked.report(fmean(values), len(values) - 1)
-                if len(values) < len(self.seeds) and asked.should_prune():
-                    evaluation.stop = True
-                    return Candidate(asked.number, shown, PRUNED, tuple(values), policy)
+        # Closed at once where it is not needed any more, so that no trial runs on for nothing.
+        with closing(self._rows(policy, evaluation)) as rows:
+            for row in rows:
+                if row.error:
+                    return Candidate(asked.number, shown, FAILED, (), policy, row.error)
+                for value in self._complete(evaluation, len(values)):
+                    values.append(value)
+                    asked.report(fmean(values), len(values) - 1)
+                    if len(values) < len(self.seeds) and asked.should_prune():
+                        return Candidate(asked.number, shown, PRUNED, tuple(values), policy)
         return Candidate(asked.number, shown, COMPLETE, tuple(values), policy)
 
     def values(self, policy: PolicyText, seeds: Sequence[int]) -> dict[int, float]:
@@ -101,35 +102,31 @@ class Tuner:
                 raise InputError(f"{policy.name}, seed {row.seed}", row.error)
         return dict(zip(seeds, self._complete(evaluation, 0), strict=True))
 
-    def _rows(self, policy: PolicyText, evaluation: Evaluation) -> Iterator[TrialRow]:
+    def _rows(self, policy: PolicyText, evaluation: Evaluation) -> Generator[TrialRow, None, None]:
         """Run what has not been run; rows come in any order."""
-        for result in self._ran(self._trials(policy, evaluation), evaluation):
-            evaluation.rows.setdefault(result.trial.seed, []).append(result.trial)
-            yield result.trial
+        with closing(self._ran(policy, evaluation.seeds)) as results:
+            for result in results:
+                evaluation.rows.setdefault(result.trial.seed, []).append(result.trial)
+                yield result.trial
 
-    def _trials(self, policy: PolicyText, evaluation: Evaluation) -> Iterator[Trial]:
-        for seed in evaluation.seeds:
-            for trial in self._loaded.trials((policy,), (seed,)):
-                if evaluation.stop:
-                    return
-                yield trial
-
-    def _ran(self, trials: Iterator[Trial], evaluation: Evaluation) -> Iterator[TrialResult]:
+    def _ran(self, policy: PolicyText, seeds: Sequence[int]) -> Generator[TrialResult, None, None]:
         found: list[TrialResult] = []
 
         def missing() -> Iterator[Trial]:
-            for trial in trials:
-                known = self._results.find(trial)
-                if known is None:
-                    yield trial
-                else:
-                    found.append(known)
+            for seed in seeds:
+                for trial in self._loaded.trials((policy,), (seed,)):
+                    known = self._results.find(trial)
+                    if known is None:
+                        yield trial
+                    else:
+                        found.append(known)
 
-        for trial, result in self._run(missing()):
-            self._results.keep(trial, result)
-            yield from found
-            found.clear()
-            yield result
+        with closing(self._run(missing())) as running:
+            for trial, result in running:
+                self._results.keep(trial, result)
+                yield from found
+                found.clear()
+                yield result
         yield from found
 
     def _complete(self, evaluation: Evaluation, first: int) -> Iterator[float]:
