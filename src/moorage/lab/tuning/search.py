@@ -12,17 +12,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.errors import InputError, did_you_mean
+from moorage.errors import ConfigError, InputError, did_you_mean
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.results import Results
 from moorage.lab.rows import TrialResult, TrialRow
 from moorage.lab.running import RunTrials
-from moorage.lab.trial import PolicyText, Trial
+from moorage.lab.trace import Trace
+from moorage.lab.trial import PolicyText, Trial, policy_of
 from moorage.lab.tuning.candidates import Setting, tuned_policy
 from moorage.lab.tuning.plan import Knob, NumberRange, TunePlan, shown_value
 
 UNPLACED: Final = "unplaced"
 COMPLETE, PRUNED, FAILED = "complete", "given up", "failed"
+NO_TRACE: Final = Trace("none", ())
 
 
 class Candidate(Struct, frozen=True, rename="camel"):
@@ -80,6 +82,10 @@ class Tuner:
     def _try(self, asked: Any, settings: list[Setting]) -> Candidate:
         policy = tuned_policy(self.base, settings)
         shown = {knob.name: value for knob, value in settings}
+        try:
+            policy_of(Trial(NO_TRACE, self._loaded.clusters[0], policy, 0))
+        except ConfigError as error:
+            return Candidate(asked.number, shown, FAILED, (), policy, str(error))
         values: list[float] = []
         evaluation = Evaluation(self.seeds, {})
         # Closed at once where it is not needed any more, so that no trial runs on for nothing.
