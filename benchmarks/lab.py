@@ -18,7 +18,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from moorage.lab.cluster_files import Pool, cluster_of_pools
+from moorage.lab.cluster_files import NodePool, cluster_of_pools
 from moorage.lab.conditions import Conditions
 from moorage.lab.experiment import ConfigurationEntry, changed_config
 from moorage.lab.generating import generate
@@ -40,7 +40,7 @@ def openb(policy: str) -> Trial:
 
 def default_profile(nodes: int, pods: int) -> Trial:
     """Return services and jobs that come and go on many nodes, under the default profile."""
-    pools = (Pool("general", nodes, "32", "128Gi", zones=("a", "b", "c")),)
+    pools = (NodePool("general", nodes, "32", "128Gi", zones=("a", "b", "c")),)
     trace = generate("batch", 1, pods=pods, pods_per_hour=nodes * 26.0)
     return Trial(trace, cluster_of_pools("large", pools, "benchmark"), PolicyText("default"), 1)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from moorage.lab.cluster import LabCluster
-from moorage.lab.cluster_files import Pool, cluster_of_pools
+from moorage.lab.cluster_files import NodePool, cluster_of_pools
 from moorage.lab.conditions import Conditions
 from moorage.lab.trace import Trace, TracePod
 from moorage.lab.trial import PolicyText, Trial
@@ -11,7 +11,7 @@ from moorage.lab.trial import PolicyText, Trial
 
 def pool_cluster(count: int = 2, cpu: int = 4, **more: Any) -> LabCluster:
     """Make a cluster of one pool."""
-    return cluster_of_pools("small", [Pool("pool", count, cpu, "64Gi", **more)], "a test")
+    return cluster_of_pools("small", [NodePool("pool", count, cpu, "64Gi", **more)], "a test")
 
 
 def trial_with(

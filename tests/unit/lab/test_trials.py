@@ -12,7 +12,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import ScorePlugin
 from moorage.lab.cluster import Scaling
-from moorage.lab.cluster_files import Pool, Watts, cluster_of_pools
+from moorage.lab.cluster_files import NodePool, Watts, cluster_of_pools
 from moorage.lab.conditions import NodeFailures
 from moorage.lab.experiment import ConfigurationEntry, changed_config
 from moorage.lab.generating import generate
@@ -104,8 +104,8 @@ def test_the_same_input_gives_the_same_bytes_even_elsewhere() -> None:
 
 def published(seed: int, **scores: int) -> Trial:
     pools = [
-        Pool("g2", 6, "96", "512Gi", pods=500, gpus=8, gpu_model="G2"),
-        Pool("t4", 4, "96", "512Gi", gpus=2, gpu_model="T4"),
+        NodePool("g2", 6, "96", "512Gi", pods=500, gpus=8, gpu_model="G2"),
+        NodePool("t4", 4, "96", "512Gi", gpus=2, gpu_model="T4"),
     ]
     config = config_with(enabled=("GpuShare",), disabled=("DefaultPreemption",), scores=scores)
     return trial_with(
@@ -172,7 +172,7 @@ def test_a_policy_that_raises_costs_its_trial_and_says_which() -> None:
 
 
 def test_cost_and_energy_follow_price_and_power() -> None:
-    pool = Pool("p", 2, 4, "8Gi", price=2.0, watts=Watts(100.0, 300.0))
+    pool = NodePool("p", 2, 4, "8Gi", price=2.0, watts=Watts(100.0, 300.0))
     made = cluster_of_pools("priced", [pool], "a test")
     pods = (TracePod("a", 0.0, None, cpu_milli=4000), TracePod("b", 3600.0, None, cpu_milli=1))
     measures = run_trial(trial_with(*pods, cluster=made)).trial.measures
