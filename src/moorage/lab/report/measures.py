@@ -8,7 +8,7 @@ from moorage.simulator.run_report import shown_time
 
 
 class Measure(Struct, frozen=True):
-    """A measure as readers see it; ``better`` is +1 if more is better, -1 if less is, 0 if that is a matter of taste."""
+    """A measure as readers see it; ``better`` is 1 if more is better, -1 if less is, 0 if that is a matter of taste."""
 
     key: str
     title: str

@@ -53,7 +53,8 @@ def _header(experiment: Experiment, results: Sequence[TrialResult]) -> str:
         (pods, "pods scheduled"),
     )
     told = "".join(f"<li><b>{count:,}</b> {escape(what)}</li>" for count, what in facts)
-    return f'<header><p class="kicker">Moorage lab</p><h1>{escape(experiment.name)}</h1><ul class="facts">{told}</ul></header>'
+    title = f'<p class="kicker">Moorage lab</p><h1>{escape(experiment.name)}</h1>'
+    return f'<header>{title}<ul class="facts">{told}</ul></header>'
 
 
 def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
@@ -243,7 +244,8 @@ def _compared_pods(name: str, baseline: str, seed: int, found: Differences) -> s
     )
     return (
         f"<details><summary><b>{escape(name)}</b>, seed {seed}: {escape('; '.join(said))}.</summary>"
-        f'<div class="scroll"><table class="pods"><thead>{head}</thead><tbody>{rows}</tbody></table></div>{more}</details>'
+        f'<div class="scroll"><table class="pods"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+        f"{more}</details>"
     )
 
 
@@ -272,8 +274,8 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
 
     options = experiment.options
     said = [
-        "Every trial is the real scheduler with the configuration as it would be deployed, in virtual time: pods arrive, "
-        "run and leave as the trace says, and bindings take no time.",
+        "Every trial is the real scheduler with the configuration as it would be deployed, in virtual time: pods "
+        "arrive, run and leave as the trace says, and bindings take no time.",
         "Intervals are bootstrapped (2,000 resamples, 95%); differences are taken seed by seed.",
     ]
     if options.arrivals_only:

@@ -59,7 +59,7 @@ def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
     return [float(round(first + step * place, 10)) for place in range(most + 2) if first + step * place <= high + 1e-9]
 
 
-class Frame:
+class ChartFrame:
     """The axes of a chart: from numbers to places."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: float = 250.0) -> None:
@@ -98,7 +98,7 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, 
     """Draw series over time with their bands; the axis begins at 0."""
     last = max(max(line.x) for line in lines)
     first = min(min(line.x) for line in lines)
-    frame = Frame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
+    frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
     parts = frame.axes(x_title, shown_x, shown_y)
     for place, line in enumerate(lines):
         there = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
@@ -127,9 +127,8 @@ def interval_chart(title: str, names: Sequence[str], found: Sequence[Interval], 
     for place, (name, item) in enumerate(zip(names, found, strict=True)):
         y, colour = 6 + ROW * (place + 0.5), f"c{place % COLOURS}"
         parts.append(text(left - 10, y + 4, shortened_name(name), kind="name", anchor="end"))
-        parts.append(
-            f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{max(at(item.high), at(item.low) + 1):.1f}"/>'
-        )
+        end = max(at(item.high), at(item.low) + 1)
+        parts.append(f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
         parts.append(f'<circle class="dot {colour}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
         parts.append(text(at(item.high) + 10, y + 4, shown(item.median), kind="value"))
     return picture(title, height, parts)
@@ -143,9 +142,8 @@ def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], shown:
         parts.append(text(left - 10, top + bar * len(values) / 2 + 4, shortened_name(name), kind="name", anchor="end"))
         for place, value in enumerate(values):
             width = max(1.0, value / longest * (WIDTH - left - 80))
-            parts.append(
-                f'<rect class="bar c{place % COLOURS}" x="{left}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"/>'
-            )
+            size = f'x="{left}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
+            parts.append(f'<rect class="bar c{place % COLOURS}" {size}/>')
             parts.append(text(left + width + 6, top + bar - 4, shown(value), kind="value"))
             top += bar
         top += gap
@@ -157,25 +155,25 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], axes: tuple[s
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
     room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
-    frame = Frame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
+    frame = ChartFrame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
     parts = frame.axes(axes[0], axes[1], axes[2])
     if len(front) > 1:
         way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
         parts.append(f'<path class="front" d="M{way}"/>')
+    labels: list[float] = []
     for place, dot in enumerate(dots):
         colour, x, y = f"c{place % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
-        parts.append(
-            f'<path class="whisker thin {colour}" d="M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"/>'
-        )
-        parts.append(
-            f'<path class="whisker thin {colour}" d="M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"/>'
-        )
+        across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
+        upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
+        parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
         kind = "dot" if place in front else "dot beaten"
         parts.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
-        near_edge = x > WIDTH - 120
-        parts.append(
-            text(x - 10 if near_edge else x + 10, y - 8, dot.name, kind="name", anchor="end" if near_edge else "start")
-        )
+        at, is_near_edge = y - 9, x > WIDTH - 130
+        while any(abs(at - other) < 14 for other in labels):
+            at += 14  # names of neighbours stand below each other
+        labels.append(at)
+        edge, anchor = (x - 10, "end") if is_near_edge else (x + 10, "start")
+        parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
     return picture(title, frame.height, parts)
 
 
