@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 WEIGHTS = np.array(json.loads((Path(__file__).parent / "weights.json").read_text()))
 
 
-def policy(nodes: NDArray[np.float32], pod: NDArray[np.float32]) -> NDArray[np.float64]:
+def policy(nodes: NDArray[np.float32], _pod: NDArray[np.float32]) -> NDArray[np.float64]:
     """Score all nodes that will do, a row each; the best number gets the pod."""
-    return nodes @ WEIGHTS
+    scores: NDArray[np.float64] = nodes @ WEIGHTS
+    return scores

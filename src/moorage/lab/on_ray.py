@@ -1,4 +1,4 @@
-"""Trials on Ray: on the machines of a cluster, or on a Ray of our own on this one. What is lost is tried again there."""
+"""Trials on Ray: on the machines of a cluster, or on a Ray of our own on this one; what is lost is tried again."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ from moorage.lab.trial import Trial, run_trial
 
 TRIES: Final = 3
 """So often a trial is begun again whose worker, or machine, was lost."""
+STARTS: Final = 3
 STORE_BYTES: Final = 100_000_000
 """What a Ray of our own keeps results in until we have them."""
 
@@ -42,8 +43,8 @@ def _connect(ray: Any, address: str, workers: int) -> None:
     if not address:
         # A plugin that is found here is found by a worker here.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
-        ray.init(
+        _start(
+            ray,
             num_cpus=workers or cores(),
             include_dashboard=False,
             object_store_memory=STORE_BYTES,
@@ -56,6 +57,22 @@ def _connect(ray: Any, address: str, workers: int) -> None:
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = f"there is no Ray cluster: {error}"
         raise InputError(f"--ray-address {address}", problem, hint="write HOST:PORT of its head, or auto") from error
+
+
+def _start(ray: Any, **options: Any) -> None:
+    """Start a Ray of our own. It gives up on a busy machine after 15 s, and what it has read by then speeds it up."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(**options)
+        except Exception as error:  # it raises nothing more special
+            ray.shutdown()
+            if not left:
+                problem = f"no Ray can be started here: {error}"
+                raise InputError(
+                    "--on ray", problem, hint="give --ray-address one that runs, or leave --on out"
+                ) from error
+        else:
+            return
 
 
 def _run(ray: Any, trials: Iterable[Trial]) -> Ran:

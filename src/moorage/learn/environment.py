@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from moorage.errors import InputError
 from moorage.learn.episodes import Episode
-from moorage.learn.sources import TrialOf, episode_source, generated
 from moorage.learn.rewards import PENALTY, Reward, reward_of
+from moorage.learn.sources import TrialOf, episode_source, generated
 from moorage.plugins.learned_score.observation import Float32Array, ObservedColumns
 from moorage.plugins.learned_score.policies import ScoringFunction
 
@@ -29,16 +29,17 @@ Info = dict[str, Any]
 class SchedulingEnv(gymnasium.Env[Observed, Any]):
     """Pods arrive, the filters of a profile say which nodes will do, and the agent chooses one of them.
 
-    ``trials`` is a preset of ``moorage lab generate`` (with so many ``nodes`` and ``pods``, which ask for ``load`` times
-    what the nodes have), or a function that makes a trial of a seed; ``config`` is the profile whose filters count.
+    ``trials`` is a preset of ``moorage lab generate`` (with so many ``nodes`` and ``pods``, which ask for ``load``
+    times what the nodes have), or a function that makes a trial of a seed; ``config`` is the profile whose filters
+    count.
 
     An observation has ``nodes``, a row for each node of the cluster, and ``pod``; columns that are not said otherwise
     are those of :class:`ObservedColumns`. Rows that no node has are zeros. Only pods with a choice are asked about: one
     that fits on a single node gets it, one that fits nowhere waits, as without an agent.
 
     An action is the row of a node, or with ``action="scores"`` a number between -1 and 1 for each row, of which the
-    largest among nodes that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never placed there.
-    ``info["action_mask"]`` and :meth:`action_masks` say which rows will do.
+    largest among nodes that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never
+    placed. ``info["action_mask"]`` and :meth:`action_masks` say which rows will do.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -61,7 +62,8 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     ) -> None:
         self.render_mode = render_mode
         self.columns = ObservedColumns(resources)
-        self._source = episode_source(trials if callable(trials) else generated(trials, nodes, pods, load), config, plugins)
+        trial_of = trials if callable(trials) else generated(trials, nodes, pods, load)
+        self._source = episode_source(trial_of, config, plugins)
         self._reward, self._penalty = reward_of(reward), penalty
         self.max_nodes = max_nodes or self._source.max_nodes
         self._by_scores = action == SCORES
@@ -75,9 +77,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             }
         )
         self.action_space = (
-            spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32)
-            if self._by_scores
-            else spaces.Discrete(self.max_nodes)
+            spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32) if self._by_scores else spaces.Discrete(self.max_nodes)
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
@@ -156,4 +156,3 @@ def chosen_by(policy: ScoringFunction, observation: Observed, mask: NDArray[Any]
     rows = np.flatnonzero(mask)
     scores = np.asarray(policy(observation["nodes"][rows], observation["pod"]), dtype=np.float64)
     return int(rows[scores.reshape(len(rows)).argmax()])
-

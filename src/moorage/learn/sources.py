@@ -39,9 +39,7 @@ def generated(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
 
 def _node(place: int) -> Node:
     cores, gib = SIZES[place % len(SIZES)]
-    return make_lab_node(
-        f"node-{place}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={}
-    )
+    return make_lab_node(f"node-{place}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={})
 
 
 def at_load(trace: Trace, milli: int, load: float) -> Trace:

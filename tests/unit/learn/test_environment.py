@@ -12,6 +12,7 @@ pytest.importorskip("gymnasium", reason="needs Gymnasium: pip install 'moorage[l
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 from msgspec.structs import replace
+from tests.support.policies_on_trial import snug
 
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.errors import InputError
@@ -19,7 +20,6 @@ from moorage.lab.trial import PolicyText, run_trial
 from moorage.learn import ENVIRONMENT, ObservedColumns, SchedulingEnv, chosen_by
 from moorage.learn.episodes import Episode
 from moorage.learn.sources import generated
-from tests.support.policies_on_trial import snug
 
 SMALL: dict[str, Any] = {"nodes": 5, "pods": 40}
 

@@ -100,7 +100,7 @@ def _check_values(knob: Knob, where: str) -> None:
     if values.log and values.low <= 0:
         raise InputError(where, "log needs numbers above 0", hint="write from: 1, or leave log out")
     is_whole = isinstance(values.low, int) and isinstance(values.high, int)
-    if not knob.path and not (is_whole and 0 <= values.low and values.high <= 100):
+    if not knob.path and not (is_whole and values.low >= 0 and values.high <= 100):
         raise InputError(where, "a weight is a whole number from 0 to 100", hint="write {from: 0, to: 10}")
 
 

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from moorage.framework.status import FloatArray
+from moorage.plugins.learned_score import worker
 from moorage.plugins.learned_score.observation import Observation
 from moorage.plugins.learned_score.policies import UnusablePolicy
 from moorage.plugins.learned_score.worker import LENGTH, LOADING_SECONDS, PolicyReply, Question, framed
@@ -96,8 +97,7 @@ class PolicyProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "moorage.plugins.learned_score.worker"]
-                + [str(theirs.fileno()), self._policy, str(self._seconds)],
+                [sys.executable, "-m", worker.__name__, str(theirs.fileno()), self._policy, str(self._seconds)],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 # What a plugin may import, its policy may.

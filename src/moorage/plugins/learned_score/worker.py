@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -98,11 +99,8 @@ def main() -> None:
     # Whoever presses Ctrl-C means the scheduler, which closes the socket when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor, policy, seconds = sys.argv[1:]
-    with socket.socket(fileno=int(descriptor)) as link:
-        try:
-            serve(link, policy, float(seconds))
-        except (BrokenPipeError, ConnectionResetError):
-            pass
+    with socket.socket(fileno=int(descriptor)) as link, suppress(BrokenPipeError, ConnectionResetError):
+        serve(link, policy, float(seconds))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,9 @@ def test_arguments_join_those_that_are_there() -> None:
     base = msgspec.json.encode(
         tuned_config("", [(Knob(FIT, "ignoredResources", ()), ["example.com/x"]), (STRATEGY, "LeastAllocated")])
     ).decode()
-    config = tuned_config(base, [(STRATEGY, "MostAllocated"), (Knob("InterPodAffinity", "hardPodAffinityWeight", ()), 3)])
+    config = tuned_config(
+        base, [(STRATEGY, "MostAllocated"), (Knob("InterPodAffinity", "hardPodAffinityWeight", ()), 3)]
+    )
     args = {entry["name"]: entry["args"] for entry in config["profiles"][0]["pluginConfig"]}
     assert args == {
         FIT: {"ignoredResources": ["example.com/x"], "scoringStrategy": {"type": "MostAllocated"}},

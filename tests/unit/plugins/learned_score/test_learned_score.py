@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,27 +11,34 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.config.test_community_args import loaded
 
+from moorage.clock import VirtualClock
 from moorage.config.durations import Duration
 from moorage.config.learned_args import LearnedScoreArgs
-from moorage.errors import ConfigErrors, PluginError
+from moorage.errors import ConfigErrors
 from moorage.plugins.learned_score.plugin import LearnedScore, spread_out
+from moorage.plugins.learned_score.policies import UnusablePolicy
 from moorage.plugins.learned_score.process import NONSENSE, NOT_RUNNING, RAISED, REASONS, SLOW
 from moorage.simulator.loop import run_virtual
-from moorage.clock import VirtualClock
 from moorage.testing.builders import make_node, make_pod
 from moorage.testing.checks import check_plugin
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
-from tests.unit.config.test_community_args import loaded
 
 POLICIES = "tests.support.policies_on_trial"
 PATIENT, BRIEF, UNLIMITED = Duration.of(seconds=30), Duration.parse("200ms"), Duration()
-NODES = (make_node("small", allocatable={"cpu": "2", "memory": "8Gi", "pods": "110"}), make_node("medium", allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"}), make_node("large", allocatable={"cpu": "8", "memory": "8Gi", "pods": "110"}))
+NODES = (
+    make_node("small", allocatable={"cpu": "2", "memory": "8Gi", "pods": "110"}),
+    make_node("medium", allocatable={"cpu": "4", "memory": "8Gi", "pods": "110"}),
+    make_node("large", allocatable={"cpu": "8", "memory": "8Gi", "pods": "110"}),
+)
 POD = make_pod("web", requests={"cpu": "1", "memory": "1Gi"})
 
 
 @contextmanager
-def started(policy: str, limit: Duration = PATIENT, fallback: str = "LeastAllocated") -> Iterator[tuple[LearnedScore, Rig]]:
+def started(
+    policy: str, limit: Duration = PATIENT, fallback: str = "LeastAllocated"
+) -> Iterator[tuple[LearnedScore, Rig]]:
     rig = Rig(*NODES)
     name = policy if policy.endswith(".onnx") else f"{POLICIES}:{policy}"
     plugin = LearnedScore(args=LearnedScoreArgs(name, limit, fallback), handle=rig)
@@ -54,7 +62,10 @@ def test_the_best_node_of_the_policy_has_100_and_the_worst_0(limit: Duration, fo
 
 
 def test_a_policy_may_compare_nodes_with_each_other() -> None:
-    check_plugin(lambda handle: LearnedScore(args=LearnedScoreArgs(f"{POLICIES}:relative", UNLIMITED), handle=handle), examples=25)
+    check_plugin(
+        lambda handle: LearnedScore(args=LearnedScoreArgs(f"{POLICIES}:relative", UNLIMITED), handle=handle),
+        examples=25,
+    )
 
 
 def test_what_is_really_best_is_alone_at_the_top() -> None:
@@ -102,7 +113,11 @@ def test_a_policy_that_hangs_is_given_up_at_its_limit_and_its_process_ended() ->
 def test_another_process_takes_the_place_of_one_that_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with started("sleeps_for_large_pods", BRIEF) as (plugin, rig):
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
-        assert run_score(plugin, rig, make_pod("large", requests={"cpu": "2", "memory": "1Gi"}), SCORE_FORMS[1]) == [0, 66, 100]
+        assert run_score(plugin, rig, make_pod("large", requests={"cpu": "2", "memory": "1Gi"}), SCORE_FORMS[1]) == [
+            0,
+            66,
+            100,
+        ]
         monkeypatch.setattr("moorage.plugins.learned_score.process.monotonic", lambda: monotonic() + 60)
         plugin._process.start()
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
@@ -117,10 +132,11 @@ def test_a_process_that_dies_costs_one_answer() -> None:
 
 def test_a_worker_ends_with_its_parent() -> None:
     script = (
-        f"from tests.unit.plugins.learned_score.test_learned_score import *\n"
-        f"with started('fullest') as (plugin, rig):\n"
-        f"    print(plugin._process._process.pid, flush=True)\n"
-        f"    import os; os._exit(0)\n"
+        "import os\n"
+        "from tests.unit.plugins.learned_score.test_learned_score import *\n"
+        "with started('fullest') as (plugin, rig):\n"
+        "    print(plugin._process._process.pid, flush=True)\n"
+        "    os._exit(0)\n"
     )
     root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
@@ -128,7 +144,7 @@ def test_a_worker_ends_with_its_parent() -> None:
     deadline = monotonic() + 30
     while Path(f"/proc/{pid}").exists() and "learned_score" in Path(f"/proc/{pid}/cmdline").read_text():
         assert monotonic() < deadline
-    
+
 
 UNUSABLE = {
     "nowhere:policy": "cannot be imported: No module named 'nowhere'",
@@ -143,29 +159,31 @@ def test_a_policy_that_cannot_be_loaded_is_said_at_the_start(policy: str, proble
     if policy.endswith(".onnx"):
         pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'moorage[onnx]'")
     plugin = LearnedScore(args=LearnedScoreArgs(policy, PATIENT), handle=Rig(*NODES))
-    with pytest.raises(Exception, match="the policy") as failure:
+    with pytest.raises(UnusablePolicy) as failure:
         run_virtual(plugin.start(), VirtualClock())
     assert problem in str(failure.value)
 
 
+MODEL = (
+    "CAgSADqTAQogCgVub2RlcwoHd2VpZ2h0cxIGc2NvcmVzIgZNYXRNdWwSB2Z1bGxlc3QqMQgICAEQASIgAAAAAAAAAAAAAIC/AAAAAAAAAAAAAAAA"
+    "AAAAAAAAAABCB3dlaWdodHNaGAoFbm9kZXMSDwoNCAESCQoDEgFuCgIICGIZCgZzY29yZXMSDwoNCAESCQoDEgFuCgIIAUIECgAQDQ=="
+)
+"""The same as `fullest`, as ONNX: nodes (n × 8) times weights (8 × 1), of which the third is -1."""
+
+
 def test_a_policy_from_an_onnx_file(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'moorage[onnx]'")
-    onnx = pytest.importorskip("onnx", reason="needs onnx to write a file")
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    weights = helper.make_tensor("weights", kind, [8, 1], [0, 0, -1.0, 0, 0, 0, 0, 0])
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["nodes", "weights"], ["scores"])],
-        "fullest",
-        [helper.make_tensor_value_info("nodes", kind, ["n", 8])],
-        [helper.make_tensor_value_info("scores", kind, ["n", 1])],
-        [weights],
-    )
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
     file = tmp_path / "policy.onnx"
-    onnx.save(model, file)
+    file.write_bytes(b64decode(MODEL))
     with started(str(file)) as (plugin, rig):
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
         assert counted(plugin) == {}
+    with started(str(file), UNLIMITED) as (plugin, rig):
+        assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
+        broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    with pytest.raises(UnusablePolicy, match="cannot be read"):
+        LearnedScore(args=LearnedScoreArgs(str(broken), UNLIMITED), handle=rig)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -188,4 +206,3 @@ def test_arguments_and_their_defaults() -> None:
     assert loaded("LearnedScore", {"policy": "a:b"}) == LearnedScoreArgs(
         "a:b", Duration.parse("50ms"), "LeastAllocated", ("cpu", "memory")
     )
-    assert PluginError
