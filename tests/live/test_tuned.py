@@ -24,7 +24,9 @@ SETTINGS: dict[str, list[tuple[Knob, Any]]] = {
             {
                 "type": "RequestedToCapacityRatio",
                 "resources": [{"name": "cpu", "weight": 1}],
-                "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 90, "score": 10}]},
+                "requestedToCapacityRatio": {
+                    "shape": [{"utilization": 0, "score": 0}, {"utilization": 90, "score": 10}]
+                },
             },
         )
     ],

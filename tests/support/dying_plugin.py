@@ -1,4 +1,4 @@
-"""A plugin that has its process killed, as a machine that is lost would: once, if the file that it is told of is new."""
+"""A plugin that has its process killed, once, as if its machine were lost."""
 
 import os
 import signal

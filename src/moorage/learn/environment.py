@@ -70,12 +70,13 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         if action not in (NODE, SCORES):
             raise InputError("action", f"{action!r} is none", hint=f"write {NODE!r} or {SCORES!r}")
         self._episode: Episode | None = None
-        self.observation_space = spaces.Dict(
+        seen: spaces.Space[Any] = spaces.Dict(
             {
                 "nodes": spaces.Box(-BOUND, BOUND, (self.max_nodes, len(self.columns.of_nodes)), np.float32),
                 "pod": spaces.Box(-BOUND, BOUND, (len(self.columns.of_pod),), np.float32),
             }
         )
+        self.observation_space = seen
         self.action_space = (
             spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32) if self._by_scores else spaces.Discrete(self.max_nodes)
         )

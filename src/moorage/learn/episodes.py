@@ -11,7 +11,7 @@ from moorage.lab.measuring import Measures
 from moorage.lab.playing import Play
 from moorage.lab.trial import Trial
 from moorage.learn.rewards import StepFacts
-from moorage.learn.stopping import NodeQuestion, StoppingScheduler
+from moorage.learn.stopping import ChoiceQuestion, StoppingScheduler
 from moorage.simulator.loop import VirtualLoop, aside, run_anywhere
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Episode:
         return self._play.scheduler.cache.nodes
 
     @property
-    def question(self) -> NodeQuestion | None:
+    def question(self) -> ChoiceQuestion | None:
         """What is asked now; ``None`` when the episode is over."""
         asked = self._stopping.question
         return asked.result() if asked.done() else None
@@ -75,7 +75,8 @@ class Episode:
         self._run(self._until_asked())
 
     async def _until_asked(self) -> None:
-        await asyncio.wait({self._playing, self._stopping.question}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {self._playing, self._stopping.question}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._playing.done():
             self._playing.result()
 

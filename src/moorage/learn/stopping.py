@@ -20,7 +20,7 @@ from moorage.framework.status import BoolArray
 from moorage.queue.entries import QueuedPodInfo
 
 
-class NodeQuestion(Struct, frozen=True):
+class ChoiceQuestion(Struct, frozen=True):
     """A pod, and the nodes that will do, as a mask over all rows: at least two, or there is nothing to ask."""
 
     pod: Pod
@@ -37,7 +37,7 @@ class StoppingScheduler:
         # The queue's next pod goes through here; the scheduler itself knows no difference.
         scheduler.try_pod = self.try_pod  # type: ignore[method-assign]
         self._loop = asyncio.get_running_loop()
-        self.question: asyncio.Future[NodeQuestion] = self._loop.create_future()
+        self.question: asyncio.Future[ChoiceQuestion] = self._loop.create_future()
         self._answer: asyncio.Future[int | None] | None = None
         self.placed: list[Pod] = []
         """Who got a node since the last question."""
@@ -72,14 +72,14 @@ class StoppingScheduler:
             return await self._try_pod(queued)  # it meets the same error, and deals with it
         if not isinstance(found, SeveralNodes):
             return await self._go_on(queued, cycle, found, None)
-        row = await self._asked(NodeQuestion(pod, found.feasible))
+        row = await self._asked(ChoiceQuestion(pod, found.feasible))
         if row is None:
             scheduler.let_go(queued)
             self._drop(pod)
             return Dropped()
         return await self._go_on(queued, cycle, found, row)
 
-    async def _asked(self, question: NodeQuestion) -> int | None:
+    async def _asked(self, question: ChoiceQuestion) -> int | None:
         self._answer = self._loop.create_future()
         with self._scheduler.services.freeze:
             self.question.set_result(question)
@@ -88,10 +88,10 @@ class StoppingScheduler:
     async def _go_on(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found, row: int | None) -> Outcome:
         """Have the scheduler try the pod with what was found, which nothing has changed since."""
         find, choose = cycle.find, cycle.choose
-        cycle.find = lambda _pod: found
+        cycle.find = lambda _pod: found  # type: ignore[assignment]  # the name of an argument is another
         if row is not None:
             chosen = Choice(cycle.cache.nodes[row])
-            cycle.choose = lambda _found: chosen
+            cycle.choose = lambda _found: chosen  # type: ignore[assignment]
         try:
             return await self._try_pod(queued)
         finally:
