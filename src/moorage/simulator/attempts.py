@@ -32,6 +32,7 @@ class AttemptLog(AttemptObserver):
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
         """The last attempt of a pod that ended after its node was chosen."""
+        self.on_failed_binding: Callable[[], None] = _nothing
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
@@ -81,6 +82,11 @@ class AttemptLog(AttemptObserver):
         if placed is not None:
             failed = replace(placed, node="", tied=(), **_refused(outcome))
             self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
+        self.on_failed_binding()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _refused(outcome: Parked | Failed) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
         )
         history = RunHistory(world.api.store, clock.now, group_by=group_by)
         world.on_eviction = history.note_eviction
+        attempts.on_failed_binding = history.note_failed_binding
         if recorder is not None:
             recorder.begin(world.api.store, clock.now)
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts, queue_observer=moves)
