@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.score import Choice
 from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
@@ -39,6 +40,13 @@ class AttemptLog(AttemptObserver):
         if self._with_nodes:
             self._entries = node_entries(cycle, found)
             self._searches.append((found, self._entries))
+
+    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+        """Add what extenders said of the nodes."""
+        for name, added in choice.added.items():
+            entry = self._entries.get(name)
+            if added and entry is not None and entry.total is not None:
+                self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Go back to what was found out in the search that counts."""
