@@ -15,7 +15,7 @@ def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str,
     """Describe every node of the cluster, in visiting order; one that the search did not come to is left out."""
     table = None
     if isinstance(found, ExtendedNodes):
-        found, table = found.found, found.table
+        table, found = found.table, found.found
     if found.diagnosis.pre_filter is not None:
         return {}
     if isinstance(found, OneNode):

@@ -75,8 +75,9 @@ class DryRunApi:
         """Accept a patch."""
         return thing
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
         """Accept a status."""
+        return thing
 
     async def delete(self, thing: KubeObject) -> None:
         """Accept a deletion."""
@@ -88,7 +89,7 @@ class DryRunApi:
 class NoBackground(TaskBackground):
     """Drops work: evictions and status patches are not carried out, and no time passes."""
 
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
         """Drop the work."""
         work.close()
 

@@ -104,7 +104,8 @@ def test_scores_are_those_that_decided(decide: Decide, extender: str) -> None:
     assert (a.extenders, b.extenders) == (180, 20)
     assert a.scores == b.scores, "a node that was sent back is scored without its pods, as upstream has it"
     for entry in (a, b):
-        assert entry.scores is not None and entry.extenders is not None
+        assert entry.scores is not None
+        assert entry.extenders is not None
         assert entry.total == entry.extenders + sum(score.weighted for score in entry.scores.values())
 
 
