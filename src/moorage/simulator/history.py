@@ -64,7 +64,7 @@ class RunHistory:
 
     @property
     def seconds(self) -> float:
-        """How much time passed until the last change, or the last binding that failed."""
+        """How much time passed until the last change, or the last attempt that failed by an error."""
         return _rounded(self._last_change - self._start)
 
     def end_at(self, seconds: float) -> None:
@@ -88,7 +88,7 @@ class RunHistory:
         if uid in self._pods and self._pods[uid].evicted is None:
             self._pods[uid].evicted = self._moment()
 
-    def note_failed_binding(self) -> None:
+    def note_failure(self) -> None:
         """Note that a pod was tried until now, though nothing in the store may show it."""
         self._last_change = self._now()
 
