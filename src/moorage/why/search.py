@@ -68,10 +68,17 @@ class SearchResult(Struct):
     trials: int = 0
 
 
-def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
-    """Look for changes with which a pod that waits would fit, somewhere or on one node."""
+def search(
+    session: Session,
+    key: str,
+    *,
+    only_node: str = "",
+    seconds: float = DEFAULT_SECONDS,
+    spared: frozenset[str] = frozenset(),
+) -> SearchResult:
+    """Look for changes with which a pod that waits would fit, somewhere or on one node, with ``spared`` pods there."""
     limits = Limits(monotonic() + seconds)
-    return collected(_search(session, key, limits, only_node), limits)
+    return collected(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
 
 def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
@@ -88,13 +95,17 @@ def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     return found
 
 
-def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
-    rank = INTRUSIVENESS.index(offer.kind) if offer.kind in INTRUSIVENESS else len(INTRUSIVENESS)
-    return rank, offer.cost, len(offer.edits)
+def _intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
+    """Order by kind; what takes several comes last, by the most intrusive of its parts."""
+    parts = sorted(map(_rank, offer.parts), reverse=True)
+    return _rank(offer.kind), parts, offer.cost, len(offer.edits)
 
 
-def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
-    subject = Subject(session, key, limits, only_node=only_node)
+def _rank(kind: str) -> int:
+    return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
+
+
+def _search(subject: Subject) -> Iterator[Remedy]:
     if not (subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates")):
         yield from _offers(subject)
         return
@@ -103,8 +114,10 @@ def _search(session: Session, key: str, limits: Limits, only_node: str) -> Itera
         yield gate
         return
     for offer in _offers(nested):
-        kind = SEVERAL if offer.kind in ("pair", SEVERAL) else "pair"
-        yield replace(offer, kind=kind, text=f"Remove its scheduling gates. {offer.text}", edits=merged(offer.edits))
+        kind = SEVERAL if offer.parts else "pair"
+        parts = ("gate", *(offer.parts or (offer.kind,)))
+        text = f"Remove its scheduling gates. {offer.text}"
+        yield replace(offer, kind=kind, text=text, edits=merged(offer.edits), parts=parts)
 
 
 def _offers(subject: Subject) -> Iterator[Remedy]:
@@ -229,7 +242,8 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
         except InputError:
             continue
         for offer in _cleared(nested, rest, row, whole):
-            yield replace(offer, text=f"{idea.text}. {offer.text}")
+            parts = (idea.kind, *(offer.parts or (offer.kind,)))
+            yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
 
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:

@@ -18,6 +18,8 @@ NEAR = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
     {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}  # fmt: skip
 ON_SSD = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}}  # fmt: skip
+TO_ONE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n7"]}]}]}}}  # fmt: skip
 SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": HARD, "nodeAffinityPolicy": "Ignore",
            "labelSelector": {"matchLabels": {"app": "web"}}}]  # fmt: skip
 PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
@@ -59,6 +61,9 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "a gate": ([node("n1"), pod("p", schedulingGates=[{"name": "example.com/quota"}])], ["gate"]),
     "a claim that is not there": ([node("n1"), pod("p", volumes=CLAIM)], ["volume"]),
     "no nodes at all": ([pod("p")], ["add-node"]),
+    "no nodes, and it would go to few": ([pod("p", affinity=ON_SSD, nodeSelector={"arch": "arm"})], ["add-node"]),
+    "no nodes, and it would go to one": ([pod("p", affinity=TO_ONE)], ["add-node"]),
+    "no nodes, and it spreads": ([pod("p", labels={"app": "web"}, topologySpreadConstraints=SPREAD)], ["add-node"]),
 }
 
 
@@ -148,6 +153,14 @@ def test_two_obstacles_take_a_pair() -> None:
         (pair,) = explain_pod(opened, "default/p").changes
     assert pair.kind == "pair"
     assert pair.text == ("Tolerate gpu=only:NoSchedule. Lower the cpu request of container main from 5 to 4")
+
+
+def test_pairs_come_least_intrusive_first_too() -> None:
+    gate = [{"name": "example.com/quota"}]
+    with session(node("n1"), pod("p", requests={"cpu": "5"}, schedulingGates=gate)) as opened:
+        offered = explain_pod(opened, "default/p").changes
+    assert [change.kind for change in offered] == ["pair", "pair"]
+    assert [change.edits[0]["apply"] for change in offered] == ["replace", "patch"]  # its request, then the node
 
 
 def test_three_obstacles_take_three_changes() -> None:
