@@ -10,7 +10,7 @@ from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.config.conversion.drafts import EVERY, ProfileDraft
 from moorage.config.conversion.notes import Effect, Notes
 from moorage.config.conversion.policy import convert_policy
-from moorage.config.conversion.profiles import KNOWN_POINTS, VERSIONS
+from moorage.config.conversion.profiles import KNOWN_POINTS, VERSIONS, OldProfile
 from moorage.config.conversion.versions import convert_configuration, use_provider
 from moorage.config.encoding import to_yaml
 from moorage.config.loading import load_config
@@ -18,6 +18,8 @@ from moorage.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, Exte
 from moorage.errors import ConfigError
 
 _GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
+LAST_WITH_PROVIDERS: Final = "v1beta1"
+"""The version in whose days there were algorithm providers: weights are those of then."""
 _MULTI_POINT: Final = "multiPoint"
 _SORTING: Final = "queueSort"
 _EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
@@ -53,6 +55,7 @@ def convert_provider(name: str) -> Converted:
     notes = Notes()
     draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
     use_provider(name, draft, notes)
+    OldProfile(draft, LAST_WITH_PROVIDERS).convert(None, None)
     made = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
     return _checked("--algorithm-provider", made, notes)
 
@@ -108,7 +111,8 @@ def _others(data: Mapping[str, Any]) -> Catalogue:
     found: dict[str, set[str]] = {}
     for profile in _mappings(data.get("profiles")):
         plugins = profile.get("plugins")
-        sets = {point: rows for point, rows in plugins.items() if isinstance(rows, Mapping)} if plugins else {}
+        listed = plugins if isinstance(plugins, Mapping) else {}
+        sets = {point: rows for point, rows in listed.items() if isinstance(rows, Mapping)}
         needs_sorter = _lacks_sorter(sets)
         for point, rows in sets.items():
             for name in _names(rows, "enabled") if point in KNOWN_POINTS else ():

@@ -126,4 +126,4 @@ def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
         draft.use_strategy(strategy)
         notes.add(Effect.RENAMED, f"algorithm provider {provider}", f"is NodeResourcesFit with the strategy {strategy}")
     else:
-        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "it is what there is without a word")
+        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "its plugins are what there is without a word")

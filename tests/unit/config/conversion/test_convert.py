@@ -277,7 +277,9 @@ def test_inside_of_config_maps_and_lists() -> None:
 
 def test_providers() -> None:
     default, packing = convert_provider("DefaultProvider"), convert_provider("ClusterAutoscalerProvider")
-    assert default.data["profiles"] == [{"schedulerName": "default-scheduler"}]
+    plugins = {"multiPoint": {"enabled": WEIGHTED}}
+    assert default.data["profiles"] == [{"schedulerName": "default-scheduler", "plugins": plugins}]
+    assert packing.data["profiles"][0]["plugins"] == plugins
     assert args_of(packing.data["profiles"][0], "NodeResourcesFit")["scoringStrategy"]["type"] == "MostAllocated"
     assert not convert_provider("Mine").notes.are_faithful
 
