@@ -163,6 +163,18 @@ def test_pairs_come_least_intrusive_first_too() -> None:
     assert [change.edits[0]["apply"] for change in offered] == ["replace", "patch"]  # its request, then the node
 
 
+def test_no_more_of_an_affinity_is_dropped_than_is_in_the_way() -> None:
+    """Of the terms that would do the one that lacks least; a term of which nothing is left would match no node."""
+    here, gone = ({"key": key, "operator": "Exists"} for key in (HOSTNAME, "gone"))
+    terms = [{"matchExpressions": [gone, {**gone, "key": "lost"}]}, {"matchExpressions": [here, gone]}]
+    wanted = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    with session(node("n1"), pod("p", affinity=wanted)) as opened:
+        dropped = next(change for change in explain_pod(opened, "default/p").changes if change.kind == "affinity")
+    (operation,) = dropped.edits[0]["patch"]
+    assert operation["op"] == "remove"
+    assert operation["path"].endswith("/nodeSelectorTerms/1/matchExpressions/1")
+
+
 def test_three_obstacles_take_three_changes() -> None:
     wants = pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"})
     with session(node("n1", taints=[TAINT]), wants) as opened:
