@@ -19,7 +19,9 @@ from moorage.why.fixes.resources import Fix
 from moorage.why.obstacles import FIT
 from moorage.why.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
 
-_VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
+_VOLUMES: Final[tuple[Fix, ...]] = (
+    *(storage.make_claim, storage.change_class, storage.make_volume, storage.drop_volumes),
+)
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
@@ -33,7 +35,9 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "VolumeZone": _VOLUMES,
     "VolumeRestrictions": _VOLUMES,
     "NodeVolumeLimits": (*_VOLUMES, storage.raise_volume_limit),
-    "DynamicResources": (storage.shrink_claims, storage.drop_claims, resources.lower_extended),
+    "DynamicResources": (
+        *(storage.shrink_claims, storage.loosen_claims, storage.drop_claims, resources.lower_extended),
+    ),
 }
 """What can be done about each plugin's rejections."""
 
@@ -208,7 +212,7 @@ def together(subject: Subject) -> Iterator[Remedy]:
                 offer = next(_cleared(subject, names, row, subject), None)
                 if offer is not None:
                     any_found = True
-                    kind = "pair" if count == 2 else SEVERAL
+                    kind = "pair" if len(offer.parts) == 2 else SEVERAL
                     yield replace(offer, kind=kind, edits=merged(offer.edits))
                     break
         if any_found:
@@ -241,14 +245,18 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
             nested = subject.with_base(*idea.edits[len(subject.base) :])
         except InputError:
             continue
-        for offer in _cleared(nested, rest, row, whole):
+        # What went with it needs nothing more: a cordon may have had a taint of its own.
+        left = [plugin for plugin in rest if plugin in nested.obstacles.of(row)]
+        for offer in _cleared(nested, left, row, whole) if left else ():
             parts = (idea.kind, *(offer.parts or (offer.kind,)))
             yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
 
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     """Find changes after which a plugin no longer minds a node, whatever the others say."""
-    aiming = subject.aiming(_family(plugin), row)
+    family = _family(plugin)
+    # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
+    aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
     for fix in FIXES.get(plugin, ()):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]

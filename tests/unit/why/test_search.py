@@ -175,6 +175,26 @@ def test_no_more_of_an_affinity_is_dropped_than_is_in_the_way() -> None:
     assert operation["path"].endswith("/nodeSelectorTerms/1/matchExpressions/1")
 
 
+CORDONED = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}
+BESIDE_A_CORDON: dict[str, tuple[Object, Object, int]] = {
+    "another taint": ({"unschedulable": True, "taints": [TAINT]}, {}, 2),
+    "its own taint, and too much cpu": (CORDONED, {"requests": {"cpu": "5"}}, 2),
+    "its own taint, another one, and too much cpu": (
+        {**CORDONED, "taints": [*CORDONED["taints"], TAINT]},
+        {"requests": {"cpu": "5"}},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "asked", "count"), BESIDE_A_CORDON.values(), ids=BESIDE_A_CORDON)
+def test_a_cordon_and_more(spec: Object, asked: Object, count: int) -> None:
+    with session(node("n1", **spec), pod("p", **asked)) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == {2: "pair", 3: "several"}[count]
+    assert change.text.count(". ") == count - 1
+
+
 def test_three_obstacles_take_three_changes() -> None:
     wants = pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"})
     with session(node("n1", taints=[TAINT]), wants) as opened:
