@@ -129,7 +129,7 @@ def line_of(pod: Pod, class_label: str = "") -> TracePod:
         priority=max(0, pod.priority),
         labels=dict(pod.labels),
         requests={**asked},
-        spec=msgspec.to_builtins(PodSpec(**kept)),
+        spec=msgspec.json.decode(msgspec.json.encode(PodSpec(**kept))),
     )
 
 

@@ -26,6 +26,8 @@ class Finding(Struct, frozen=True):
         """+1 if it is surely better than the baseline, -1 if surely worse, 0 if that cannot be told."""
         if self.difference is None or self.difference.count < 2:
             return 0
+        if self.measure.shown(abs(self.difference.median)) == self.measure.shown(0.0):
+            return 0  # sure, perhaps, but too small to be seen
         sign = 1 if self.difference.is_above else -1 if self.difference.is_below else 0
         return sign * self.measure.better
 
