@@ -97,7 +97,8 @@ def run_experiment(
 
     run = run or default_run(total)
     for trial, result in run(missing()):
-        results.keep(trial, result)
+        if not result.trial.error:
+            results.keep(trial, result)  # what failed is tried again
         kept[str(trial.id)] = result
         done += 1
         if show is not None:
