@@ -124,7 +124,7 @@ class FixedShapes:
 class LearnedShapes:
     """Typical shapes of the pods that are in the cluster, waiting or running: counted anew now and then.
 
-    At first there are few: they are counted again whenever their number has doubled.
+    At first there are few: they are counted again whenever as much has changed as ever before.
     """
 
     def __init__(self, handle: Handle, args: FGDArgs) -> None:
