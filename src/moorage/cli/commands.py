@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, extender, new, scheduler, simulate, snapshot, ui, up, whatif
+from moorage.cli import (
+    capacity,
+    config,
+    explain,
+    extender,
+    lab,
+    new,
+    record,
+    scheduler,
+    simulate,
+    snapshot,
+    ui,
+    up,
+    whatif,
+)
 
 app = typer.Typer(
     name="moorage",
@@ -24,6 +38,8 @@ app.command()(explain.explain)
 app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
+app.add_typer(lab.app, name="lab")
+app.command()(record.record)
 app.command()(up.up)
 app.command()(extender.extender)
 app.command()(ui.ui)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,7 @@ NODE_COLUMNS: Final = (
 )
 """The columns of nodes in CSV; name, cpuMilli and memoryMib have to be there."""
 PODS: Final = 110
+T = TypeVar("T")
 
 
 class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -135,7 +136,7 @@ def _pools_in(path: Path) -> PoolsFile | None:
     return convert_or_explain(documents[0], PoolsFile, str(path))
 
 
-def convert_or_explain(content: Any, kind: type[Any], where: str) -> Any:
+def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
     """Turn plain data into a struct; InputError names the path."""
     try:
         return msgspec.convert(content, kind, strict=True)

@@ -65,8 +65,10 @@ BATCH: Final = PodKind(
 TRAINING: Final = PodKind(
     "training",
     1.0,
-    ((0.45, 8000, 65536, 1, WHOLE), (0.2, 16000, 131072, 2, WHOLE), (0.2, 32000, 262144, 4, WHOLE))
-    + ((0.15, 64000, 524288, 8, WHOLE),),
+    (
+        *((0.45, 8000, 65536, 1, WHOLE), (0.2, 16000, 131072, 2, WHOLE)),
+        *((0.2, 32000, 262144, 4, WHOLE), (0.15, 64000, 524288, 8, WHOLE)),
+    ),
     median_seconds=4 * 3600.0,
     sigma=1.4,
     priority=50,
@@ -85,8 +87,10 @@ NOTEBOOK: Final = PodKind(
 OPENB_WHOLE: Final = PodKind(
     "whole",
     0.48,
-    ((0.3, 6000, 18432, 1, WHOLE), (0.25, 11400, 49152, 1, WHOLE), (0.2, 8000, 30517, 1, WHOLE))
-    + ((0.15, 12000, 65536, 1, WHOLE), (0.1, 16000, 61035, 1, WHOLE)),
+    (
+        *((0.3, 6000, 18432, 1, WHOLE), (0.25, 11400, 49152, 1, WHOLE), (0.2, 8000, 30517, 1, WHOLE)),
+        *((0.15, 12000, 65536, 1, WHOLE), (0.1, 16000, 61035, 1, WHOLE)),
+    ),
     median_seconds=1.5 * DAY,
     sigma=1.6,
 )
@@ -120,18 +124,18 @@ OPENB_SEVERAL: Final = PodKind(
 )
 
 PRESETS: Final[dict[str, Preset]] = {
-    "web": Preset("services that come in replicas, and stay for hours", (WEB,), 240.0),
-    "batch": Preset("jobs of minutes to hours, some of which fail", (BATCH,), 2400.0),
-    "training": Preset("training on one to eight whole GPUs", (TRAINING,), 40.0, pods=600),
+    "web": Preset("services that come in replicas, and stay for hours", (WEB,), 120.0),
+    "batch": Preset("jobs of minutes to hours, some of which fail", (BATCH,), 1600.0, pods=4000),
+    "training": Preset("training on one to eight whole GPUs", (TRAINING,), 6.0, pods=600),
     "mixed": Preset(
         "services, jobs, notebooks and training on one cluster",
         (
-            replace(WEB, share=0.4),
-            replace(BATCH, share=0.45),
-            replace(TRAINING, share=0.07),
-            replace(NOTEBOOK, share=0.08),
+            replace(WEB, share=0.5),
+            replace(BATCH, share=0.43),
+            replace(TRAINING, share=0.03),
+            replace(NOTEBOOK, share=0.04),
         ),
-        600.0,
+        90.0,
     ),
     "openb": Preset(
         "the marginals of the public GPU trace of 2023: half of the pods whole GPUs, a third shares",

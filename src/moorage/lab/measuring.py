@@ -30,9 +30,10 @@ class Measures(TrialWatch):
         self._capacity, self._place = capacity_of(trial.cluster)
         self._asked = 0
         self._next_share = 1
-        self._step = trial.conditions.point_every or _usual_step(trial)
+        self._window = _window_of(trial)
+        self._step = trial.conditions.point_every or self._window / POINTS
         self._next_point = self._step
-        self._until = 0.0
+        self._until = self._end = 0.0
         self._sums: dict[str, float] = {}
         self.points: list[PointRow] = []
         self._spreads: list[float] = []
@@ -51,7 +52,9 @@ class Measures(TrialWatch):
                 self._take_point(self.play.now)
 
     def time_passes(self, until: float) -> None:
-        """Add up what holds until then, and take the points on the way."""
+        """Add up what holds until then, and take the points on the way; what comes after all pods counts no more."""
+        self._end = until
+        until = min(until, self._window)
         seconds = until - self._until
         if not self._trial.conditions.arrivals_only:
             while self._next_point <= until:
@@ -119,7 +122,7 @@ class Measures(TrialWatch):
         yield "evictions", float(sum(life.evictions for life in lives))
         yield "attempts", float(self.play.attempts.count)
         yield "overcommitted", float(ledger.overcommitted)
-        yield "seconds", self._until
+        yield "seconds", self._end
         yield "spread.cpu", fmean(self._spreads) if self._spreads else 0.0
         yield "nodes.used", float(ledger.nodes_used)
         parts = [point.fragmentation for point in self.points if point.fragmentation is not None]
@@ -168,8 +171,9 @@ def rounded(number: float) -> float:
     return round(number, DIGITS)
 
 
-def _usual_step(trial: Trial) -> float:
-    """Return a hundredth of the time until the last pod has come and run, if it is placed at once."""
-    end = max((pod.arrives + (pod.runs or 0.0) for pod in trial.trace.pods), default=0.0)
-    horizon = trial.conditions.horizon
-    return (end if horizon is None else min(end, horizon)) / POINTS or 1.0
+def _window_of(trial: Trial) -> float:
+    """Return until when a trial is measured: until the last pod arrives, or all that do at once have run."""
+    pods, horizon = trial.trace.pods, trial.conditions.horizon
+    last = max((pod.arrives for pod in pods), default=0.0)
+    end = last or max((pod.runs or 0.0 for pod in pods), default=0.0) or 1.0
+    return end if horizon is None else min(end, horizon)

@@ -116,6 +116,9 @@ class Play:
         self._maker = PodMaker()
         self._agenda: list[tuple[float, int, int, object]] = []
         self._planned = 0
+        self._running = self._returning = 0
+        self._to_come = 0
+        """How many pods of the trace have not arrived yet."""
         self._is_down: dict[str, Node] = {}
         self.parts = self._assemble(policy)
         self.scheduler = self.parts.scheduler
@@ -134,8 +137,8 @@ class Play:
 
     @property
     def waiting(self) -> int:
-        """How many pods have arrived and have no node."""
-        return len(self._of_uid) - self.ledger.running
+        """How many pods have arrived, or are about to come back, and have no node."""
+        return len(self._of_uid) - self._running + self._returning
 
     async def run(self) -> None:
         """Play the trial to its end; PluginError if a plugin fails."""
@@ -168,6 +171,7 @@ class Play:
         pods = pods_of(self.trial.trace, cluster, self.conditions, self.trial.seed)
         for line in pods:
             self.plan(line.arrives, ARRIVAL, PodLife(line))
+        self._to_come = len(pods)
         last = max((line.arrives for line in pods), default=0.0)
         for outage in outages_of(self.trial.trace, cluster, self.conditions, self.trial.seed, last):
             self.plan(outage.down, NODE_DOWN, outage.node)
@@ -214,6 +218,9 @@ class Play:
             self.plan(self.now + coming.seconds, NODE_UP, coming.node)
 
     def _next_moment(self) -> float | None:
+        """Return when something happens next; ``None`` when everybody has come and nobody waits."""
+        if not self._to_come and not self.waiting:
+            return None
         moments = [self._agenda[0][0]] if self._agenda else []
         queue = self.scheduler.queue
         if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
@@ -254,10 +261,13 @@ class Play:
             else:
                 self._node_idle(str(subject))
 
-    def _arrive(self, life: PodLife) -> None:
+    def _arrive(self, life: PodLife, *, is_rerun: bool = False) -> None:
         if life.line.name not in self.lives:
             self.lives[life.line.name] = life
+            self._to_come -= 1
             self.watch.arrived(life)
+        elif not is_rerun:
+            self._returning -= 1
         life.pod = pod = self._maker.make(life.line, life.times)
         self._of_uid[pod.uid] = life
         self.scheduler.handlers.apply(None, pod)
@@ -268,6 +278,7 @@ class Play:
         if life.waited is None:
             life.waited = self.now - life.line.arrives
         self.ledger.take(pod)
+        self._running += 1
         self.attempts.rejected.pop(pod.uid, None)
         self.scaler.no_longer_waiting(pod.uid)
         if life.line.runs is not None:
@@ -280,7 +291,7 @@ class Play:
         if life.fails:
             life.fails -= 1
             life.times += 1
-            self._arrive(life)
+            self._arrive(life, is_rerun=True)
 
     def _remove(self, life: PodLife) -> None:
         assert life.pod is not None
@@ -291,6 +302,7 @@ class Play:
     def _gone(self, life: PodLife) -> None:
         assert life.pod is not None
         self.ledger.release(life.pod.uid)
+        self._running -= 1
         self._look_for_idle(life.pod.node_name)
         del self._of_uid[life.pod.uid]
 
@@ -303,6 +315,7 @@ class Play:
         life.evictions += 1
         life.times += 1
         if self.conditions.evicted_return:
+            self._returning += 1
             self.plan(self.now, ARRIVAL, life)
 
     def _node_down(self, name: str) -> None:

@@ -19,13 +19,13 @@ def _general(count: int) -> Pool:
 
 
 CLUSTERS: Final[dict[str, tuple[Pool, ...]]] = {
-    "web": (_general(60),),
+    "web": (_general(26),),
     "batch": (_general(60),),
     "training": (
         Pool("gpu", 24, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)),
     ),
     "mixed": (
-        _general(30),
+        _general(11),
         Pool("gpu", 12, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)),
     ),
     "openb": tuple(

@@ -25,10 +25,11 @@ _OUTAGE: Final = msgspec.json.Decoder(NodeOutage)
 def read_trace(path: Path, name: str = "") -> Trace:
     """Read a trace; InputError says what is wrong, with file, line and column."""
     named = name or path.name.split(".")[0]
+    outages: list[NodeOutage] = []
     if path.suffix == CSV:
-        pods, outages = list(_from_csv(path)), []
+        pods = list(_from_csv(path))
     elif path.suffix == PARQUET:
-        pods, outages = [_from_record(record, place) for place, record in read_parquet(path)], []
+        pods = [_from_record(record, place) for place, record in read_parquet(path)]
     else:
         lines = list(_from_json(path))
         pods = [line for _, line in lines if isinstance(line, TracePod)]
