@@ -1,4 +1,4 @@
-"""Shared GPUs on an embedded cluster: no device is given away twice, what is given is written down, and room is found."""
+"""Shared GPUs on an embedded cluster: no device is given away twice, and what is given is written down."""
 
 from collections import Counter
 from random import Random
