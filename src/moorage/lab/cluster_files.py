@@ -34,7 +34,7 @@ class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     busy: float = 0.0
 
 
-class Pool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodePool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Nodes that are alike."""
 
     name: str
@@ -57,10 +57,10 @@ class Pool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 class PoolsFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A cluster that is written as pools."""
 
-    pools: tuple[Pool, ...]
+    pools: tuple[NodePool, ...]
 
 
-def cluster_of_pools(name: str, pools: Iterable[Pool], where: str) -> LabCluster:
+def cluster_of_pools(name: str, pools: Iterable[NodePool], where: str) -> LabCluster:
     """Make the nodes of some pools."""
     nodes: list[Node] = []
     scaled: list[ScaledPool] = []
@@ -82,7 +82,7 @@ def cluster_of_pools(name: str, pools: Iterable[Pool], where: str) -> LabCluster
     return checked(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
 
 
-def node_of_pool(pool: Pool, name: str, place: int) -> Node:
+def node_of_pool(pool: NodePool, name: str, place: int) -> Node:
     """Make one node of a pool; its zone follows from its place."""
     return make_lab_node(
         name,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.api.documents import read_documents
 from moorage.errors import ConfigError, InputError
 from moorage.lab.cluster import LabCluster
-from moorage.lab.cluster_files import Pool, cluster_of_pools, convert_or_explain, read_lab_cluster
+from moorage.lab.cluster_files import NodePool, cluster_of_pools, convert_or_explain, read_lab_cluster
 from moorage.lab.conditions import Conditions
 from moorage.lab.generating import generate
 from moorage.lab.lines import open_text
@@ -33,13 +33,13 @@ class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     pods_per_hour: float | None = None
 
 
-class ClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A cluster: a file, a preset, or pools."""
 
     name: str = ""
     file: str = ""
     preset: str = ""
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[NodePool, ...] = ()
 
 
 class ConfigurationEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
     name: str
     traces: tuple[TraceEntry, ...]
-    clusters: tuple[ClusterEntry, ...]
+    clusters: tuple[LabClusterEntry, ...]
     configurations: tuple[ConfigurationEntry, ...]
     seeds: int | tuple[int, ...] = 3
     """Which seeds, or how many, counted from 1."""
@@ -143,7 +143,7 @@ class LoadedExperiment:
             self._file_traces[place] = read_trace(self.folder / entry.file, name)
         return self._file_traces[place]
 
-    def _cluster(self, entry: ClusterEntry, where: str) -> LabCluster:
+    def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
         if sum(map(bool, (entry.file, entry.preset, entry.pools))) != 1:
             problem = "a cluster is a file, a preset, or pools"
             raise InputError(where, problem, hint="write one of file, preset and pools")

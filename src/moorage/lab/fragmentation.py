@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from moorage.config.gpu_args import FGDArgs, TypicalShape
 from moorage.config.types import PluginConfig, ProfileConfig, SchedulerConfiguration
-from moorage.lab.ledger import CPU, GPU, Ledger
+from moorage.lab.ledger import CPU, GPU, UsageLedger
 from moorage.lab.trace import TracePod
 from moorage.plugins.gpu.columns import GpuTable
 from moorage.plugins.gpu.devices import NodeGpus
@@ -27,7 +27,7 @@ def _shape_of(pod: TracePod) -> GpuShape:
     return GpuShape(pod.cpu_milli, *asks)
 
 
-def fragmentation_now(ledger: Ledger, typical: Typical) -> float:
+def fragmentation_now(ledger: UsageLedger, typical: Typical) -> float:
     """Return how much of all GPUs is idle and of no use to typical pods, as a share."""
     having = [account for account in ledger.nodes.values() if account.total[GPU]]
     gpus = [NodeGpus(tuple(account.devices), account.model, account.free[CPU]) for account in having]

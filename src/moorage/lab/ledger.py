@@ -60,7 +60,7 @@ class Holding:
         self.node, self.amounts, self.devices, self.milli = node, amounts, devices, milli
 
 
-class Ledger:
+class UsageLedger:
     """All nodes that are there, and who holds what; sums are kept as they change."""
 
     def __init__(self) -> None:

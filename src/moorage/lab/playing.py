@@ -17,7 +17,7 @@ from moorage.engine.cycle.ties import DrawnTies, Ties, TiesByName
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.errors import PluginError
-from moorage.lab.ledger import Ledger
+from moorage.lab.ledger import UsageLedger
 from moorage.lab.pods import PodMaker
 from moorage.lab.scaling import Autoscaler
 from moorage.lab.script import chance_of, outages_of, pods_of
@@ -109,7 +109,7 @@ class Play:
         self.now = 0.0
         """Seconds since the trial began; kept apart from the clock, whose large numbers round them."""
         self._start = clock.now()
-        self.ledger, self.attempts = Ledger(), Attempts()
+        self.ledger, self.attempts = UsageLedger(), Attempts()
         self.lives: dict[str, PodLife] = {}
         """All pods of the trace, by the name they arrived with."""
         self._of_uid: dict[str, PodLife] = {}

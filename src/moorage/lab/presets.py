@@ -4,26 +4,30 @@ from typing import Final
 
 from moorage.errors import InputError, did_you_mean
 from moorage.lab.cluster import LabCluster
-from moorage.lab.cluster_files import Pool, Watts, cluster_of_pools
+from moorage.lab.cluster_files import NodePool, Watts, cluster_of_pools
 from moorage.lab.openb import openb_like_cluster
 
 OPENB: Final = "openb"
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 
 
-def _general(count: int) -> Pool:
-    return Pool("general", count, "32", "128Gi", zones=ZONES, price=1.4, watts=Watts(110.0, 420.0))
+def _general(count: int) -> NodePool:
+    return NodePool("general", count, "32", "128Gi", zones=ZONES, price=1.4, watts=Watts(110.0, 420.0))
 
 
-CLUSTERS: Final[dict[str, tuple[Pool, ...]]] = {
+CLUSTERS: Final[dict[str, tuple[NodePool, ...]]] = {
     "web": (_general(26),),
     "batch": (_general(60),),
     "training": (
-        Pool("gpu", 24, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)),
+        NodePool(
+            "gpu", 24, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)
+        ),
     ),
     "mixed": (
         _general(11),
-        Pool("gpu", 12, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)),
+        NodePool(
+            "gpu", 12, "96", "1024Gi", gpus=8, gpu_model="A100", zones=ZONES, price=22.0, watts=Watts(900.0, 4800.0)
+        ),
     ),
 }
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.errors import InputError
 from moorage.lab.cluster import LabCluster
 from moorage.lab.conditions import Conditions, NodeFailures
-from moorage.lab.ledger import CPU, GPU, Ledger
+from moorage.lab.ledger import CPU, GPU, UsageLedger
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 
 MAX_CLONES: Final = 10_000_000
@@ -39,7 +39,7 @@ def pods_of(trace: Trace, cluster: LabCluster, conditions: Conditions, seed: int
 
 def capacity_of(cluster: LabCluster) -> tuple[int, int]:
     """Return how much there is to give away and of which resource: GPUs if there are some, else CPU."""
-    ledger = Ledger()
+    ledger = UsageLedger()
     for node in cluster.nodes:
         ledger.add_node(node)
     place = GPU if ledger.total[GPU] else CPU

@@ -39,7 +39,7 @@ tbody tr:last-child>*{border-bottom:0}tbody th{font-weight:500}td.good{backgroun
 td.bad{background:var(--bad-bg)}
 td.good b{color:var(--good)}td.bad b{color:var(--bad)}table.pods td,table.pods th{text-align:left;
 padding:.25rem .6rem;font-size:.85rem}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:1rem}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:1rem}
 .figures.wide{grid-template-columns:minmax(0,720px)}
 @media(max-width:520px){.figures{grid-template-columns:1fr}}
 figcaption{font-weight:600}figure svg{display:block;width:100%;height:auto;margin-top:.3rem}details{margin:.6rem 0}

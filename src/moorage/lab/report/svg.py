@@ -59,7 +59,7 @@ def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
     return [float(round(first + step * place, 10)) for place in range(most + 2) if first + step * place <= high + 1e-9]
 
 
-class Frame:
+class ChartFrame:
     """The axes of a chart: from numbers to places."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: float = 250.0) -> None:
@@ -98,7 +98,7 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, 
     """Draw series over time with their bands; the axis begins at 0."""
     last = max(max(line.x) for line in lines)
     first = min(min(line.x) for line in lines)
-    frame = Frame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
+    frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
     parts = frame.axes(x_title, shown_x, shown_y)
     for place, line in enumerate(lines):
         there = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
@@ -155,7 +155,7 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], axes: tuple[s
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
     room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
-    frame = Frame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
+    frame = ChartFrame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
     parts = frame.axes(axes[0], axes[1], axes[2])
     if len(front) > 1:
         way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
