@@ -148,7 +148,7 @@ def test_or_by_the_name_that_comes_first() -> None:
     pods = [TracePod(f"p{n}", cpu_milli=10) for n in range(3)]
     config = config_with(scores={"ImageLocality": 1})
     cluster = pool_cluster(8)
-    backwards = replace(cluster, nodes=tuple(reversed(cluster.nodes)))
+    backwards = msgspec.structs.replace(cluster, nodes=tuple(reversed(cluster.nodes)))
     trial = trial_with(*pods, cluster=backwards, config=config, seed=1, arrivals_only=True, ties="name")
     assert {row.node for row in run_trial(trial).pods} == {min(node.name for node in cluster.nodes)}
 
