@@ -43,6 +43,7 @@ def run(
     start_lightly()
     log_trials_as_asked(verbosity)
     from moorage.lab.experiment import load_experiment
+    from moorage.lab.report.arrivals import arrivals_as_text
     from moorage.lab.report.page import report_page
     from moorage.lab.results import Results
     from moorage.lab.running import default_run, run_experiment
@@ -57,6 +58,9 @@ def run(
     failed = [result.trial for result in trials if result.trial.error]
     for row in failed:
         typer.echo(f"failed: {row.configuration}, {row.trace}, {row.cluster}, seed {row.seed}: {row.error}", err=True)
+    if loaded.experiment.options.arrivals_only:
+        for line in arrivals_as_text(trials):
+            typer.echo(line)
     typer.echo(f"{len(trials) - len(failed)} of {len(trials)} trials; report: {report}")
     if open_report:
         typer.launch(report.resolve().as_uri())
