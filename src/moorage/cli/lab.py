@@ -1,18 +1,23 @@
 """`moorage lab`: policies compared on traces and clusters."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from moorage.cli import tune
 from moorage.cli.shared import VerbosityOption, log_trials_as_asked
 from moorage.cli.starting import start_lightly
-
-if TYPE_CHECKING:
-    from moorage.lab.running import ShowTrials
+from moorage.cli.trials import (
+    Machinery,
+    OnOption,
+    QuietOption,
+    RayAddressOption,
+    WorkersOption,
+    running,
+    trials_progress,
+)
 
 app = typer.Typer(
     help="Compare policies on traces and clusters, in virtual time.", no_args_is_help=True, rich_markup_mode=None
@@ -22,16 +27,18 @@ OutFile = Annotated[
     Path,
     typer.Option("--out", "-o", metavar="FILE", help="Where to; the ending says the form: .jsonl, .csv, .parquet."),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")]
+app.command()(tune.tune)
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file: see docs/reference/lab.md.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where rows and report go; EXPERIMENT-results.")
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=0, help="How many processes; 0 is one for each core.")] = 0,
+    workers: WorkersOption = 0,
+    on: OnOption = Machinery.CORES,
+    ray_address: RayAddressOption = "",
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
     quiet: QuietOption = False,
     verbosity: VerbosityOption = None,
@@ -46,13 +53,16 @@ def run(
     from moorage.lab.report.arrivals import arrivals_as_text
     from moorage.lab.report.page import report_page
     from moorage.lab.results import Results
-    from moorage.lab.running import default_run, run_experiment
+    from moorage.lab.running import run_experiment
 
     loaded = load_experiment(experiment)
     loaded.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
-    with trials_progress(shown=not quiet and sys.stderr.isatty()) as show:
-        trials = run_experiment(loaded, results, default_run(len(loaded), workers), show=show)
+    with (
+        running(on, ray_address, workers, total=len(loaded)) as run_trials,
+        trials_progress("trials", shown=not quiet and sys.stderr.isatty()) as show,
+    ):
+        trials = run_experiment(loaded, results, run_trials, show=show)
     results.combine(trials)
     report = results.write_report(report_page(loaded.experiment, trials))
     failed = [result.trial for result in trials if result.trial.error]
@@ -66,27 +76,6 @@ def run(
         typer.launch(report.resolve().as_uri())
     if failed:
         raise typer.Exit(EXIT_FAILED)
-
-
-@contextmanager
-def trials_progress(*, shown: bool) -> "Iterator[ShowTrials | None]":
-    """Show on the terminal how many trials are done; it leaves no trace."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("trials"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
 
 
 @app.command("import")

@@ -27,6 +27,7 @@ from moorage.config.args import (
 from moorage.config.community_args import community_args_problems
 from moorage.config.durations import Duration
 from moorage.config.gpu_args import gpu_args_problems
+from moorage.config.learned_args import learned_args_problems
 from moorage.config.names import label_key_problems
 from moorage.config.problems import duplicate, forbidden, invalid, required, unsupported
 from moorage.errors import ConfigError
@@ -59,6 +60,7 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
         case _:
             yield from community_args_problems(args, where)
             yield from gpu_args_problems(args, where)
+            yield from learned_args_problems(args, where)
 
 
 def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.config import args, community_args, gpu_args
+from moorage.config import args, community_args, gpu_args, learned_args
 from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
@@ -105,7 +105,17 @@ GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
 )
 """Those for GPUs that can be shared; none is enabled unless a profile names it."""
 
-KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **GPU_PLUGINS})
+
+LEARNED_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {
+        "LearnedScore": _facts("preScore score", learned_args.LearnedScoreArgs),
+    }
+)
+"""What scores by a trained policy; not enabled unless a profile names it."""
+
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **GPU_PLUGINS, **LEARNED_PLUGINS}
+)
 
 
 class _Default(Struct, frozen=True):

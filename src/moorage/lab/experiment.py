@@ -18,6 +18,7 @@ from moorage.lab.presets import preset_cluster
 from moorage.lab.trace import Trace
 from moorage.lab.trace_files import read_trace
 from moorage.lab.trial import PolicyText, Trial, policy_of
+from moorage.lab.tuning.plan import TunePlan
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 MAX_SEEDS: Final = 10_000
@@ -75,6 +76,8 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     options: Conditions = Conditions()
     baseline: str = ""
     """With which configuration the others are compared: the first, if that is not said."""
+    tune: TunePlan | None = None
+    """What `moorage lab tune` is to find."""
 
     @property
     def seed_list(self) -> Sequence[int]:
@@ -108,14 +111,16 @@ class LoadedExperiment:
         made = self.experiment
         return len(made.traces) * len(self.clusters) * len(self.policies) * len(made.seed_list)
 
-    def trials(self) -> Iterator[Trial]:
-        """Go through all trials; those of one trace follow each other."""
+    def trials(
+        self, policies: Sequence[PolicyText] | None = None, seeds: Sequence[int] | None = None
+    ) -> Iterator[Trial]:
+        """Go through all trials, or those of some policies and seeds; those of one trace follow each other."""
         made = self.experiment
         for place, entry in enumerate(made.traces):
-            for seed in made.seed_list:
+            for seed in made.seed_list if seeds is None else seeds:
                 trace = self._trace(place, entry, seed)
                 for cluster in self.clusters:
-                    for policy in self.policies:
+                    for policy in self.policies if policies is None else policies:
                         yield Trial(trace, cluster, policy, seed, made.options)
 
     def check_policies(self) -> None:

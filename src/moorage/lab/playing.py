@@ -206,12 +206,16 @@ class Play:
         rejected, self.attempts.rejected = self.attempts.rejected, {}
         if self.conditions.skip_unplaced:
             for pod in rejected.values():
-                known = self.scheduler.objects[Pod].find(pod.key)
-                if known is not None and not known.node_name:
-                    self.scheduler.handlers.apply(known, None)
-                    self._of_uid.pop(known.uid, None)
+                self.drop(pod)
         elif rejected:
             self._ask_for_nodes(rejected.values())
+
+    def drop(self, pod: Pod) -> None:
+        """Take a pod that waits out of the trial: it never gets a node."""
+        known = self.scheduler.objects[Pod].find(pod.key)
+        if known is not None and not known.node_name:
+            self.scheduler.handlers.apply(known, None)
+            self._of_uid.pop(known.uid, None)
 
     def _ask_for_nodes(self, rejected: Iterable[Pod] = ()) -> None:
         for coming in self.scaler.rejected(rejected):

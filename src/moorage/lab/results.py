@@ -70,8 +70,12 @@ class Results:
 
     def write_report(self, html: str) -> Path:
         """Write the report beside the rows."""
-        path = self.folder / "report.html"
-        self._write(path, html.encode())
+        return self.write("report.html", html.encode())
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file beside the rows: all of it, or nothing."""
+        path = self.folder / name
+        self._write(path, content)
         return path
 
     def _write(self, path: Path, content: bytes) -> None:

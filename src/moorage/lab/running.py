@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -15,8 +15,9 @@ from moorage.lab.results import Results
 from moorage.lab.rows import TrialResult
 from moorage.lab.trial import Trial, run_trial
 
-RunTrials: TypeAlias = Callable[[Iterable[Trial]], Iterator[tuple[Trial, TrialResult]]]
-"""Runs trials somewhere and gives each back with its rows as it ends, in any order."""
+Ran: TypeAlias = Generator[tuple[Trial, TrialResult], None, None]
+RunTrials: TypeAlias = Callable[[Iterable[Trial]], Ran]
+"""Runs trials somewhere and gives each back with its rows as it ends, in any order; closing it ends what still runs."""
 ShowTrials: TypeAlias = Callable[[int, int, str], None]
 """Called with how many trials are done, how many there are, and which ended last."""
 AHEAD: Final = 2
@@ -28,13 +29,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_here(trials: Iterable[Trial]) -> Iterator[tuple[Trial, TrialResult]]:
+def run_here(trials: Iterable[Trial]) -> Ran:
     """Run trials one after another, in this process."""
     for trial in trials:
         yield trial, run_trial(trial)
 
 
-def run_on_cores(trials: Iterable[Trial], workers: int) -> Iterator[tuple[Trial, TrialResult]]:
+def run_on_cores(trials: Iterable[Trial], workers: int) -> Ran:
     """Run trials in processes, as many at a time as there are workers."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["moorage.lab.measuring"])

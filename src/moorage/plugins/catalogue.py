@@ -79,3 +79,8 @@ GPU: Final[Mapping[str, str]] = {
     "GpuShare": "moorage.plugins.gpu.gpu_share:GpuShare",
 }
 """Where the plugins for GPUs that can be shared are, likewise."""
+
+LEARNED: Final[Mapping[str, str]] = {
+    "LearnedScore": "moorage.plugins.learned_score.plugin:LearnedScore",
+}
+"""Where the plugin is that scores by a trained policy, likewise."""

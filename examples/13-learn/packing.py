@@ -1,0 +1,15 @@
+"""The policy that learn.ipynb trains: a weight for each column of a node. LearnedScore calls ``policy``."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+WEIGHTS = np.array(json.loads((Path(__file__).parent / "weights.json").read_text()))
+
+
+def policy(nodes: NDArray[np.float32], _pod: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Score all nodes that will do, a row each; the best number gets the pod."""
+    scores: NDArray[np.float64] = nodes @ WEIGHTS
+    return scores

@@ -1,0 +1,91 @@
+"""From values of knobs to configurations: the one that is tuned, with other weights and arguments in its first profile.
+
+What comes out is a KubeSchedulerConfiguration that names nothing but what was changed, so that kube-scheduler takes it
+as well if the plugins are its own.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.documents import read_documents
+from moorage.config.catalogue import IN_TREE_PLUGINS
+from moorage.lab.trial import PolicyText
+from moorage.lab.tuning.plan import Knob
+
+Content = dict[str, Any]
+Setting = tuple[Knob, Any]
+"""A knob and the value it has."""
+
+_HEADER: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+def tuned_policy(base: PolicyText, settings: Iterable[Setting]) -> PolicyText:
+    """Return a policy with some knobs turned; equal settings give equal policies."""
+    written = msgspec.json.encode(tuned_config(base.config, settings), order="deterministic").decode()
+    return msgspec.structs.replace(base, name="candidate", config=written)
+
+
+def tuned_config(text: str, settings: Iterable[Setting]) -> Content:
+    """Return a configuration, given as text (the defaults, if empty), with some knobs turned."""
+    config: Content = deepcopy(next(iter(read_documents(text, source="configuration")))) if text else dict(_HEADER)
+    profiles = config.setdefault("profiles", [])
+    if not profiles:
+        profiles.append({"schedulerName": "default-scheduler"})
+    profile = profiles[0]
+    for knob, value in settings:
+        if knob.path:
+            _set_argument(profile, knob.plugin, knob.path.split("."), value)
+        else:
+            _set_weight(profile.setdefault("plugins", {}), knob.plugin, value)
+    return config
+
+
+def _set_weight(plugins: Content, name: str, weight: int) -> None:
+    """Give a plugin a weight wherever the profile enables it, or have it score nothing."""
+    score: Content = plugins.setdefault("score", {})
+    everywhere: Content = plugins.setdefault("multiPoint", {})
+    enabled, disabled = score.setdefault("enabled", []), score.setdefault("disabled", [])
+    disabled[:] = [entry for entry in disabled if entry["name"] != name]
+    at_score = [entry for entry in enabled if entry["name"] == name]
+    if weight == 0:
+        enabled[:] = [entry for entry in enabled if entry["name"] != name]
+        disabled.append({"name": name})
+    elif at_score:
+        at_score[0]["weight"] = weight
+    else:
+        known = [entry for entry in everywhere.setdefault("enabled", []) if entry["name"] == name]
+        if known:
+            known[0]["weight"] = weight
+        else:
+            everywhere["enabled"].append({"name": name, "weight": weight})
+    for place in ("score", "multiPoint"):
+        plugins[place] = {key: entries for key, entries in plugins[place].items() if entries}
+        if not plugins[place]:
+            del plugins[place]
+
+
+def _set_argument(profile: Content, plugin: str, path: list[str], value: Any) -> None:
+    entries = profile.setdefault("pluginConfig", [])
+    entry = next((known for known in entries if known["name"] == plugin), None)
+    if entry is None:
+        entry = {"name": plugin, "args": {}}
+        entries.append(entry)
+    place: Content = entry.setdefault("args", {})
+    for step in path[:-1]:
+        place = place.setdefault(step, {})
+    place[path[-1]] = value
+
+
+def foreign_plugins(config: Mapping[str, Any]) -> list[str]:
+    """Name the plugins of a configuration that kube-scheduler does not have."""
+    named = {
+        entry["name"]
+        for profile in config.get("profiles", ())
+        for plugins in (profile.get("plugins") or {}).values()
+        for entry in plugins.get("enabled") or ()
+    }
+    named |= {entry["name"] for profile in config.get("profiles", ()) for entry in profile.get("pluginConfig") or ()}
+    return sorted(named - IN_TREE_PLUGINS.keys() - {"*"})

@@ -1,0 +1,109 @@
+"""What is to be tuned, as it is written in the file of an experiment under ``tune``."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from moorage.errors import InputError
+
+
+class NumberRange(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Numbers to try, both ends included: whole ones if both ends are; ``log`` tries small ones more closely."""
+
+    low: int | float = field(name="from")
+    high: int | float = field(name="to")
+    log: bool = False
+
+
+Values = NumberRange | tuple[Any, ...]
+"""What may be tried for an argument: a range, or a list of whatever may be written there."""
+
+
+class Knob(Struct, frozen=True):
+    """One thing to tune: the weight of a plugin (``path`` is empty), or one of its arguments."""
+
+    plugin: str
+    path: str
+    values: Values
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"{self.plugin}.{self.path}" if self.path else f"weight of {self.plugin}"
+
+
+class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An objective, what may be changed to serve it, and how long to look."""
+
+    maximize: str = ""
+    minimize: str = ""
+    weights: dict[str, NumberRange] = {}
+    """Weights of score plugins; one of 0 has the plugin score nothing."""
+    args: dict[str, dict[str, Values]] = {}
+    """Arguments by plugin and path, such as ``scoringStrategy.type``."""
+    candidates: int = 40
+    """How many configurations are tried."""
+    held_out: int | tuple[int, ...] = 10
+    """Which seeds judge the result, or how many: those after the last that is searched with."""
+
+    @property
+    def measure(self) -> str:
+        """The measure that counts."""
+        return self.maximize or self.minimize
+
+    def knobs(self) -> Iterator[Knob]:
+        """Go through everything that is to be tuned."""
+        for plugin, values in self.weights.items():
+            yield Knob(plugin, "", values)
+        for plugin, paths in self.args.items():
+            for path, among in paths.items():
+                yield Knob(plugin, path, among)
+
+    def held_out_seeds(self, searched: Sequence[int]) -> Sequence[int]:
+        """Return the seeds that the search does not see."""
+        if isinstance(self.held_out, int):
+            first = max(searched) + 1
+            return range(first, first + self.held_out)
+        return self.held_out
+
+
+def check_plan(plan: TunePlan, searched: Sequence[int], where: str) -> None:
+    """Refuse what cannot be meant; InputError says what to write instead."""
+    if bool(plan.maximize) == bool(plan.minimize):
+        raise InputError(where, "it needs one objective", hint="write maximize: MEASURE, or minimize: MEASURE")
+    if plan.candidates < 1:
+        raise InputError(f"{where}.candidates", f"{plan.candidates} candidates", hint="write 1 or more")
+    held_out = plan.held_out_seeds(searched)
+    if not held_out:
+        raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write how many, such as 10")
+    if seen := sorted(set(held_out) & set(searched)):
+        problem = f"seed {seen[0]} is searched with as well"
+        raise InputError(f"{where}.heldOut", problem, hint="hold seeds out that are not under seeds")
+    knobs = list(plan.knobs())
+    if not knobs:
+        raise InputError(where, "there is nothing to tune", hint="write weights: or args:")
+    for knob in knobs:
+        _check_values(knob, f"{where}, {knob.name}")
+
+
+def _check_values(knob: Knob, where: str) -> None:
+    values = knob.values
+    if not isinstance(values, NumberRange):
+        if len(values) < 2:
+            raise InputError(where, f"{len(values)} values leave no choice", hint="write two or more")
+        return
+    if not values.low < values.high:
+        problem = f"from {values.low} to {values.high} there is nothing to try"
+        raise InputError(where, problem, hint="`to` must be above `from`")
+    if values.log and values.low <= 0:
+        raise InputError(where, "log needs numbers above 0", hint="write from: 1, or leave log out")
+    is_whole = isinstance(values.low, int) and isinstance(values.high, int)
+    if not knob.path and not (is_whole and values.low >= 0 and values.high <= 100):
+        raise InputError(where, "a weight is a whole number from 0 to 100", hint="write {from: 0, to: 10}")
+
+
+def shown_value(value: object) -> str:
+    """Write a value of a knob on one line."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

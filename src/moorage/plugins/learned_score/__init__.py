@@ -1,0 +1,1 @@
+"""LearnedScore: a trained policy scores the nodes that the filters left, within a time limit."""

@@ -1,0 +1,34 @@
+"""A plugin that has its process killed, once, as if its machine were lost."""
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import ScorePlugin
+
+
+class DiesOnceArgs(msgspec.Struct, frozen=True):
+    """Where it is noted that it has died."""
+
+    mark: str
+
+
+class DiesOnce(ScorePlugin):
+    """Kills its process when it is first asked, and then scores by name."""
+
+    Args = DiesOnceArgs
+
+    def __init__(self, *, args: DiesOnceArgs) -> None:
+        self._mark = Path(args.mark)
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """Prefer short names."""
+        if not self._mark.exists():
+            self._mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 100 - len(node.name)

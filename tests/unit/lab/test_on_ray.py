@@ -1,0 +1,54 @@
+"""Trials on Ray: the same rows as on one machine, byte by byte, also when a worker is lost on the way."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.errors import InputError
+from moorage.lab.experiment import load_experiment
+from moorage.lab.on_ray import connected_to_ray
+from moorage.lab.results import Results
+from moorage.lab.running import RunTrials, run_experiment, run_here
+
+NEEDS_RAY = "needs Ray: pip install 'moorage[ray]', or make ray"
+PLUGIN = "tests.support.dying_plugin:DiesOnce"
+
+
+def rows(experiment: Path, folder: Path, run: RunTrials) -> dict[str, bytes]:
+    """Run an experiment, and return every file that it leaves."""
+    results = Results(folder)
+    results.combine(run_experiment(load_experiment(experiment), results, run))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
+
+
+# Ray leaves sockets and files of its own to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_rows_are_those_of_one_machine_though_a_worker_is_lost(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason=NEEDS_RAY)
+    mark = tmp_path / "it died"
+    experiment: dict[str, Any] = {
+        "name": "lost",
+        "traces": [{"preset": "batch", "pods": 20}],
+        "clusters": [{"name": "c", "pools": [{"name": "p", "count": 4, "cpu": 16, "memory": "64Gi"}]}],
+        "configurations": [
+            {"name": "default"},
+            {"name": "dies", "enabled": ["DiesOnce"], "plugins": [PLUGIN], "args": {"DiesOnce": {"mark": str(mark)}}},
+        ],
+        "seeds": 2,
+    }
+    path = tmp_path / "experiment.yaml"
+    path.write_text(yaml.safe_dump(experiment))
+    with connected_to_ray(workers=2) as run:
+        on_ray = rows(path, tmp_path / "ray", run)
+    assert mark.exists(), "no worker was lost"
+    assert on_ray == rows(path, tmp_path / "here", run_here)
+    assert len(on_ray) == 4 + 3
+
+
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'moorage\[ray\]'"), connected_to_ray():
+        pass
