@@ -35,7 +35,7 @@ def openb(policy: str) -> Trial:
     """Return the published experiment on made-up pods: 1,213 nodes, and pods until 130% of their GPUs are asked for."""
     entry = ConfigurationEntry(policy, enabled=("GpuShare",), disabled=("DefaultPreemption",), scores={policy: 1})
     config = json.dumps(changed_config(entry))
-    conditions = Conditions(shuffle=True, inflate=1.3, arrivals_only=True, skip_unplaced=True, random_ties=True)
+    conditions = Conditions(shuffle=True, inflate=1.3, arrivals_only=True, skip_unplaced=True, ties="name")
     return Trial(generate("openb", 1), preset_cluster("openb"), PolicyText(policy, config), 1, conditions)
 
 

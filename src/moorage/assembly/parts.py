@@ -1,7 +1,6 @@
 """The one way to put a scheduler together: its parts, over whatever API it is to work with."""
 
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from moorage.client.mending import Mending
 from moorage.clock import Clock
 from moorage.config.types import ExtenderConfig
 from moorage.engine.binding.binder import TaskBackground
+from moorage.engine.cycle.ties import Ties
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.handle import ClusterApi
@@ -72,7 +72,7 @@ class Tuning(Struct, frozen=True):
     cross_check: bool | float = False
     max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
-    ties: Random | None = None
+    ties: Ties | None = None
     """What decides between nodes of equal score, instead of kube-scheduler's order."""
 
 

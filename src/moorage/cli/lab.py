@@ -50,6 +50,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     start_lightly()
     log_trials_as_asked(verbosity)
     from moorage.lab.experiment import load_experiment
+    from moorage.lab.report.arrivals import arrivals_as_text
     from moorage.lab.report.page import report_page
     from moorage.lab.results import Results
     from moorage.lab.running import run_experiment
@@ -67,6 +68,9 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     failed = [result.trial for result in trials if result.trial.error]
     for row in failed:
         typer.echo(f"failed: {row.configuration}, {row.trace}, {row.cluster}, seed {row.seed}: {row.error}", err=True)
+    if loaded.experiment.options.arrivals_only:
+        for line in arrivals_as_text(trials):
+            typer.echo(line)
     typer.echo(f"{len(trials) - len(failed)} of {len(trials)} trials; report: {report}")
     if open_report:
         typer.launch(report.resolve().as_uri())

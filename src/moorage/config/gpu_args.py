@@ -20,6 +20,8 @@ _SELECTIONS: Final = (BY_POLICY, TIGHTEST, LOOSEST, FIRST, RANDOM)
 class GpuShareArgs(KubeStruct, frozen=True):
     """Which device a share takes, what draws lots, and by which label of nodes metrics tell pools apart.
 
+    ``draDriver`` names a driver of dynamic resource allocation whose devices the metrics count, too.
+
     ``Policy`` leaves the device to the score plugin of the profile: the best one under FGD, any under GpuRandom, and
     the tightest under all others.
     """
@@ -27,6 +29,7 @@ class GpuShareArgs(KubeStruct, frozen=True):
     device_selection: str = BY_POLICY
     seed: Int64 = 0
     pool_label: str = GPU_MODEL
+    dra_driver: str = ""
 
 
 class TypicalShape(KubeStruct, frozen=True):

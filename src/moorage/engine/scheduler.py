@@ -1,7 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
 from collections.abc import Callable, Iterable, Mapping
-from random import Random
 
 import structlog
 
@@ -15,6 +14,7 @@ from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.cycle.score import Choice
+from moorage.engine.cycle.ties import Ties
 from moorage.engine.event_handlers import EventHandlers, events_of_listed
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
@@ -76,7 +76,7 @@ class Scheduler:
         queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         meter: PluginMeter = SILENT_METER,
-        ties: Random | None = None,
+        ties: Ties | None = None,
     ) -> None:
         self.observer = observer
         self._ties = ties

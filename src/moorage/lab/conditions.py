@@ -1,5 +1,7 @@
 """Under which conditions trials run: what is done to the trace, what fails, and what is measured when."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 
@@ -21,8 +23,8 @@ class Conditions(Struct, frozen=True, rename="camel", omit_defaults=True, forbid
     """Whether pods come one after another, each when the one before has been decided on, and nobody leaves."""
     skip_unplaced: bool = False
     """Whether a pod that fits nowhere is given up after one attempt."""
-    random_ties: bool = False
-    """Whether the seed decides between nodes of equal score, instead of kube-scheduler's order."""
+    ties: Literal["upstream", "random", "name"] = "upstream"
+    """What decides between nodes of equal score: kube-scheduler's order, the seed, or whose name comes first."""
     evicted_return: bool = True
     """Whether a pod that is evicted, or whose node fails, comes back as a new one."""
     node_failures: NodeFailures | None = None

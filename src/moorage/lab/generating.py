@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.errors import InputError, did_you_mean
+from moorage.lab import openb
 from moorage.lab.script import chance_of
 from moorage.lab.trace import Trace, TracePod
 
@@ -84,43 +85,35 @@ NOTEBOOK: Final = PodKind(
 )
 
 
-OPENB_WHOLE: Final = PodKind(
-    "whole",
-    0.48,
-    (
-        *((0.3, 6000, 18432, 1, WHOLE), (0.25, 11400, 49152, 1, WHOLE), (0.2, 8000, 30517, 1, WHOLE)),
-        *((0.15, 12000, 65536, 1, WHOLE), (0.1, 16000, 61035, 1, WHOLE)),
+OPENB_KINDS: Final = (
+    PodKind(
+        "whole",
+        0.48,
+        tuple((float(often), cpu, memory, 1, WHOLE) for cpu, memory, often in openb.WHOLE),
+        median_seconds=1.5 * DAY,
+        sigma=1.6,
     ),
-    median_seconds=1.5 * DAY,
-    sigma=1.6,
-)
-OPENB_SHARE: Final = PodKind(
-    "share",
-    0.378,
-    tuple(
-        (often, cpu, memory, 1, milli)
-        for often, cpu, memory, milli in (
-            *((0.2, 4000, 15258, 460), (0.08, 3152, 3814, 120), (0.2, 8000, 15258, 810), (0.16, 6000, 18432, 690)),
-            *((0.06, 4000, 7629, 220), (0.04, 2000, 3814, 80), (0.1, 8000, 30517, 590), (0.05, 4000, 15258, 360)),
-            *((0.02, 1000, 2048, 50), (0.09, 6000, 12288, 900)),
-        )
+    PodKind(
+        "share",
+        0.378,
+        tuple((float(often), cpu, memory, 1, milli) for cpu, memory, milli, often in openb.SHARED),
+        median_seconds=1.5 * DAY,
+        sigma=1.6,
     ),
-    median_seconds=1.5 * DAY,
-    sigma=1.6,
-)
-OPENB_CPU: Final = PodKind(
-    "cpu",
-    0.133,
-    ((0.5, 4000, 15258, 0, 0), (0.3, 8000, 30517, 0, 0), (0.2, 16000, 61035, 0, 0)),
-    median_seconds=DAY,
-    sigma=1.6,
-)
-OPENB_SEVERAL: Final = PodKind(
-    "several",
-    0.0092,
-    ((0.217, 22800, 98304, 2, WHOLE), (0.196, 45600, 196608, 4, WHOLE), (0.587, 88000, 786432, 8, WHOLE)),
-    median_seconds=3 * DAY,
-    sigma=1.6,
+    PodKind(
+        "cpu",
+        0.133,
+        tuple((float(often), cpu, memory, 0, 0) for cpu, memory, often in openb.WITHOUT),
+        median_seconds=DAY,
+        sigma=1.6,
+    ),
+    PodKind(
+        "several",
+        0.0092,
+        tuple((float(often), cpu, memory, gpus, WHOLE) for cpu, memory, gpus, often in openb.SEVERAL),
+        median_seconds=3 * DAY,
+        sigma=1.6,
+    ),
 )
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -139,10 +132,9 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "openb": Preset(
         "the marginals of the public GPU trace of 2023: half of the pods whole GPUs, a third shares",
-        (OPENB_WHOLE, OPENB_SHARE, OPENB_CPU, OPENB_SEVERAL),
+        OPENB_KINDS,
         2.28,
         pods=8152,
-        models=(("G2", 0.03), ("T4", 0.08), ("V100M16|V100M32", 0.04), ("P100", 0.01)),
     ),
 }
 

@@ -11,7 +11,7 @@ from moorage.errors import InputError
 def pyarrow_or_none() -> ModuleType | None:
     """Return pyarrow's Parquet, or ``None`` where it is not installed."""
     try:
-        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        from pyarrow import parquet
     except ImportError:
         return None
     module: ModuleType = parquet
@@ -42,3 +42,11 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     import pyarrow as arrow
 
     parquet.write_table(arrow.Table.from_pylist(list(rows)), path)
+
+
+def convert_to_parquet(lines: Path, path: Path) -> None:
+    """Turn a file of JSON lines into one of Parquet, column by column: rows as Python objects would take gigabytes."""
+    parquet = _pyarrow(path)
+    import pyarrow.json
+
+    parquet.write_table(pyarrow.json.read_json(lines), path)

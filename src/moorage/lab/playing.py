@@ -13,6 +13,7 @@ from moorage.assembly.parts import Observers, Parts, Tuning, assemble, kinds_of
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
 from moorage.engine.binding.binder import TaskBackground
+from moorage.engine.cycle.ties import DrawnTies, Ties, TiesByName
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.errors import PluginError
@@ -126,7 +127,8 @@ class Play:
     def _assemble(self, policy: Policy) -> Parts[InstantApi]:
         api = InstantApi()
         seed = self.trial.seed
-        ties = chance_of(seed, "ties") if self.conditions.random_ties else None
+        ways: dict[str, Ties] = {"random": DrawnTies(chance_of(seed, "ties")), "name": TiesByName()}
+        ties = ways.get(self.conditions.ties)
         tuning = Tuning(max_unschedulable=NEVER, make_extender=AwaitedExtender, ties=ties)
         watching = Observers(attempts=self.attempts)
         parts = assemble(policy, api, self.clock, observers=watching, background=TaskBackground(), tuning=tuning)

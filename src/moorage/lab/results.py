@@ -1,6 +1,6 @@
 """Where the rows of an experiment are kept: a file for each trial that is done, and all rows together in the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from moorage import __version__
 from moorage.api.codec import to_data
 from moorage.errors import InputError
 from moorage.lab.cluster import LabCluster
-from moorage.lab.parquet import pyarrow_or_none, write_parquet
+from moorage.lab.parquet import convert_to_parquet, pyarrow_or_none, write_parquet
 from moorage.lab.rows import TrialResult
 from moorage.lab.trace import Trace
 from moorage.lab.trial import Trial
@@ -31,6 +31,8 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._digests: dict[int, tuple[object, bytes]] = {}
+        self._done: dict[str, Path] = {}
+        """Where the rows of each trial are that was found or kept."""
         try:
             (folder / TRIALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -44,29 +46,52 @@ class Results:
 
     def find(self, trial: Trial) -> TrialResult | None:
         """Return the rows of a trial that is done; ``None`` if it is not, or its file was cut off."""
+        path = self.path_of(trial)
         try:
-            return _decode(self.path_of(trial).read_bytes())
+            found = _decode(path.read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
             return None
+        self._done[str(trial.id)] = path
+        return found
 
     def keep(self, trial: Trial, result: TrialResult) -> None:
         """Write the rows of a trial: all of them, or none."""
-        self._write(self.path_of(trial), _encode(result) + b"\n")
+        path = self._done[str(trial.id)] = self.path_of(trial)
+        self._write(path, [_encode(result) + b"\n"])
 
     def combine(self, trials: Sequence[TrialResult]) -> list[Path]:
-        """Write all rows together, a file for each kind; also as Parquet, where pyarrow is installed."""
+        """Write all rows together, a file for each kind; also as Parquet, where pyarrow is installed.
+
+        Rows of pods that a result came without are read from its file, so that those of one trial are held at a time.
+        """
         written = []
         for kind in KINDS:
             path = self.folder / f"{kind}.jsonl"
-            self._write(path, b"".join(_encode(row) + b"\n" for row in rows_of(trials, kind)))
+            self._write(path, (_encode(row) + b"\n" for row in self._rows(trials, kind)))
             written.append(path)
             if pyarrow_or_none() is not None:
-                path = path.with_suffix(".parquet")
-                rows = [_flat(row) for row in rows_of(trials, kind)]
-                columns = {name: None for row in rows for name in row}
-                write_parquet(path, [{**columns, **row} for row in rows])
-                written.append(path)
+                flat = [_flat(row) for row in self._rows(trials, kind)] if kind == TRIALS else None
+                written.append(self._write_parquet(path, flat))
         return written
+
+    def _rows(self, trials: Sequence[TrialResult], kind: str) -> Iterator[Struct]:
+        for result in trials:
+            if kind == TRIALS:
+                yield result.trial
+            elif kind == "points":
+                yield from result.points
+            else:
+                path = self._done.get(str(result.trial.id))
+                yield from result.pods or (() if path is None else _decode(path.read_bytes()).pods)
+
+    def _write_parquet(self, lines: Path, flat: list[dict[str, Any]] | None) -> Path:
+        path = lines.with_suffix(".parquet")
+        if flat is not None:
+            columns = {name: None for row in flat for name in row}
+            write_parquet(path, [{**columns, **row} for row in flat])
+        elif lines.stat().st_size:
+            convert_to_parquet(lines, path)
+        return path
 
     def write_report(self, html: str) -> Path:
         """Write the report beside the rows."""
@@ -75,13 +100,14 @@ class Results:
     def write(self, name: str, content: bytes) -> Path:
         """Write a file beside the rows: all of it, or nothing."""
         path = self.folder / name
-        self._write(path, content)
+        self._write(path, [content])
         return path
 
-    def _write(self, path: Path, content: bytes) -> None:
+    def _write(self, path: Path, content: Iterable[bytes]) -> None:
         beside = path.with_name(f".{path.name}.part")
         try:
-            beside.write_bytes(content)
+            with beside.open("wb") as file:
+                file.writelines(content)
             beside.replace(path)
         except OSError as error:
             beside.unlink(missing_ok=True)
@@ -106,15 +132,6 @@ class Results:
             more = part.scaled if isinstance(part, LabCluster) else ()
             known = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
         return known[1]
-
-
-def rows_of(trials: Sequence[TrialResult], kind: str) -> Iterator[Struct]:
-    """Go through all rows of one kind."""
-    for result in trials:
-        if kind == "trials":
-            yield result.trial
-        else:
-            yield from result.points if kind == "points" else result.pods
 
 
 def _flat(row: Struct) -> dict[str, Any]:

@@ -29,6 +29,11 @@ class TrialRow(Struct, frozen=True, rename="camel"):
     error: str = ""
     """Why there are no measures: which plugin failed, and how."""
 
+    @property
+    def id(self) -> TrialId:
+        """Which trial it is of."""
+        return TrialId(self.trace, self.cluster, self.configuration, self.seed)
+
 
 class PointRow(Struct, frozen=True, rename="camel"):
     """How the cluster was at one moment; shares are between 0 and 1."""

@@ -9,6 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from moorage.errors import InputError
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.results import Results
@@ -81,14 +83,23 @@ def _ended(waiting: dict[Future[TrialResult], Trial]) -> Iterator[tuple[Trial, T
 def run_experiment(
     loaded: LoadedExperiment, results: Results, run: RunTrials | None = None, *, show: ShowTrials | None = None
 ) -> list[TrialResult]:
-    """Run what has not been run yet and return all rows, in the order of the experiment."""
+    """Run what has not been run yet and return the rows in the order of the experiment.
+
+    Only the first seed's rows of pods are among them, which a report compares: those of all would take gigabytes.
+    """
     total, done = len(loaded), 0
+    first = next(iter(loaded.experiment.seed_list))
+
+    def without_pods(result: TrialResult) -> TrialResult:
+        return result if result.trial.seed == first else replace(result, pods=())
+
     kept: dict[str, TrialResult | None] = {}
 
     def missing() -> Iterator[Trial]:
         nonlocal done
         for trial in loaded.trials():
-            kept[str(trial.id)] = found = results.find(trial)
+            found = results.find(trial)
+            kept[str(trial.id)] = None if found is None else without_pods(found)
             if found is None:
                 yield trial
                 continue
@@ -98,8 +109,9 @@ def run_experiment(
 
     run = run or default_run(total)
     for trial, result in run(missing()):
-        results.keep(trial, result)
-        kept[str(trial.id)] = result
+        if not result.trial.error:
+            results.keep(trial, result)  # what failed is tried again
+        kept[str(trial.id)] = without_pods(result)
         done += 1
         if show is not None:
             show(done, total, str(trial.id))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from moorage.errors import PluginError
+from moorage.errors import MoorageError
 from moorage.lab.cluster import LabCluster
 from moorage.lab.conditions import Conditions
 from moorage.lab.rows import TrialId, TrialResult, TrialRow
@@ -48,15 +48,14 @@ def run_trial(trial: Trial) -> TrialResult:
     from moorage.simulator.loop import run_virtual
 
     measures, clock = Measures(trial), VirtualClock()
-    policy = policy_of(trial)
 
     async def play() -> None:
-        measures.play = Play(trial, policy, clock, measures)
+        measures.play = Play(trial, policy_of(trial), clock, measures)
         await measures.play.run()
 
     try:
         run_virtual(play(), clock)
-    except PluginError as error:
+    except MoorageError as error:
         of = trial.id
         return TrialResult(TrialRow(of.trace, of.cluster, of.configuration, of.seed, error=str(error)))
     return measures.result()

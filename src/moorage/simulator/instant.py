@@ -82,11 +82,12 @@ class InstantApi:
             return self._change(before, replace(before, metadata=replace(before.metadata, annotations=kept)))
         return self._change(before, convert(type(thing), merge_patch(to_data(before), msgspec.to_builtins(patch))))
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
         """Follow a nomination; conditions are for readers, and there are none."""
         if isinstance(thing, Pod) and "nominatedNodeName" in patch and (before := self._known(thing)) is not None:
             status = replace(before.status, nominated_node_name=patch["nominatedNodeName"] or "")
             self._change(before, replace(before, status=status))
+        return self._known(thing) or thing
 
     async def delete(self, thing: KubeObject) -> None:
         """Let an object go."""

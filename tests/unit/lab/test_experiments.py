@@ -1,8 +1,8 @@
 """Whole experiments: what is run again and what is not, what is said when one goes wrong, and the report."""
 
-import errno
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.lab import EXPERIMENT
@@ -35,6 +35,7 @@ def test_a_rerun_does_only_what_is_missing_and_gives_the_same_bytes(loaded: Load
     rows = run_experiment(loaded, first, counting)
     first.combine(rows)
     assert len(ran) == len(rows) == 4
+    assert len((tmp_path / "first" / "pods.jsonl").read_bytes().splitlines()) == 120, "rows of all seeds"
     assert run_experiment(loaded, first, counting) == rows
     assert len(ran) == 4
     lost = sorted((tmp_path / "first" / "trials").iterdir())[1]
@@ -70,16 +71,16 @@ def test_a_full_disk_is_told_and_leaves_what_was_done(
     loaded: LoadedExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = Results(tmp_path / "out")
-    write, written = Path.write_bytes, []
+    opened, parts = Path.open, []
 
-    def full(self: Path, data: bytes) -> int:
-        written.append(self)
-        if len(written) == 2:
-            write(self, data[:10])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, data)
+    def full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "wb":
+            parts.append(self)
+            if len(parts) == 2:
+                return opened(Path("/dev/full"), mode, *args, **kwargs)
+        return opened(self, mode, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(InputError, match="No space left on device") as caught:
         run_experiment(loaded, results, run_here)
     assert "make room, and run the same command again" in str(caught.value)

@@ -12,7 +12,7 @@ from moorage.lab.generating import PRESETS, generate
 from moorage.lab.importing import import_nodes, import_pods
 from moorage.lab.parquet import pyarrow_or_none
 from moorage.lab.pods import PodMaker
-from moorage.lab.presets import CLUSTERS, preset_cluster
+from moorage.lab.presets import preset_cluster
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 from moorage.lab.trace_files import read_trace, write_trace
 
@@ -138,7 +138,7 @@ def test_every_preset_is_made_up_by_seed_and_has_a_cluster(preset: str) -> None:
     assert generate(preset, 1, pods=50) == generate(preset, 1, pods=50)
     assert generate(preset, 1, pods=50) != generate(preset, 2, pods=50)
     assert len(generate(preset, 1, pods=50).pods) == 50
-    assert preset in CLUSTERS
+    assert preset_cluster(preset).nodes
 
 
 def test_an_unknown_preset_is_told() -> None:

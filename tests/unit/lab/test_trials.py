@@ -113,7 +113,7 @@ def published(seed: int, **scores: int) -> Trial:
         cluster=cluster_of_pools("gpus", pools, "a test"),
         config=config,
         seed=seed,
-        **{"shuffle": True, "inflate": 1.3, "arrivals_only": True, "skip_unplaced": True, "random_ties": True},
+        **{"shuffle": True, "inflate": 1.3, "arrivals_only": True, "skip_unplaced": True, "ties": "name"},
     )
 
 
@@ -134,16 +134,23 @@ def test_ties_are_drawn_by_seed() -> None:
     pods = [TracePod(f"p{n}", cpu_milli=10) for n in range(20)]
     config = config_with(scores={"ImageLocality": 1})  # which says 0 of every node
 
-    def nodes(seed: int, *, random_ties: bool) -> list[str]:
-        trial = trial_with(
-            *pods, cluster=pool_cluster(8), config=config, seed=seed, arrivals_only=True, random_ties=random_ties
-        )
+    def nodes(seed: int, ties: str) -> list[str]:
+        trial = trial_with(*pods, cluster=pool_cluster(8), config=config, seed=seed, arrivals_only=True, ties=ties)
         return [row.node for row in run_trial(trial).pods]
 
-    assert nodes(1, random_ties=True) == nodes(1, random_ties=True)
-    assert nodes(1, random_ties=True) != nodes(2, random_ties=True)
-    assert nodes(1, random_ties=False) == nodes(2, random_ties=False)
-    assert len(set(nodes(1, random_ties=True))) > 4
+    assert nodes(1, "random") == nodes(1, "random")
+    assert nodes(1, "random") != nodes(2, "random")
+    assert nodes(1, "upstream") == nodes(2, "upstream")
+    assert len(set(nodes(1, "random"))) > 4
+
+
+def test_or_by_the_name_that_comes_first() -> None:
+    pods = [TracePod(f"p{n}", cpu_milli=10) for n in range(3)]
+    config = config_with(scores={"ImageLocality": 1})
+    cluster = pool_cluster(8)
+    backwards = msgspec.structs.replace(cluster, nodes=tuple(reversed(cluster.nodes)))
+    trial = trial_with(*pods, cluster=backwards, config=config, seed=1, arrivals_only=True, ties="name")
+    assert {row.node for row in run_trial(trial).pods} == {min(node.name for node in cluster.nodes)}
 
 
 class Broken(ScorePlugin):

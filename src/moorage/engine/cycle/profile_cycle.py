@@ -1,7 +1,6 @@
 """The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
 
 from functools import partial
-from random import Random
 
 import numpy as np
 import structlog
@@ -15,6 +14,7 @@ from moorage.engine.cycle.filter import Filtering, Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.post_filter import post_filter
 from moorage.engine.cycle.score import Choice, Scoring
+from moorage.engine.cycle.ties import Ties
 from moorage.engine.handle import ProfileHandles
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
@@ -35,7 +35,7 @@ class ProfileCycle:
         rotation: Rotation,
         percentage: int | None,
         cross_check: bool | float = False,
-        ties: Random | None = None,
+        ties: Ties | None = None,
     ) -> None:
         self.handles = handles = ProfileHandles(services, config.scheduler_name or "")
         self.profile = profile = Profile(config, registry, handles.make)

@@ -15,6 +15,7 @@ from moorage.engine.answers.ranking import HeapOrder, Ranks
 from moorage.engine.answers.standing import INFEASIBLE_TOTAL, StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import ExtendedNodes, OneNode, SeveralNodes
+from moorage.engine.cycle.ties import Ties
 from moorage.engine.extension_points import check_range, normalize, pre_score, score_nodes
 from moorage.engine.profile import Profile
 from moorage.engine.reference import score_all
@@ -54,9 +55,9 @@ class Totals(Struct):
 
 
 class Scoring:
-    """Scores feasible nodes and picks one, one profile's way; among equals as upstream does, or as ``ties`` draws."""
+    """Scores feasible nodes and picks one, one profile's way; among equals as upstream does, or as ``ties`` says."""
 
-    def __init__(self, profile: Profile, cache: Cache, ties: Random | None = None) -> None:
+    def __init__(self, profile: Profile, cache: Cache, ties: Ties | None = None) -> None:
         self.profile = profile
         self.cache = cache
         self._ties = ties
@@ -77,7 +78,9 @@ class Scoring:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
             self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
         if self._ties is not None:
-            return Choice(self.cache.nodes[_drawn(totals, self._ties)])
+            best = (totals.column == totals.column.max()).nonzero()[0]
+            tied = best if totals.rows is None else totals.rows[best]
+            return Choice(self.cache.nodes[self._ties.choose(self.cache.nodes, tied)])
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])
@@ -207,10 +210,3 @@ class Scoring:
         ranks = np.zeros(len(self.cache), dtype=np.int64)
         ranks[visited] = self._heap.ranks(len(visited))
         return Ranks(ranks, self._heap.size, version)
-
-
-def _drawn(totals: Totals, ties: Random) -> int:
-    """Return one of the rows with the highest total, by lot."""
-    best = (totals.column == totals.column.max()).nonzero()[0]
-    place = best[ties.randrange(len(best))]
-    return int(place if totals.rows is None else totals.rows[place])

@@ -5,6 +5,7 @@ from html import escape
 from typing import Final
 
 from moorage.lab.experiment import Experiment
+from moorage.lab.report.arrivals import arrivals_as_html
 from moorage.lab.report.differences import Differences, MovedPod, differences_of
 from moorage.lab.report.measures import MEASURES, Measure
 from moorage.lab.report.scenes import Finding, Scene, scenes_of
@@ -32,6 +33,8 @@ def report_page(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     parts = [_header(experiment, results)]
     parts += [_scene(scene, baseline, is_only=len(scenes) == 1) for scene in scenes]
     parts += [_failures(results), _method(experiment, results)]
+    if experiment.options.arrivals_only:
+        parts.insert(1, arrivals_as_html(results))
     title = escape(experiment.name)
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'

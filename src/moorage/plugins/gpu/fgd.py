@@ -42,10 +42,12 @@ class FGD(GpuPolicy):
         self._graded_epoch = 0
 
     def epoch(self) -> Hashable:
-        self._typical()
+        self._shapes.refresh()
         return self._shapes.epoch
 
-    def _typical(self) -> Typical:
+    @property
+    def typical(self) -> Typical:
+        """The shapes that are typical now."""
         self._shapes.refresh()
         if self._graded_epoch != self._shapes.epoch:
             self._graded_epoch = self._shapes.epoch
@@ -65,7 +67,7 @@ class FGD(GpuPolicy):
         return self._best(pod.requests.get("cpu", 0), demand, node)[1]
 
     def _best(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> tuple[int, tuple[int, ...]]:
-        typical = self._typical()
+        typical = self.typical
         before, cpu_left = typical.fragmentation_of(node), node.cpu_free - cpu
         if demand is None or not demand.is_share:
             devices = () if demand is None else first_fitting(node.free, demand)
@@ -86,7 +88,7 @@ class FGD(GpuPolicy):
         return max(best, MIN_NODE_SCORE), chosen
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
-        typical = self._typical()
+        typical = self.typical
         rows, devices = _ways(demand, table.free)
         free = table.free[rows]
         if demand is not None:

@@ -27,9 +27,10 @@ from moorage.framework.plugin import (
 from moorage.framework.status import Status, Verdict
 from moorage.plugins.gpu.books import books_of
 from moorage.plugins.gpu.choosing import way_to_choose
+from moorage.plugins.gpu.claimed_devices import ClaimedDevices
 from moorage.plugins.gpu.demand import UnreadableDemand, demand_of, readable_demand
 from moorage.plugins.gpu.devices import fits, gpus_of
-from moorage.plugins.gpu.reporting import gauges
+from moorage.plugins.gpu.reporting import gauges, with_claimed
 from moorage.plugins.gpu.shapes import LearnedShapes
 
 NO_GPU: Final = Status.unresolvable("node(s) had no GPUs to share")
@@ -58,7 +59,8 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         self._books = books_of(handle)
         self._choose = way_to_choose(args.device_selection, args.seed, self._books)
         self._pool_label = args.pool_label
-        self._learned = LearnedShapes(handle, FGDArgs())
+        self._claimed = ClaimedDevices(handle, args.dra_driver) if args.dra_driver else None
+        self._learned = LearnedShapes(handle, FGDArgs(), self._claimed)
 
     def sign(self, pod: Pod) -> Hashable:
         return demand_of(pod)
@@ -137,7 +139,11 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         """Read how fragmented each pool is, and how large a job may be that starts now."""
         shapes = self._books.shapes or self._learned
         shapes.refresh()
-        return gauges(self._handle.nodes, self._books.columns, shapes.typical, self._pool_label)
+        nodes = self._handle.nodes
+        table = self._books.columns.through(nodes)
+        if self._claimed is not None:
+            table = with_claimed(table, nodes, self._claimed)
+        return gauges(table, nodes.label(self._pool_label), shapes.typical)
 
 
 def _with_devices(pod: Pod, given: str) -> Pod:

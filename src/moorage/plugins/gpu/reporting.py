@@ -7,10 +7,13 @@ from typing import Final
 import numpy as np
 
 from moorage.api.gpu_sharing import WHOLE_GPU
+from moorage.framework.columns import Categorical
 from moorage.framework.metering import GaugeReading
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import FloatArray
-from moorage.plugins.gpu.columns import GpuColumns, GpuTable
+from moorage.plugins.gpu.claimed_devices import ClaimedDevices
+from moorage.plugins.gpu.columns import GpuTable
+from moorage.plugins.gpu.devices import NodeGpus
 from moorage.plugins.gpu.shapes import Typical
 
 FRAGMENTATION: Final = "moorage_fragmentation_ratio"
@@ -21,9 +24,17 @@ MAX_SHAPES: Final = 20
 """Of so many shapes, the most popular ones, there are gauges of their own."""
 
 
-def gauges(nodes: NodeTable, columns: GpuColumns, typical: Typical, pool_label: str) -> Iterator[GaugeReading]:
-    """Read the gauges of every pool of nodes with GPUs: a pool is what has one value of a label."""
-    table, pools = columns.through(nodes), nodes.label(pool_label)
+def with_claimed(table: GpuTable, nodes: NodeTable, claimed: ClaimedDevices) -> GpuTable:
+    """Return the GPUs of all nodes with the devices that a driver publishes, where a node itself names none."""
+    gpus = []
+    for row, info in enumerate(nodes):
+        free = tuple(table.free[row, : table.count[row]].tolist()) or claimed.free_on(info.name)
+        gpus.append(NodeGpus(free, table.models[row], int(table.cpu_free[row])))
+    return GpuTable.of(gpus)
+
+
+def gauges(table: GpuTable, pools: Categorical[str | None], typical: Typical) -> Iterator[GaugeReading]:
+    """Read the gauges of every pool of nodes with GPUs."""
     useless: dict[str, FloatArray] = {ALL_SHAPES: typical.fragmentation(table) / max(typical.weight, 1)}
     for shape in islice(typical.counts, MAX_SHAPES):
         useless[str(shape)] = Typical({shape: 1}).fragmentation(table).astype(np.float64)

@@ -11,6 +11,7 @@ from moorage.config.gpu_args import FGDArgs, TypicalShape
 from moorage.framework.handle import Handle
 from moorage.framework.status import IntArray
 from moorage.lru import LRU
+from moorage.plugins.gpu.claimed_devices import ClaimedDevices
 from moorage.plugins.gpu.columns import GpuTable
 from moorage.plugins.gpu.demand import readable_demand
 from moorage.plugins.gpu.devices import NodeGpus
@@ -33,9 +34,11 @@ class GpuShape(Struct, frozen=True, order=True):
         return f"cpu={self.cpu}m,gpu={gpus}" + (f",model={'|'.join(self.models)}" if self.models else "")
 
 
-def shape_of(pod: Pod) -> GpuShape:
-    """Return the shape of a pod."""
+def shape_of(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
+    """Return the shape of a pod; if claims count, what they ask for is part of it."""
     demand = readable_demand(pod)
+    if demand is None and claimed is not None:
+        demand = claimed.demand_of(pod)
     cpu = pod.requests.get("cpu", 0)
     return GpuShape(cpu) if demand is None else GpuShape(cpu, demand.count, demand.milli, demand.models)
 
@@ -124,11 +127,12 @@ class FixedShapes:
 class LearnedShapes:
     """Typical shapes of the pods that are in the cluster, waiting or running: counted anew now and then.
 
-    At first there are few: they are counted again whenever their number has doubled.
+    At first there are few: they are counted again whenever as much has changed as ever before.
     """
 
-    def __init__(self, handle: Handle, args: FGDArgs) -> None:
+    def __init__(self, handle: Handle, args: FGDArgs, claimed: ClaimedDevices | None = None) -> None:
         self._pods = handle.lister(Pod)
+        self._claimed = claimed
         self._clock = handle.clock
         self._args = args
         self._version = -1
@@ -146,7 +150,7 @@ class LearnedShapes:
             return
         self._version = self._pods.version
         self._due = self._clock.now() + self._args.relearn_seconds
-        shapes = (shape_of(pod) for pod in self._pods.list() if not pod.is_finished)
+        shapes = (shape_of(pod, self._claimed) for pod in self._pods.list() if not pod.is_finished)
         typical = Typical.covering(shapes, self._args.coverage_percent)
         if typical.counts != self.typical.counts:
             self.typical = typical
