@@ -1,17 +1,12 @@
 """Trials on Ray: the same rows as on one machine, byte by byte, also when a worker is lost on the way."""
 
-import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from secrets import token_hex
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 import yaml
-from tests.support.control_plane import free_ports
 
 from moorage.errors import InputError
 from moorage.lab.experiment import load_experiment
@@ -30,34 +25,12 @@ def rows(experiment: Path, folder: Path, run: RunTrials) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
 
 
-@pytest.fixture
-def head(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A Ray of the test's own, with a token of its own, and no more processes than it needs; yields its address."""
-    if find_spec("ray") is None:
-        pytest.skip(NEEDS_RAY)
-    # Before it is imported: it looks at them then.
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", token_hex(32))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    folder = tmp_path_factory.mktemp("ray")
-    log, port = folder / "log", free_ports(1)[0]
-    flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
-    flags += ["--num-cpus=2", "--object-store-memory=100000000", f"--temp-dir={folder}", f"--port={port}"]
-    command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", *flags]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        deadline = monotonic() + 90
-        while "Ray runtime started" not in log.read_text():
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert monotonic() < deadline, log.read_text()[-2000:]
-            sleep(0.2)
-        yield f"127.0.0.1:{port}"
-        process.terminate()
-
-
 # Ray leaves sockets and files of its own to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_rows_are_those_of_one_machine_though_a_worker_is_lost(head: str, tmp_path: Path) -> None:
+def test_rows_are_those_of_one_machine_though_a_worker_is_lost(tmp_path: Path) -> None:
+    if find_spec("ray") is None:  # not imported here: it looks at its environment when it is
+        pytest.skip(NEEDS_RAY)
     mark = tmp_path / "it died"
     dying = {"name": "dies", "enabled": ["DiesOnce"], "plugins": [PLUGIN], "args": {"DiesOnce": {"mark": str(mark)}}}
     experiment: dict[str, Any] = {
@@ -69,7 +42,7 @@ def test_rows_are_those_of_one_machine_though_a_worker_is_lost(head: str, tmp_pa
     }
     path = tmp_path / "experiment.yaml"
     path.write_text(yaml.safe_dump(experiment))
-    with connected_to_ray(head) as run:
+    with connected_to_ray(workers=2) as run:
         on_ray = rows(path, tmp_path / "ray", run)
     assert mark.exists(), "no worker was lost"
     assert on_ray == rows(path, tmp_path / "here", run_here)
