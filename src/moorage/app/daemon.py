@@ -9,7 +9,7 @@ import signal
 import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.metrics.table import GATED
+from moorage.app.onlookers import Onlookers
 from moorage.app.options import Options
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
@@ -33,13 +34,9 @@ from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
-from moorage.engine.observing import AttemptObserver
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
-
-if TYPE_CHECKING:
-    from moorage.app.page.in_scheduler import SchedulerPage
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -100,9 +97,8 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        page = page_of(self.options, instruments.attempts)
-        watching = None if page is None else page.observer
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
+        onlookers = Onlookers(self.options, instruments)
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers.observer)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
@@ -119,9 +115,8 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            if page is not None:
-                page.add_to(keeper.router, parts.scheduler)
-                ending.push_async_callback(page.stop)
+            ending.push_async_callback(onlookers.stop)
+            onlookers.attach(parts, keeper.router)
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
@@ -245,15 +240,6 @@ class Daemon:
 
             recorder, clock = parts.connection.recorder, SteadyClock()
             await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
-
-
-def page_of(options: Options, then: AttemptObserver) -> "SchedulerPage | None":
-    """Prepare the page, if it is wanted; a scheduler without one does not import what it takes."""
-    if not options.flags["ui"]:
-        return None
-    from moorage.app.page.in_scheduler import SchedulerPage
-
-    return SchedulerPage(options, then)
 
 
 def setup_of(options: Options) -> Setup:

@@ -10,6 +10,7 @@ import typer
 
 from moorage.cli.shared import (
     ConfigOption,
+    DecisionLogOption,
     GatesOption,
     ObjectFiles,
     PluginPaths,
@@ -105,6 +106,7 @@ TimelineOption = Annotated[
 def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
+    decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
     compare: CompareOption = None,
     set_: SetOption = None,
@@ -132,10 +134,17 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     What if: --snapshot takes a live cluster that was saved, and -f adds to it; --set, --remove-node and --add-nodes
     change it first; --compare runs it under two configurations.
 
+    With --decision-log nothing is simulated: what a scheduler decided is told in the same words.
+
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
     log_as_asked(verbosity)
+    if decision_log is not None:
+        if file or snapshot or compare or one_pass or set_ or remove_node or add_nodes:
+            raise typer.BadParameter("with --decision-log nothing is simulated: leave the cluster and what-ifs out")
+        _show(_logged(decision_log), output, whole_timeline=timeline)
+        return
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
     if one_pass and (until or run_for):
         raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
@@ -152,6 +161,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         _note_custom(cluster)
         _note_refusals(result.refusals)
     _show(result, output, whole_timeline=timeline)
+
+
+def _logged(path: Path) -> "_Result":
+    from moorage.simulator.decision_log import read_log
+    from moorage.simulator.logged_run import LoggedRun
+
+    run = LoggedRun(read_log(path)).run()
+    return _Result(run.decisions, run, {}, run.more())
 
 
 def _show(result: "_Result", output: DecisionFormat, *, whole_timeline: bool) -> None:

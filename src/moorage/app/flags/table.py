@@ -220,6 +220,9 @@ _ALL: Final = (
         OWN,
         "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
     ),
+    Flag("decision-log", kinds.TEXT, "", OWN, "Write every decision to this file, a line of JSON each."),
+    Flag("decision-log-max-size", kinds.BYTES, 100 << 20, OWN, "Size at which --decision-log is rotated."),
+    Flag("decision-log-max-files", kinds.INT, 5, OWN, "How many rotated files of --decision-log are kept."),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a page that shows the cluster, under /ui/ beside /metrics."),
     Flag(
         "stuck-timeout",

@@ -1,0 +1,66 @@
+"""Who else looks on while the daemon schedules: each is there, and imported, only if a flag asks for it."""
+
+from typing import TYPE_CHECKING
+
+from moorage.app.assembly import DaemonParts
+from moorage.app.metrics.instruments import Instruments
+from moorage.app.options import Options
+from moorage.app.serving.routing import Router
+from moorage.clock import SteadyClock
+from moorage.engine.observing import AttemptObserver, observed_by
+
+if TYPE_CHECKING:
+    from moorage.app.decision_log.opening import OpenDecisionLog
+    from moorage.app.page.in_scheduler import SchedulerPage
+
+
+class Onlookers:
+    """The page and the decision log of one daemon, as its flags want them."""
+
+    def __init__(self, options: Options, instruments: Instruments) -> None:
+        self._page = _page(options)
+        self._log = _decision_log(options, instruments)
+        self.observer: AttemptObserver = (
+            observed_by(
+                instruments.attempts,
+                None if self._page is None else self._page.observer,
+                None if self._log is None else self._log.observer,
+            )
+            or instruments.attempts
+        )
+
+    def attach(self, parts: DaemonParts, router: Router) -> None:
+        """Begin to look on; InputError if something that a flag names cannot be used."""
+        if self._page is not None:
+            self._page.add_to(router, parts.scheduler)
+        if self._log is not None:
+            self._log.start()
+            self._log.observer.watch(parts.scheduler.cycles.values())
+
+    async def stop(self) -> None:
+        """Give everything back."""
+        if self._page is not None:
+            await self._page.stop()
+        if self._log is not None:
+            self._log.close()
+
+
+def _page(options: Options) -> "SchedulerPage | None":
+    if not options.flags["ui"]:
+        return None
+    from moorage.app.page.in_scheduler import SchedulerPage
+
+    return SchedulerPage(options)
+
+
+def _decision_log(options: Options, instruments: Instruments) -> "OpenDecisionLog | None":
+    flags = options.flags
+    if not flags["decision-log"]:
+        return None
+    from moorage.app.decision_log.opening import OpenDecisionLog, limits_of
+
+    limits = limits_of(flags["decision-log-max-size"], flags["decision-log-max-files"])
+    registry = instruments.registry
+    return OpenDecisionLog(
+        flags["decision-log"], limits, SteadyClock(), lambda metric, *labels: registry[metric].number(*labels)
+    )
