@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from time import perf_counter
 from typing import Any, Final
 
@@ -16,9 +17,11 @@ from moorage.framework.plugin import (
     Plugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    QueueSortPlugin,
     ReservePlugin,
 )
-from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.backoff import Backoff
+from moorage.queue.entries import Gates, QueuedPodInfo
 from moorage.queue.inflight import Happening
 from moorage.queue.observing import QueueObserver, report_failure
 
@@ -56,6 +59,20 @@ class ProfileQueueing(Struct, frozen=True):
         return cls(pre_enqueue, registrations)
 
 
+class Queueing(Struct, frozen=True):
+    """What the queue needs of a configuration: what sorts it, its profiles by name, and how long pods back off."""
+
+    sort: QueueSortPlugin
+    profiles: Mapping[str, ProfileQueueing]
+    backoff: Backoff
+
+
+def gates_of(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> Gates:
+    """Collect the pre-enqueue plugins of all profiles."""
+    own_group = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
+    return Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer, own_group)
+
+
 class RequeueStrategy(Enum):
     """What to do with a pod after an event."""
 
@@ -86,6 +103,10 @@ class Hints:
         self._profiles = profiles
         self._observer = observer
         self._interests: dict[ClusterEvent, Interest] = {}
+
+    def has(self, profile: str) -> bool:
+        """Tell whether there is such a profile."""
+        return profile in self._profiles
 
     def interest_in(self, event: ClusterEvent) -> Interest:
         """Return who registered for an event; found once, then remembered."""

@@ -84,6 +84,10 @@ class BindingPhases:
     def __init__(self, profile: Profile, extenders: Sequence[Extender]) -> None:
         self.profile = profile
         self._extenders = extenders
+        self.under_way = 0
+        """How many pods these phases are binding, those that wait on permit included."""
+        self.all_ended: asyncio.Future[None] | None = None
+        """Who waits for the last of them."""
 
     def pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
@@ -172,6 +176,7 @@ class Binder:
     def start(self, binding: PendingBinding) -> None:
         """Begin a binding cycle."""
         self.in_flight += 1
+        binding.phases.under_way += 1
         self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
@@ -184,6 +189,15 @@ class Binder:
         return True
 
     async def _run(self, binding: PendingBinding) -> None:
+        phases = binding.phases
+        try:
+            await self._bind_or_take_back(binding)
+        finally:
+            phases.under_way -= 1
+            if phases.all_ended is not None and not phases.under_way and not phases.all_ended.done():
+                phases.all_ended.set_result(None)
+
+    async def _bind_or_take_back(self, binding: PendingBinding) -> None:
         try:
             refusal = await self._bind(binding)
         except MoorageError as error:
