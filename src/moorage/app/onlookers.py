@@ -1,5 +1,6 @@
 """Who else looks on while the daemon schedules: each is there, and imported, only if a flag asks for it."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from moorage.app.assembly import DaemonParts
@@ -8,26 +9,34 @@ from moorage.app.options import Options
 from moorage.app.serving.routing import Router
 from moorage.clock import SteadyClock
 from moorage.engine.observing import AttemptObserver, observed_by
+from moorage.http.pool import Transport
 
 if TYPE_CHECKING:
     from moorage.app.decision_log.opening import OpenDecisionLog
     from moorage.app.page.in_scheduler import SchedulerPage
+    from moorage.app.tracing.attempts import Traces
 
 
 class Onlookers:
-    """The page and the decision log of one daemon, as its flags want them."""
+    """The page, the decision log and the traces of one daemon, as its flags want them."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
         self._page = _page(options)
         self._log = _decision_log(options, instruments)
+        self._traces = _traces(options, instruments)
         self.observer: AttemptObserver = (
             observed_by(
                 instruments.attempts,
                 None if self._page is None else self._page.observer,
                 None if self._log is None else self._log.observer,
+                None if self._traces is None else self._traces.attempts,
             )
             or instruments.attempts
         )
+
+    def around(self, transport: Transport) -> Transport:
+        """Put around what carries requests whatever looks on there."""
+        return transport if self._traces is None else self._traces.around(transport)
 
     def attach(self, parts: DaemonParts, router: Router) -> None:
         """Begin to look on; InputError if something that a flag names cannot be used."""
@@ -35,7 +44,14 @@ class Onlookers:
             self._page.add_to(router, parts.scheduler)
         if self._log is not None:
             self._log.start()
+        self.watch(parts)
+
+    def watch(self, parts: DaemonParts) -> None:
+        """Look at the plugins that are in use now."""
+        if self._log is not None:
             self._log.observer.watch(parts.scheduler.cycles.values())
+        if self._traces is not None:
+            self._traces.attempts.watch(parts.scheduler.profiles)
 
     async def stop(self) -> None:
         """Give everything back."""
@@ -43,6 +59,8 @@ class Onlookers:
             await self._page.stop()
         if self._log is not None:
             self._log.close()
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)
 
 
 def _page(options: Options) -> "SchedulerPage | None":
@@ -64,3 +82,16 @@ def _decision_log(options: Options, instruments: Instruments) -> "OpenDecisionLo
     return OpenDecisionLog(
         flags["decision-log"], limits, SteadyClock(), lambda metric, *labels: registry[metric].number(*labels)
     )
+
+
+def _traces(options: Options, instruments: Instruments) -> "Traces | None":
+    flags = options.flags
+    if not flags["tracing-endpoint"]:
+        return None
+    from moorage.app.tracing.exporting import provider_for, sampled_share
+
+    share, provider = sampled_share(flags["tracing-sampling-rate-per-million"]), provider_for(flags["tracing-endpoint"])
+    # Only now: without OpenTelemetry this cannot be imported, and why is said above.
+    from moorage.app.tracing.attempts import Traces
+
+    return Traces(provider, share, instruments.sampler)

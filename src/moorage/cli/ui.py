@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from moorage.whatif.sources import LoadedCluster
 
 
+BesideOption = Annotated[
+    Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
+]
+
+
 def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
     decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
-    compare: Annotated[
-        Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
-    ] = None,
+    compare: BesideOption = None,
     play: Annotated[
         bool | None,
         typer.Option("--play/--still", help="Simulate, to be played; or show as it is. Files are played, others not."),
@@ -72,13 +75,11 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     policies = {"as configured" if config is None else config.name: policy_of(config, plugin, feature_gates)}
     if compare is not None:
         policies[f"{compare.name} (compared)"] = policy_of(compare, plugin, feature_gates)
-    if decision_log is not None and compare is not None:
-        raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
-    is_alone = decision_log is not None and not (file or snapshot or kubeconfig or context)
-    cluster = _unknown() if is_alone else load_source(file, snapshot, kubeconfig, context, quiet=quiet)
+    is_known = decision_log is None or file or snapshot or kubeconfig or context
+    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet) if is_known else _unknown()
     title = ", ".join(file) if file else snapshot or "the cluster that kubectl uses"
     if decision_log is not None:
-        source = _logged(cluster, next(iter(policies.values())), decision_log)
+        source = _logged(cluster, policies, decision_log)
     elif (bool(file) if play is None else play) or compare is not None:
         source = _played(cluster, policies, title, until, shown=not quiet and sys.stderr.isatty())
     else:
@@ -101,13 +102,16 @@ def _unknown() -> "LoadedCluster":
     return LoadedCluster([], note)
 
 
-def _logged(cluster: "LoadedCluster", policy: "Policy", path: Path) -> "StartedSource":
+def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path) -> "StartedSource":
+    if len(policies) > 1:
+        raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
     from moorage.simulator.decision_log import read_log
     from moorage.simulator.loading import cluster_of
     from moorage.simulator.logged_run import LoggedRun
     from moorage.simulator.replay import Replay
     from moorage.ui.played import PlayedCluster, PlayedRun
 
+    (policy,) = policies.values()
     described = cluster_of(cluster.documents, features=policy.features)
     recorder = LoggedRun(read_log(path)).recorder(described.nodes, described.running)
     return PlayedCluster(cluster, [PlayedRun(path.name, policy, Replay(recorder))], str(path))

@@ -8,9 +8,7 @@ from moorage.app.decision_log.writing import BUFFER, DISK, LineWriter, LogLimits
 from moorage.clock import Clock
 from moorage.errors import InputError
 from moorage.framework.metering import NumberCell
-from moorage.simulator.decision_log import LoggedDecision
 
-LINES: Final = "moorage_decision_log_lines_total"
 DROPPED: Final = "moorage_decision_log_dropped_total"
 MIN_SIZE: Final = 64 << 10
 MAX_FILES: Final = 1000
@@ -31,12 +29,7 @@ class OpenDecisionLog:
         # The two reasons are counted by different threads, so each has a cell of its own.
         dropped = {reason: counters(DROPPED, reason) for reason in (BUFFER, DISK)}
         self._file = LineWriter(RotatedFile(Path(path), limits), lambda reason, count: dropped[reason].inc(count))
-        self._lines = counters(LINES)
-        self.observer = DecisionLog(self._put, clock)
-
-    def _put(self, line: LoggedDecision) -> None:
-        self._lines.inc()
-        self._file.put(line)
+        self.observer = DecisionLog(self._file.put, clock)
 
     def start(self) -> None:
         """Open the file; InputError if that cannot be done."""

@@ -223,6 +223,10 @@ _ALL: Final = (
     Flag("decision-log", kinds.TEXT, "", OWN, "Write every decision to this file, a line of JSON each."),
     Flag("decision-log-max-size", kinds.BYTES, 100 << 20, OWN, "Size at which --decision-log is rotated."),
     Flag("decision-log-max-files", kinds.INT, 5, OWN, "How many rotated files of --decision-log are kept."),
+    Flag(
+        "tracing-endpoint", kinds.TEXT, "", OWN, "OTLP/HTTP collector to send traces of attempts to: http://host:4318."
+    ),
+    Flag("tracing-sampling-rate-per-million", kinds.INT32, 10_000, OWN, "How many of a million attempts are traced."),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a page that shows the cluster, under /ui/ beside /metrics."),
     Flag(
         "stuck-timeout",

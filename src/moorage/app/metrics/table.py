@@ -249,7 +249,6 @@ _ALL: Final = (
     _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
     _counter("moorage_apply_failures_total", "resource", "Changes of objects that could not be applied."),
     _counter("moorage_stuck_total", "plugin", "Times a plugin kept the scheduler from its work for over a second."),
-    _counter("moorage_decision_log_lines_total", "", "Decisions for --decision-log, those that were dropped included."),
     _counter(
         "moorage_decision_log_dropped_total",
         "reason",
