@@ -98,9 +98,7 @@ class Daemon:
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
         onlookers = Onlookers(self.options, instruments)
-        parts = assemble_daemon(
-            self.options, connect(self.options), instruments, gate, onlookers.observer, onlookers.around
-        )
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
         keeper.watch(profiles, parts.scheduler.services.freeze)
