@@ -9,6 +9,7 @@ from moorage.app.metrics.measuring import RequestMeter
 from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.app.options import Options
 from moorage.app.version import USER_AGENT
+from moorage.assembly.loop import Apply
 from moorage.assembly.parts import Observers, Parts, Tuning, assemble
 from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender
@@ -34,6 +35,10 @@ class LooksOn(Protocol):
 
     def around(self, transport: Transport) -> Transport:
         """Put something around what carries requests."""
+        ...
+
+    def around_apply(self, apply: Apply) -> Apply:
+        """Put something around what applies changes."""
         ...
 
 
@@ -69,7 +74,7 @@ def assemble_daemon(
             instruments.attempts if looking is None else looking.observer,
             instruments.queue,
             registry,
-            lambda apply: TimedChanges(apply, instruments.events),
+            partial(_around_apply, instruments, looking),
             partial(registry.count, APPLY_FAILURES),
         ),
         tuning=Tuning(
@@ -78,6 +83,11 @@ def assemble_daemon(
             make_extender=partial(HttpExtender, gate=gate),
         ),
     )
+
+
+def _around_apply(instruments: Instruments, looking: LooksOn | None, apply: Apply) -> Apply:
+    timed = TimedChanges(apply, instruments.events)
+    return timed if looking is None else looking.around_apply(timed)
 
 
 def _client(

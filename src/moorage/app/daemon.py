@@ -90,6 +90,7 @@ class Daemon:
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
+        self._onlookers: Onlookers
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
@@ -97,7 +98,7 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        onlookers = Onlookers(self.options, instruments)
+        self._onlookers = onlookers = Onlookers(self.options, instruments)
         parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
@@ -219,6 +220,7 @@ class Daemon:
         self._keeper.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
         explaining = asyncio.create_task(self._explain(parts), name="explaining")
+        beside = asyncio.create_task(self._onlookers.run(), name="looking on")
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():
@@ -231,7 +233,8 @@ class Daemon:
             cycling.cancel()
             stopping.cancel()
             explaining.cancel()
-            await asyncio.gather(explaining, return_exceptions=True)
+            beside.cancel()
+            await asyncio.gather(explaining, beside, return_exceptions=True)
 
     async def _explain(self, parts: DaemonParts) -> None:
         """Explain pods that fit nowhere, beside the loop, if that is wanted."""
