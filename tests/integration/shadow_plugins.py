@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 
 from moorage.api.pod import Pod
 from moorage.framework.cycle import CycleState
@@ -53,5 +52,8 @@ class Refuses(FilterPlugin):
 class Broken(FilterPlugin):
     """Cannot be built."""
 
-    def __init__(self, make: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         raise RuntimeError("the shadow's plugin cannot be built")
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None

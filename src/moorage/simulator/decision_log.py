@@ -7,13 +7,25 @@ winner and its runners-up are described; those that were rejected are counted in
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from moorage.api.meta import parse_time
 from moorage.errors import InputError
 from moorage.simulator.decisions import Decision
+
+
+class TimedLine(Protocol):
+    """A line of such a file: when it was written stands in it."""
+
+    @property
+    def time(self) -> str:
+        """When, in UTC."""
+        ...
+
+
+L = TypeVar("L", bound=TimedLine)
 
 MAX_LINE: Final = 16 << 20
 """A line longer than this is none of ours."""
@@ -55,11 +67,16 @@ class LoggedDecision(Decision, frozen=True, kw_only=True):
 
 def read_log(path: Path) -> Iterator[LoggedDecision]:
     """Read a log and what was rotated out of it, oldest first; InputError names the file and the line that is bad."""
+    return read_lines(path, LoggedDecision, written_by="--decision-log")
+
+
+def read_lines(path: Path, kind: type[L], *, written_by: str) -> Iterator[L]:
+    """Read a file of JSON lines and what was rotated out of it, oldest first, as a flag of the scheduler writes it."""
     files = log_files(path)
     if not files:
-        raise InputError(str(path), "there is no such file", hint="name what --decision-log of the scheduler wrote")
+        raise InputError(str(path), "there is no such file", hint=f"name what {written_by} of the scheduler wrote")
     for file in files:
-        yield from _read_file(file)
+        yield from _read_file(file, kind)
 
 
 def log_files(path: Path) -> list[Path]:
@@ -70,22 +87,22 @@ def log_files(path: Path) -> list[Path]:
     return [*older, *([path] if path.exists() else [])]
 
 
-def _read_file(path: Path) -> Iterator[LoggedDecision]:
-    decoder = msgspec.json.Decoder(LoggedDecision)
+def _read_file(path: Path, kind: type[L]) -> Iterator[L]:
+    decoder = msgspec.json.Decoder(kind)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
                 if not line.strip():
                     continue
                 try:
-                    decision = decoder.decode(line)
-                    _ = decision.moment
+                    decoded = decoder.decode(line)
+                    parse_time(decoded.time)
                 except (msgspec.MsgspecError, ValueError) as error:
                     if not line.endswith(b"\n") and len(line) < MAX_LINE:
                         return  # the scheduler is in the middle of it
                     start = line[:_SHOWN].decode(errors="replace").rstrip()
-                    hint = "a decision log has one decision a line; mend or remove this one"
+                    hint = "such a file has one decision a line; mend or remove this one"
                     raise InputError(f"{path}:{number}", f"{error}: {start}", hint=hint) from error
-                yield decision
+                yield decoded
     except OSError as error:
         raise InputError(str(path), f"it cannot be read: {error.strerror}") from error

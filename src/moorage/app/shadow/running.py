@@ -307,6 +307,8 @@ class Shadow:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+            # What it did not read, and what nobody has heard, would keep the pipes open.
+            process._transport.close()  # type: ignore[attr-defined]
 
 
 class ShadowUnusable(ShadowOff):
