@@ -1,5 +1,6 @@
 """`moorage up`: a cluster on this machine in one command."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,9 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Where to write how to reach the cluster.")
 ]
 NoScheduler = Annotated[bool, typer.Option("--no-scheduler", help="Leave scheduling to one that you run yourself.")]
+ReloadOption = Annotated[
+    bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration whenever they are saved.")
+]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="End after a while, such as 30s or 5m.")]
 
 
@@ -39,6 +43,9 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
     ui_port: Annotated[int, typer.Option("--ui-port", min=0, max=65535, help="Its port; 0 is any.")] = 0,
+    reload: Annotated[
+        bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration when saved.")
+    ] = True,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
@@ -69,6 +76,8 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
         page_port=ui_port if ui else None,
+        config=config,
         plugins=tuple(plugin or ()),
+        load_policy=partial(policy_of, config, plugin, feature_gates) if reload and policy is not None else None,
     )
     raise typer.Exit(run_up(options, Screen()))

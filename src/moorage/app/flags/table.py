@@ -220,6 +220,13 @@ _ALL: Final = (
         OWN,
         "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
     ),
+    Flag(
+        "reload",
+        kinds.BOOL,
+        True,
+        OWN,
+        "Take up changes of --config and of the files of --plugin while running, and read them again on SIGHUP.",
+    ),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a page that shows the cluster, under /ui/ beside /metrics."),
     Flag(
         "stuck-timeout",
