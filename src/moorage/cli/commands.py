@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, extender, new, scheduler, simulate, snapshot, ui, up, whatif
+from moorage.cli import capacity, config, explain, extender, new, promote, scheduler, simulate, snapshot, ui, up, whatif
 
 app = typer.Typer(
     name="moorage",
@@ -26,6 +26,7 @@ app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
 app.command()(up.up)
 app.command()(extender.extender)
+app.command()(promote.promote)
 app.command()(ui.ui)
 
 
