@@ -81,7 +81,7 @@ class Told(Protocol):
         ...
 
 
-class Follower:
+class FileFollower:
     """Has changes of a configuration file and of plugins' code taken up, one at a time.
 
     ``apply`` loads both and has them used; it returns what cannot change while running, or raises MoorageError.

@@ -32,7 +32,7 @@ LoadConfig = Callable[[str, str], SchedulerConfiguration]
 """Reads a configuration from its text, and checks it; the second is where it is from."""
 
 
-class Kept(Struct, frozen=True):
+class KeptConfigs(Struct, frozen=True):
     """The configurations of a place: the one in charge, and the one before it, if it can come back."""
 
     name: str
@@ -43,7 +43,7 @@ class Kept(Struct, frozen=True):
 class Place(Protocol):
     """Where the configuration in charge is kept, and the former one beside it."""
 
-    def read(self) -> Kept:
+    def read(self) -> KeptConfigs:
         """Read both."""
         ...
 
@@ -52,7 +52,7 @@ class Place(Protocol):
         ...
 
 
-class Change(Struct, frozen=True):
+class Promotion(Struct, frozen=True):
     """What would be written, and how it differs from what is in charge; ``notes`` are worth reading before."""
 
     current: str
@@ -61,20 +61,20 @@ class Change(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def promotion(kept: Kept, shadow: str, shadow_name: str, load: LoadConfig) -> Change:
+def promotion(kept: KeptConfigs, shadow: str, shadow_name: str, load: LoadConfig) -> Promotion:
     """Check a shadow and make it the one in charge; InputError if it would change what a restart takes."""
     text, notes = _with_carried(kept, shadow, shadow_name, load)
-    return Change(text, kept.current, difference(kept.name, kept.current, shadow_name, text, load), notes)
+    return Promotion(text, kept.current, difference(kept.name, kept.current, shadow_name, text, load), notes)
 
 
-def undoing(kept: Kept, load: LoadConfig) -> Change:
+def undoing(kept: KeptConfigs, load: LoadConfig) -> Promotion:
     """Bring the former configuration back; InputError if there is none."""
     if kept.previous is None:
         problem = "there is nothing to undo: nothing was promoted, or that has been taken back"
         raise InputError(kept.name, problem, hint=f"the former one is kept as {kept.name}{PREVIOUS}")
     former = f"{kept.name}{PREVIOUS}"
     load(kept.previous, former)
-    return Change(kept.previous, None, difference(kept.name, kept.current, former, kept.previous, load))
+    return Promotion(kept.previous, None, difference(kept.name, kept.current, former, kept.previous, load))
 
 
 def difference(before_name: str, before: str, after_name: str, after: str, load: LoadConfig) -> str:
@@ -92,7 +92,7 @@ def _lines(config: SchedulerConfiguration) -> list[str]:
     return to_yaml(completed_view(config)).splitlines()
 
 
-def _with_carried(kept: Kept, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
+def _with_carried(kept: KeptConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
     """Add to a shadow what the one in charge says of lease and connection: it would lead under another name.
 
     A shadow neither elects nor serves, so it need not mention them; what it says otherwise is refused.
@@ -135,10 +135,10 @@ class FilePlace:
         self._path = path
         self._previous = path.with_name(path.name + PREVIOUS)
 
-    def read(self) -> Kept:
+    def read(self) -> KeptConfigs:
         """Read both files."""
         previous = read_config_text(self._previous) if self._previous.exists() else None
-        return Kept(str(self._path), read_config_text(self._path), previous)
+        return KeptConfigs(str(self._path), read_config_text(self._path), previous)
 
     def write(self, current: str, previous: str | None) -> None:
         """Replace both files, the former one first: at any moment one of the two is what was in charge."""
@@ -179,7 +179,7 @@ class ConfigMapPlace:
         self._version = ""
         self.data: Mapping[str, str] = {}
 
-    def read(self) -> Kept:
+    def read(self) -> KeptConfigs:
         """Read the ConfigMap."""
         try:
             content = msgspec.json.decode(asyncio.run(self._ask("GET", b"")))
@@ -187,7 +187,7 @@ class ConfigMapPlace:
             hint = "write --config-map NAMESPACE/NAME, such as kube-system/moorage"
             raise InputError(self._where, "there is no such ConfigMap", hint=hint) from error
         self.data, self._version = content.get("data") or {}, content["metadata"]["resourceVersion"]
-        return Kept(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
+        return KeptConfigs(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
 
     def value(self, key: str) -> str:
         """Return what stands under a key; InputError if nothing does."""

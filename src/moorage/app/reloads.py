@@ -11,7 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from moorage.app.assembly import DaemonParts
-from moorage.app.following import Follower
+from moorage.app.following import FileFollower
 from moorage.app.keeper.keeper_client import KeeperClient
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.options import Options, complete_options
@@ -41,10 +41,10 @@ class Reloads:
         registry[INFO].read_from(lambda: [((config_hash(self.options),), 1.0)])
         self._succeeded()
 
-    def follower(self) -> Follower:
+    def follower(self) -> FileFollower:
         """Return what looks at the files; from now on it knows what they hold."""
         flags = self.options.flags
-        return Follower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
+        return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
 
     async def _take_up(self) -> list[str]:
         # Reading files and importing plugins takes longer than a cycle: those go on meanwhile.

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.documents import read_documents
 from moorage.app.explain_events import request_for
-from moorage.app.following import Follower
+from moorage.app.following import FileFollower
 from moorage.app.gc_tuning import collect_rarely
 from moorage.app.page.beside import QuestionProcess
 from moorage.app.page.server import PageServer
@@ -139,7 +139,7 @@ class Up:
                 await self._asking.change(replace(self._asking.request, config=completed_view(policy.config)))
             return fixed
 
-        follower = Follower(self.options.config, self.options.plugins, apply, self.screen)
+        follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
         task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
         ending.push_async_callback(_ended, task)
 

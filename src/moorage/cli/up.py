@@ -64,10 +64,9 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
-    features = choose_gates(feature_gates or ()).features
-    policy = None if no_scheduler else policy_of(config, plugin, feature_gates)
-    manifests = manifests_in(*file or ())
-    definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
+    load = None if no_scheduler else partial(policy_of, config, plugin, feature_gates)
+    features, manifests = choose_gates(feature_gates or ()).features, manifests_in(*file or ())
+    policy, definitions = None if load is None else load(), tuple(each for each in manifests if each.is_definition)
     options = UpOptions(
         box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
@@ -78,6 +77,6 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         page_port=ui_port if ui else None,
         config=config,
         plugins=tuple(plugin or ()),
-        load_policy=partial(policy_of, config, plugin, feature_gates) if reload and policy is not None else None,
+        load_policy=load if reload else None,
     )
     raise typer.Exit(run_up(options, Screen()))

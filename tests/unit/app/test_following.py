@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.app.following import FilesFollowed, Follower
+from moorage.app.following import FileFollower, FilesFollowed
 from moorage.cli.shared import policy_of
 from moorage.testing import Cluster, in_virtual_time
 
@@ -94,7 +94,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
         async with Cluster(nodes=1) as cluster:
             scheduling = cluster.box.scheduling
             assert scheduling is not None
-            follower = Follower(
+            follower = FileFollower(
                 config,
                 ["followed_plugin:Picky"],
                 lambda: scheduling.reload(policy_of(config, ["followed_plugin:Picky"], None)),
