@@ -1,7 +1,6 @@
 """A scheduler whose plugins and configuration change while it works: nothing of who waits or is being bound is lost."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -57,9 +56,8 @@ class Diary:
 
 
 @pytest.fixture(autouse=True)
-def empty_diary() -> Iterator[None]:
+def empty_diary() -> None:
     Diary.lines.clear()
-    yield
 
 
 class Alive(PermitPlugin):
@@ -315,7 +313,12 @@ REFUSED = {
     "a plugin that cannot be built": ([FailsToBuild], "", PluginError, "no such thing"),
     "a plugin that cannot be started": ([FailsToStart], "", PluginError, "its service is away"),
     "a configuration that says nonsense": ([], "kind: Nonsense\n", MoorageError, "apiVersion"),
-    "a plugin that nobody has": ([], TWO_PROFILES + "  plugins: {filter: {enabled: [{name: Gone}]}}", MoorageError, "Gone"),
+    "a plugin that nobody has": (
+        [],
+        TWO_PROFILES + "  plugins: {filter: {enabled: [{name: Gone}]}}",
+        MoorageError,
+        "Gone",
+    ),
     "groups where there were none": ([], COSCHEDULING.replace("{ARGS}", "{}"), ConfigError, "restart the scheduler"),
     "an extender that is sent whole nodes": (
         [],

@@ -1,7 +1,8 @@
 """The daemon: starts everything, works while it leads, and ends in order.
 
 SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, and the keeper releases the lease; a second one ends
-it at once. SIGUSR2 has the debugger compare cache and queue with the API.
+it at once. SIGHUP has configuration and plugins read again. SIGUSR2 has the debugger compare cache and queue with
+the API.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import signal
 import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Final
 
 import structlog
@@ -27,6 +29,7 @@ from moorage.app.metrics.readings import PodResources, read_client, read_informe
 from moorage.app.metrics.table import GATED
 from moorage.app.onlookers import Onlookers
 from moorage.app.options import Options
+from moorage.app.reloads import Reloads
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
 from moorage.client.informer import Informers
@@ -91,6 +94,7 @@ class Daemon:
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
         self._onlookers: Onlookers
+        self._reloads: Reloads
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
@@ -100,9 +104,9 @@ class Daemon:
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
         self._onlookers = onlookers = Onlookers(self.options, instruments)
         parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
-        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
-        instruments.sampler.watch(profiles)
-        keeper.watch(profiles, parts.scheduler.services.freeze)
+        self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
+        reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
+        self._watch_plugins(parts, instruments)
         keeper.record = parts.connection.recorder.record_core
         keeper.is_synced = lambda: parts.connection.informers.are_synced
         read_process(registry, self.options.features)
@@ -111,24 +115,31 @@ class Daemon:
         read_informers(registry, parts.connection.informers, parts.deliveries)
         debugger = Debugger(parts.scheduler, parts.connection.client, instruments.queue.story)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
-        _tell_forms(parts)
         resources = PodResources(parts.scheduler.objects[Pod])
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
             ending.push_async_callback(onlookers.stop)
             onlookers.attach(parts, keeper.router)
+            reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(parts.scheduler.life.close)
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
+    def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
+        """Time the plugins in use, know them when they block, and say which of them go node by node."""
+        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
+        instruments.sampler.watch(profiles)
+        self._keeper.watch(profiles, parts.scheduler.services.freeze)
+        _tell_forms(parts)
+
     def _add_pages(self, resources: PodResources) -> None:
-        options, router = self.options, self._keeper.router
+        options, router, reloads = self.options, self._keeper.router, self._reloads
         sources = PageSources(
             metrics=self._registry,
             pod_resources=resources,
-            configuration=lambda: without_secrets(completed_view(options.config)),
+            configuration=lambda: without_secrets(completed_view(reloads.options.config)),
             flags=options.flags,
             features=options.features,
         )
@@ -170,6 +181,10 @@ class Daemon:
             asyncio.create_task(_fold(self._registry), name="folding metrics"),
             asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
         ]
+        if self.options.flags["reload"]:
+            follower = self._reloads.follower()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.ask)
+            helpers.append(asyncio.create_task(follower.run(), name="following the configuration"))
         try:
             await leading
         except asyncio.CancelledError:
@@ -205,9 +220,10 @@ class Daemon:
         if self._setup.lease is not None:
             await _catch_up(parts.connection.informers)
         self._keeper.show_synced()
-        await parts.scheduler.life.start()
-        keep_everything()
-        parts.deliveries.start_through_loop()
+        async with parts.changing:
+            await parts.scheduler.life.start()
+            keep_everything()
+            parts.deliveries.start_through_loop()
         self._is_scheduling = True
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
         if not self._stopping.is_set():
@@ -241,8 +257,8 @@ class Daemon:
         if self.options.flags["explain-events"]:
             from moorage.app.explain_events import ExplainEvents, request_of
 
-            recorder, clock = parts.connection.recorder, SteadyClock()
-            await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
+            recorder, clock, reloads = parts.connection.recorder, SteadyClock(), self._reloads
+            await ExplainEvents(parts.scheduler, recorder.record, clock, lambda: request_of(reloads.options)).run()
 
 
 def setup_of(options: Options) -> Setup:

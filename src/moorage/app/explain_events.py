@@ -77,7 +77,7 @@ class ExplainEvents:
         scheduler: Scheduler,
         record: Callable[[EventNote], None],
         clock: Clock,
-        request: ExplainRequest,
+        request: Callable[[], ExplainRequest],
         ask: Ask | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -110,7 +110,7 @@ class ExplainEvents:
             return
         for queued in batch.values():
             self._told[queued.uid] = now
-        answers = await self._ask(msgspec.structs.replace(self._request, pods=tuple(batch)))
+        answers = await self._ask(msgspec.structs.replace(self._request(), pods=tuple(batch)))
         for key, text in answers.items():
             told = batch.get(key)
             if told is not None and self._scheduler.queue.find(told.pod) is not None:

@@ -63,6 +63,14 @@ class Onlookers:
         if self._traces is not None:
             self._traces.attempts.watch(parts.scheduler.profiles)
 
+    def change(self, parts: DaemonParts, options: Options) -> None:
+        """Go on with another configuration, which has just come into force."""
+        self.watch(parts)
+        if self._page is not None:
+            self._page.change(options)
+        if self._shadow is not None:
+            self._shadow.change(options)
+
     async def run(self) -> None:
         """Do what is to be done beside scheduling, until cancelled."""
         if self._shadow is not None:

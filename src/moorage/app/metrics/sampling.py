@@ -67,9 +67,12 @@ class PluginSampler:
             plugin._timer = timer
 
     def watch(self, profiles: Iterable[Profile]) -> None:
-        """Sample the plugins of these profiles from now on."""
-        for profile in profiles:
-            self._plugins += profile.plugins.values()
+        """Sample the plugins of these profiles from now on, and no others."""
+        for plugin in self._plugins:
+            plugin._timer = None
+        self._plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+        self.is_sampling, self._left_of_run = False, 0
+        self._set_timers()
 
     def cycle_begins(self) -> None:
         """Decide whether this cycle is one of those that are timed."""

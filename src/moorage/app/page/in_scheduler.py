@@ -1,5 +1,6 @@
 """`moorage scheduler --ui`: the page among the other pages of the scheduler, for whoever may read them."""
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,13 @@ class SchedulerPage:
         self._clock = SteadyClock()
         self._asking = QuestionProcess(request_of(options))
         self._source: LiveCluster | None = None
+        self._changing: asyncio.Task[None] | None = None
         self.observer = PageObserver(self._clock)
+
+    def change(self, options: Options) -> None:
+        """Answer questions as these options say from now on."""
+        changing = self._asking.change(request_of(options))
+        self._changing = asyncio.get_running_loop().create_task(changing, name="page of another configuration")
 
     def add_to(self, router: Router, scheduler: Scheduler) -> None:
         """Register the page."""

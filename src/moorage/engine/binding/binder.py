@@ -192,29 +192,27 @@ class Binder:
     async def _run(self, binding: PendingBinding) -> None:
         phases = binding.phases
         try:
-            await self._bind_or_take_back(binding)
+            try:
+                refusal = await self._bind(binding)
+            except MoorageError as error:
+                refusal = Status.error(str(error))
+            finally:
+                self.in_flight -= 1
+                if binding.permit is not None:
+                    self._services.waiting.release(binding.pod.uid)
+                self._services.wake()
+            if self._services.freeze.thawed is not None:
+                await self._services.freeze.over()
+            if refusal is not None:
+                self._take_back(binding, refusal)
+            elif binding.cycle.pods_to_activate:
+                self._services.activate(binding.cycle.pods_to_activate)
+                binding.cycle.pods_to_activate = {}
         finally:
+            # Not before what was reserved has been taken back: until then the plugins must not be closed.
             phases.under_way -= 1
             if phases.all_ended is not None and not phases.under_way and not phases.all_ended.done():
                 phases.all_ended.set_result(None)
-
-    async def _bind_or_take_back(self, binding: PendingBinding) -> None:
-        try:
-            refusal = await self._bind(binding)
-        except MoorageError as error:
-            refusal = Status.error(str(error))
-        finally:
-            self.in_flight -= 1
-            if binding.permit is not None:
-                self._services.waiting.release(binding.pod.uid)
-            self._services.wake()
-        if self._services.freeze.thawed is not None:
-            await self._services.freeze.over()
-        if refusal is not None:
-            self._take_back(binding, refusal)
-        elif binding.cycle.pods_to_activate:
-            self._services.activate(binding.cycle.pods_to_activate)
-            binding.cycle.pods_to_activate = {}
 
     async def _bind(self, binding: PendingBinding) -> Status | None:
         """Go through the phases; return the status of the one that failed."""
