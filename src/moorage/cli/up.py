@@ -47,9 +47,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
     ui_port: Annotated[int, typer.Option("--ui-port", min=0, max=65535, help="Its port; 0 is any.")] = 0,
-    reload: Annotated[
-        bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration when saved.")
-    ] = True,
+    reload: ReloadOption = True,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:

@@ -18,9 +18,9 @@ from moorage.app.shadow.messages import (
     Assumed,
     Comparison,
     Forgotten,
-    Gone,
     Known,
     Question,
+    Removed,
     Whole,
 )
 from moorage.assembly.parts import Parts, kinds_of
@@ -98,13 +98,13 @@ class ShadowCluster:
         }
         self._followed = frozenset(kinds_of(self._scheduler.objects))
 
-    def take(self, message: Known | Gone | Assumed | Forgotten | Whole) -> None:
+    def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
         """Follow what happened; an object that cannot be taken in costs itself only."""
         try:
             match message:
                 case Known(kind, thing):
                     self._known(kind, thing)
-                case Gone(kind, key, is_final):
+                case Removed(kind, key, is_final):
                     self._gone(kind, key, is_final)
                 case Assumed(key, node):
                     self._assume(key, node)

@@ -12,7 +12,7 @@ from zlib import crc32
 from moorage.api.kinds import BY_TYPE
 from moorage.api.meta import KubeObject, format_micro_time
 from moorage.api.pod import Pod
-from moorage.app.shadow.messages import Assumed, Forgotten, Gone, Known, Question, as_raw, framed
+from moorage.app.shadow.messages import Assumed, Forgotten, Known, Question, Removed, as_raw, framed
 from moorage.assembly.loop import Apply
 from moorage.clock import Clock
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode
@@ -64,7 +64,7 @@ class ShadowFeed(AttemptObserver):
         if after is not None:
             self._say(framed(Known(BY_TYPE[type(after)].full_name, as_raw(after))))
         elif before is not None:
-            self._say(framed(Gone(BY_TYPE[type(before)].full_name, before.key, is_final)))
+            self._say(framed(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
 
     def watch(self, cache: Cache) -> None:
         """Follow pods that are assumed and forgotten."""

@@ -28,7 +28,7 @@ class Known(_Message, frozen=True, tag="k"):
     thing: Raw
 
 
-class Gone(_Message, frozen=True, tag="g"):
+class Removed(_Message, frozen=True, tag="g"):
     """An object that is no more."""
 
     kind: str
@@ -64,7 +64,7 @@ class Question(_Message, frozen=True, tag="q"):
     time: str
 
 
-Message: TypeAlias = Known | Gone | Assumed | Forgotten | Whole | Question
+Message: TypeAlias = Known | Removed | Assumed | Forgotten | Whole | Question
 
 
 class ShadowSetup(Struct, frozen=True):

@@ -9,11 +9,11 @@ import hashlib
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -57,6 +57,8 @@ _OOM_SCORE: Final = 1000
 BUSY: Final = "busy"
 STARTING: Final = "starting"
 LOST: Final = "lost"
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +162,17 @@ class Shadow:
         request = self._request()
         kinds = tuple(kind_of(kind).full_name for kind in kinds_of(self._scheduler.objects))
         setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds, os.getpid())
-        self._process = process = await asyncio.create_subprocess_exec(
+        process = await _to_the_end(self._started())
+        self._out, self._waiting_bytes = [], 0
+        self._overflow.clear()
+        self._is_whole, self._errors = False, 0
+        body = msgspec.json.encode(setup)
+        self._put(len(body).to_bytes(LENGTH, "big") + body)
+        self._feed.send = self._put
+        return process
+
+    async def _started(self) -> Process:
+        self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "moorage.app.shadow.process",
@@ -169,13 +181,7 @@ class Shadow:
             limit=MAX_FRAME,
             preexec_fn=_be_the_first_to_go,
         )
-        self._out, self._waiting_bytes = [], 0
-        self._overflow.clear()
-        self._is_whole, self._errors = False, 0
-        body = msgspec.json.encode(setup)
-        self._put(len(body).to_bytes(LENGTH, "big") + body)
-        self._feed.send = self._put
-        return process
+        return self._process
 
     def _put(self, message: bytes) -> None:
         """Take a message for the shadow, unless too much waits: then it has lost touch."""
@@ -304,15 +310,29 @@ class Shadow:
         self._events.is_up(up=False)
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            # What it did not read, and what nobody has heard, would keep the pipes open.
-            process._transport.close()  # type: ignore[attr-defined]
+            await _to_the_end(_killed(process))
 
 
 class ShadowUnusable(ShadowOff):
     """The shadow is broken in a way that starting it again does not mend."""
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do something that cannot be left half done, cancelled or not: a start, or an end."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+async def _killed(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+    # What it did not read, and what nobody has heard, would keep the pipes open.
+    process._transport.close()  # type: ignore[attr-defined]
 
 
 def _first(group: BaseExceptionGroup[ShadowOff]) -> ShadowOff:
