@@ -25,6 +25,12 @@ Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 NODES: Final = 20
 ROUNDS: Final = 20
 PODS_A_ROUND: Final = 25
+LEASE: Final = (
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+)
+"""As long as in production: what may cost the lease here is a reload, and not a machine that is busy with others."""
 EVENTS: Final = "/api/v1/namespaces/kube-system/events?fieldSelector=involvedObject.kind%3DLease"
 CONFIG: Final = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -94,7 +100,12 @@ class Reloaded:
         self._mounted, self._plugin = Mounted(folder), folder / "changing_plugin.py"
         self._good = CONFIG.replace("KUBECONFIG", str(self._kubeconfig))
         self.config = self._mounted.config
-        self._flags = (f"--config={self.config}", "--plugin=changing_plugin:Changing", *serving(plane, self._port))
+        self._flags = (
+            f"--config={self.config}",
+            "--plugin=changing_plugin:Changing",
+            *serving(plane, self._port),
+            *LEASE,
+        )
         self._plugin.write_text(PLUGIN.replace("ANSWER", "1"))
         self._mounted.put(self.weighing(1))
 
