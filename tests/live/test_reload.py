@@ -1,6 +1,7 @@
 """A scheduler under load whose configuration and plugin code change every second, every other time for the worse."""
 
 import asyncio
+import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -223,6 +224,8 @@ def test_a_shadow_is_promoted_and_taken_back_under_load(
             assert await asyncio.to_thread(run, ["promote", "--undo", *named]) == 0
             await reloaded.counted("success", 2)
             assert await reloaded.weight() == 1
+            process.send(signal.SIGHUP)
+            await reloaded.counted("success", 3)
             await loading
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, names))
             assert cluster.witness.moved() == []
