@@ -11,7 +11,7 @@ import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.metrics.table import GATED
+from moorage.app.onlookers import Onlookers
 from moorage.app.options import Options
 from moorage.app.reloads import Reloads
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
@@ -36,13 +37,9 @@ from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
-from moorage.engine.observing import AttemptObserver
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
-
-if TYPE_CHECKING:
-    from moorage.app.page.in_scheduler import SchedulerPage
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -96,6 +93,7 @@ class Daemon:
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
+        self._onlookers: Onlookers
         self._reloads: Reloads
 
     async def run(self) -> None:
@@ -104,9 +102,8 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        page = page_of(self.options, instruments.attempts)
-        watching = None if page is None else page.observer
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
+        self._onlookers = onlookers = Onlookers(self.options, instruments)
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
         self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
         reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
         self._watch_plugins(parts, instruments)
@@ -122,12 +119,11 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            if page is not None:
-                page.add_to(keeper.router, parts.scheduler)
-                reloads.in_force.append(lambda: page.change(reloads.options))
-                ending.push_async_callback(page.stop)
+            ending.push_async_callback(onlookers.stop)
+            onlookers.attach(parts, keeper.router)
+            reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
             # Most often this has been done; but a signal may come while plugins start, or before.
-            ending.push_async_callback(parts.scheduler.life.close)
+            ending.push_async_callback(lambda: parts.scheduler.life.close())
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
@@ -240,6 +236,7 @@ class Daemon:
         self._keeper.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
         explaining = asyncio.create_task(self._explain(parts), name="explaining")
+        beside = asyncio.create_task(self._onlookers.run(), name="looking on")
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():
@@ -252,7 +249,8 @@ class Daemon:
             cycling.cancel()
             stopping.cancel()
             explaining.cancel()
-            await asyncio.gather(explaining, return_exceptions=True)
+            beside.cancel()
+            await asyncio.gather(explaining, beside, return_exceptions=True)
 
     async def _explain(self, parts: DaemonParts) -> None:
         """Explain pods that fit nowhere, beside the loop, if that is wanted."""
@@ -261,15 +259,6 @@ class Daemon:
 
             recorder, clock, reloads = parts.connection.recorder, SteadyClock(), self._reloads
             await ExplainEvents(parts.scheduler, recorder.record, clock, lambda: request_of(reloads.options)).run()
-
-
-def page_of(options: Options, then: AttemptObserver) -> "SchedulerPage | None":
-    """Prepare the page, if it is wanted; a scheduler without one does not import what it takes."""
-    if not options.flags["ui"]:
-        return None
-    from moorage.app.page.in_scheduler import SchedulerPage
-
-    return SchedulerPage(options, then)
 
 
 def setup_of(options: Options) -> Setup:

@@ -16,6 +16,8 @@ import yaml
 from msgspec.structs import replace
 
 from moorage.api.documents import read_documents
+from moorage.app.decision_log.opening import OpenDecisionLog
+from moorage.app.decision_log.writing import LogLimits
 from moorage.app.explain_events import request_for
 from moorage.app.following import FileFollower
 from moorage.app.gc_tuning import collect_rarely
@@ -32,7 +34,9 @@ from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.config import completed_view
+from moorage.engine.observing import observed_by
 from moorage.errors import InputError
+from moorage.framework.metering import NumberCell
 from moorage.ui.live import LiveCluster
 from moorage.ui.watching import PageObserver
 
@@ -54,6 +58,7 @@ class UpOptions:
     seconds: float | None = None
     page_port: int | None = None
     """Where to serve the page; 0 is any port, ``None`` is nowhere."""
+    decision_log: Path | None = None
     config: Path | None = None
     plugins: tuple[str, ...] = ()
     """Third-party plugins as they were named, for the process that answers the page's questions."""
@@ -78,6 +83,7 @@ class Up:
     options: UpOptions
     screen: Screen
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
     _asking: QuestionProcess | None = None
 
     async def run(self) -> None:
@@ -85,7 +91,7 @@ class Up:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
-        async with AsyncExitStack() as ending:
+        async with self._ending as ending:
             server = await ending.enter_async_context(self._server())
             path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
             self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
@@ -107,9 +113,22 @@ class Up:
         connection = Connection(server.plain_url, "this cluster", credentials=credentials)
         self._tally = Tally()
         self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
-        return Box(
-            lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=self._watching
-        )
+        log = self._open_log()
+        watching = observed_by(self._watching, None if log is None else log.observer)
+        box = Box(lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=watching)
+        if log is not None and box.scheduling is not None:
+            log.observer.watch(box.scheduling.scheduler.cycles.values())
+        return box
+
+    def _open_log(self) -> OpenDecisionLog | None:
+        """Open the decision log, if there is to be one; what it drops is counted nowhere."""
+        path = self.options.decision_log
+        if path is None:
+            return None
+        log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())
+        log.start()
+        self._ending.callback(log.close)
+        return log
 
     async def _serve_page(self, box: Box, kubeconfig: Path, ending: AsyncExitStack) -> None:
         """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""

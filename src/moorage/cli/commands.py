@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from moorage import __version__
-from moorage.cli import capacity, config, explain, extender, new, promote, scheduler, simulate, snapshot, ui, up, whatif
+from moorage.cli import (
+    capacity,
+    config,
+    explain,
+    extender,
+    new,
+    promote,
+    scheduler,
+    shadow,
+    simulate,
+    snapshot,
+    ui,
+    up,
+    whatif,
+)
 
 app = typer.Typer(
     name="moorage",
@@ -24,6 +38,7 @@ app.command()(explain.explain)
 app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
+app.add_typer(shadow.app, name="shadow")
 app.command()(up.up)
 app.command()(extender.extender)
 app.command()(promote.promote)

@@ -24,6 +24,9 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Where to write how to reach the cluster.")
 ]
 NoScheduler = Annotated[bool, typer.Option("--no-scheduler", help="Leave scheduling to one that you run yourself.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--decision-log", metavar="FILE", help="Write every decision there, a line of JSON each.")
+]
 ReloadOption = Annotated[
     bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration whenever they are saved.")
 ]
@@ -39,6 +42,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     kubeconfig: KubeconfigOption = None,
     no_scheduler: NoScheduler = False,
     file: ManifestFiles = None,
+    decision_log: LogOption = None,
     lasts: ForOption = "",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
@@ -75,6 +79,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
         page_port=ui_port if ui else None,
+        decision_log=decision_log,
         config=config,
         plugins=tuple(plugin or ()),
         load_policy=load if reload else None,

@@ -205,6 +205,8 @@ class Scheduler:
         pod = queued.pod
         if pod.is_terminating or self.cache.is_assumed(pod):
             return self._drop(queued)
+        if self.observer is not None:
+            self.observer.trying(queued)
         try:
             outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:

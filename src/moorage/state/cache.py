@@ -80,6 +80,10 @@ class Cache:
         """How many pods are assumed."""
         return len(self._assumed)
 
+    def assumed_pods(self) -> list[Pod]:
+        """Return the pods that were given a node which the API has not confirmed yet."""
+        return [self._pods[uid] for uid in self._assumed]
+
     def is_assumed(self, pod: Pod) -> bool:
         """Return whether a pod was given a node that the API has not confirmed yet."""
         return pod.metadata.uid in self._assumed

@@ -10,7 +10,6 @@ from moorage.app.explain_events import request_of
 from moorage.app.options import AuthorizationOptions, Options
 from moorage.app.serving.routing import Router
 from moorage.clock import SteadyClock
-from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.ui.paths import API, ROOT, public_paths
 
@@ -26,7 +25,7 @@ def allowing_page(options: AuthorizationOptions) -> AuthorizationOptions:
 class SchedulerPage:
     """The page of one scheduler: what it looks at, and where it is served."""
 
-    def __init__(self, options: Options, then: AttemptObserver) -> None:
+    def __init__(self, options: Options) -> None:
         from moorage.app.page.beside import QuestionProcess
         from moorage.ui.watching import PageObserver
 
@@ -34,7 +33,7 @@ class SchedulerPage:
         self._asking = QuestionProcess(request_of(options))
         self._source: LiveCluster | None = None
         self._changing: asyncio.Task[None] | None = None
-        self.observer = PageObserver(self._clock, then)
+        self.observer = PageObserver(self._clock)
 
     def change(self, options: Options) -> None:
         """Answer questions as these options say from now on."""

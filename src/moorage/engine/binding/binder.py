@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
+from contextvars import Context
 from functools import partial
 from typing import Any, Final
 
@@ -363,7 +364,8 @@ class TaskBackground:
                 vacancy.set_result(Work(work, name))
                 return
         first = Work(work, name)
-        task = loop.create_task(self._run(loop, first))
+        # It outlives the attempt that it is made for, so it must not take along what is current there.
+        task = loop.create_task(self._run(loop, first), context=Context())
         self._tasks.add(task)
         task.add_done_callback(partial(self._gone, first))
 
