@@ -387,3 +387,24 @@ async def test_gangs_of_a_plugin_that_is_gone_are_pods_like_others() -> None:
         await cluster.apply({**content, "metadata": {**content["metadata"], "name": "b"}})
         await cluster.sleep(5.0)
         assert not node_of(cluster, "b"), "two of three"
+
+
+@in_virtual_time
+async def test_a_gang_that_failed_a_moment_ago_is_tried_again_after_a_change() -> None:
+    args = "{permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 30}"
+    config, content = COSCHEDULING.replace("{ARGS}", args), pod("a")
+    content["metadata"]["annotations"] = {GANG: "g", GANG_SIZE: "1"}
+    content["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+    blocker = {**content, "metadata": {"name": "blocker"}}
+    async with Cluster(nodes=1, shape="cpu=4", config=config) as cluster:
+        await cluster.apply(blocker)
+        await cluster.wait_for(lambda: bool(node_of(cluster, "blocker")))
+        await cluster.apply(content)
+        await cluster.wait_for(lambda: "Insufficient cpu" in cluster.why_pending("a"))
+        found = cluster.pod("blocker")
+        assert found is not None
+        await cluster.client.delete(found)
+        await cluster.reload(config=config.replace("10", "20"))
+        await cluster.sleep(5.0)
+        assert not node_of(cluster, "a"), "it has to wait for half a minute"
+        await cluster.wait_for(lambda: bool(node_of(cluster, "a")), seconds=40)

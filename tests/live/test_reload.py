@@ -1,6 +1,7 @@
 """A scheduler under load whose configuration and plugin code change every second, every other time for the worse."""
 
 import asyncio
+import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,12 @@ Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 NODES: Final = 20
 ROUNDS: Final = 20
 PODS_A_ROUND: Final = 25
+LEASE: Final = (
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+)
+"""As long as in production: what may cost the lease here is a reload, and not a machine that is busy with others."""
 EVENTS: Final = "/api/v1/namespaces/kube-system/events?fieldSelector=involvedObject.kind%3DLease"
 CONFIG: Final = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -94,7 +101,12 @@ class Reloaded:
         self._mounted, self._plugin = Mounted(folder), folder / "changing_plugin.py"
         self._good = CONFIG.replace("KUBECONFIG", str(self._kubeconfig))
         self.config = self._mounted.config
-        self._flags = (f"--config={self.config}", "--plugin=changing_plugin:Changing", *serving(plane, self._port))
+        self._flags = (
+            f"--config={self.config}",
+            "--plugin=changing_plugin:Changing",
+            *serving(plane, self._port),
+            *LEASE,
+        )
         self._plugin.write_text(PLUGIN.replace("ANSWER", "1"))
         self._mounted.put(self.weighing(1))
 
@@ -212,6 +224,8 @@ def test_a_shadow_is_promoted_and_taken_back_under_load(
             assert await asyncio.to_thread(run, ["promote", "--undo", *named]) == 0
             await reloaded.counted("success", 2)
             assert await reloaded.weight() == 1
+            process.send(signal.SIGHUP)
+            await reloaded.counted("success", 3)
             await loading
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, names))
             assert cluster.witness.moved() == []

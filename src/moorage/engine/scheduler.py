@@ -240,6 +240,8 @@ class Scheduler:
             return await self._park(queued, cycle, found)
         if cycle.extenders:
             choice = await self._choose_extended(cycle, found)
+            if self.observer is not None:
+                self.observer.chosen(queued, choice)
             state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         else:
             assert not isinstance(found, ExtendedNodes)

@@ -54,6 +54,12 @@ class Holds:
         hold.is_timed, hold.is_due = False, True
         return True
 
+    def timed(self) -> list[tuple[str, float, bool]]:
+        """Return which groups wait for a moment, in how many seconds it comes, and whether their pods are told then."""
+        now = self._clock.now()
+        waiting = [(key, hold.until - now, False) for key, hold in self._of.items() if hold.until > now]
+        return waiting + [(key, TELL_AFTER, True) for key, hold in self._of.items() if hold.is_timed]
+
     def told(self, key: str) -> None:
         """Note that pods have heard what is wrong with their group."""
         hold = self._of.setdefault(key, Hold())

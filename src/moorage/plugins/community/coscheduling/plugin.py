@@ -68,6 +68,12 @@ class Coscheduling(
 
     async def start(self) -> None:
         self._phases.start()
+        # A forerunner's timers end with it; what it held back it held back for all.
+        for key, seconds, is_told in self._holds.timed():
+            self._handle.call_later(seconds, partial(self._try_again, key, is_told=is_told))
+
+    async def close(self) -> None:
+        await self._phases.close()
 
     def _judges(self, group: Group) -> bool:
         return isinstance(group, DescribedGroup)
