@@ -1,14 +1,17 @@
 """A shadow beside a scheduler: what it would have done, and that nothing it does costs the scheduler anything."""
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from moorage.api.node import Node
@@ -17,14 +20,21 @@ from moorage.app.explain_events import request_for
 from moorage.app.shadow import running
 from moorage.app.shadow.feeding import ShadowFeed
 from moorage.app.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
+from moorage.app.shadow.report import read_report
 from moorage.app.shadow.running import Shadow, ShadowEvents, ShadowPlan
 from moorage.assembly.parts import Observers, assemble
 from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
 from moorage.engine.outcomes import Outcome, Placed
 from moorage.engine.scheduler import Scheduler
 from moorage.simulator.one_pass import DryRunApi
 from moorage.testing.builders import make_node, make_pod
+from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS
+from tests.integration.test_scheduler_page import scheduler as running_scheduler
+from tests.unit.ui.clusters import node
+from tests.unit.ui.clusters import pod as content
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SAME = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
@@ -102,8 +112,8 @@ async def beside(
     parts = assemble(policy, DryRunApi(), SystemClock(), observers=observers)
     feed.watch(parts.scheduler.cache)
     apply = feed.around_apply(parts.scheduler.handlers.apply)
-    for node in nodes:
-        apply(None, node)
+    for each in nodes:
+        apply(None, each)
     await parts.scheduler.life.start()
     plan_ = ShadowPlan(file, tuple(f"{PLUGINS}:{name}" for name in plugins), **plan)
     shadow = Shadow(plan_, feed, parts.scheduler, lambda: request_for(policy, "", ()), seen)
@@ -312,8 +322,8 @@ def test_a_shadow_that_takes_too_much_memory_is_switched_off(tmp_path: Path, mon
     monkeypatch.setattr(running, "LOOK_SECONDS", 0.1)
 
     async def story() -> None:
-        more = {"plugins": ("Eats",), "max_memory": 400 << 20}
-        async with beside(tmp_path, filtering("Eats"), *NODES, **more) as both:
+        eats = filtering("Eats")
+        async with beside(tmp_path, eats, *NODES, plugins=("Eats",), max_memory=400 << 20) as both:
             await both.until(lambda: both.seen.is_looking_on)
             for number in range(4):
                 await both.place(pod(f"p{number}"))
@@ -359,3 +369,62 @@ def test_changes_that_it_does_not_read_in_time_cost_it_its_place(
             assert isinstance((await both.place(pod("after")))[0], Placed)
 
     run(story())
+
+
+REFUSED = {
+    "a file that is not there": ("--shadow=/nowhere.yaml", "/nowhere.yaml is not a file"),
+    "a share that is none": ("--shadow=FILE --shadow-percent=0", "0 is not a percentage above 0"),
+    "a log that cannot be written": ("--shadow=FILE --shadow-log=/no/where", "/no/where cannot be opened"),
+}
+
+
+@pytest.mark.parametrize(("flags", "problem"), REFUSED.values(), ids=REFUSED)
+def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flags: str, problem: str) -> None:
+    (tmp_path / "shadow.yaml").write_text(SAME)
+    given = flags.replace("FILE", str(tmp_path / "shadow.yaml")).split()
+    command = [MOORAGE, "scheduler", *given, "--master=http://127.0.0.1:1", "--leader-elect=false", "--secure-port=0"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, problem in ended.stderr) == (1, True), ended.stderr
+
+
+def test_a_scheduler_counts_and_logs_what_its_shadow_would_do(tmp_path: Path) -> None:
+    """Two nodes, one of them half full, and a shadow that fills one node after the other."""
+    config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    strategy = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}"
+    packing = "pluginConfig: [{name: NodeResourcesFit, args: {%s}}]" % strategy  # noqa: UP031 - braces are YAML's
+    config.write_text(HEAD + "profiles: [{schedulerName: default-scheduler, %s}]\n" % packing)  # noqa: UP031
+
+    async def story() -> str:
+        contents = (node("n1"), node("n2"), content("old", "2", node="n2"))
+        async with (
+            running_scheduler(tmp_path, f"--shadow={config}", f"--shadow-log={log}", contents=contents) as (url, token),
+            aiohttp.ClientSession() as client,
+        ):
+            for number in range(POLLS):
+                text = await metrics(client, url, token)
+                if "moorage_shadow_up 1.0" in text:
+                    await more(tmp_path, content(f"web-{number}", "100m"))
+                if 'result="differs"' in text:
+                    return text
+                await asyncio.sleep(PAUSE)
+        raise AssertionError(text)
+
+    text = asyncio.run(story())
+    assert 'moorage_shadow_differences_total{plugin="NodeResourcesFit",profile="default-scheduler"}' in text
+    report = read_report(log)
+    assert report.plugins.keys() == {"NodeResourcesFit"}
+    assert {item.shadow_node for item in report.examples} == {"n2"}
+
+
+async def metrics(client: aiohttp.ClientSession, url: str, token: str) -> str:
+    try:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.get(f"{url}/metrics", ssl=False, headers=headers) as got:
+            return await got.text()
+    except aiohttp.ClientConnectionError:
+        return ""
+
+
+async def more(folder: Path, thing: dict[str, Any]) -> None:
+    async with ApiClient(load_connection(str(folder / "kubeconfig"))) as client:
+        await client.request("POST", "/api/v1/namespaces/shop/pods", json.dumps(thing).encode())

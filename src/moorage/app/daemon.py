@@ -123,7 +123,7 @@ class Daemon:
             onlookers.attach(parts, keeper.router)
             reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
             # Most often this has been done; but a signal may come while plugins start, or before.
-            ending.push_async_callback(lambda: parts.scheduler.life.close())
+            ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
