@@ -3,16 +3,24 @@
 import asyncio
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import structlog
 
+from moorage.api.kinds import Kind, kind_of
+from moorage.api.meta import KubeObject
+from moorage.app.explain_events import be_nice
 from moorage.app.keeper.process import die_with
 from moorage.app.shadow.comparing import ShadowCluster
 from moorage.app.shadow.messages import (
     LENGTH,
+    UNSURE,
     Answer,
+    Comparison,
     Message,
     Question,
     ShadowBroken,
@@ -22,10 +30,12 @@ from moorage.app.shadow.messages import (
     Whole,
     framed,
 )
+from moorage.assembly.loop import Apply
 from moorage.assembly.parts import assemble, kinds_of
 from moorage.assembly.policy import Policy, collect_plugins, load_policy
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import load_connection
+from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.errors import ConfigError, MoorageError
@@ -33,11 +43,14 @@ from moorage.features import FeatureGates
 from moorage.framework.faults import described
 from moorage.simulator.one_pass import DryRunApi, searching_all
 
+_OOM_SCORE: Final = 1000
+
 log = structlog.get_logger(__name__)
 
 
 def main() -> int:
     """Compare until there is nothing more to compare."""
+    _be_the_first_to_go()
     # Plugins may print: that must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -55,7 +68,7 @@ def main() -> int:
 class Shadowing:
     """Reads and answers, on one loop with what plugins do in the background."""
 
-    def __init__(self, say: Any) -> None:
+    def __init__(self, say: Callable[[Answer], None]) -> None:
         self._say = say
         self._reader = asyncio.StreamReader()
         self._client: ApiClient | None = None
@@ -114,11 +127,11 @@ class Shadowing:
         await in_charge.life.start()
         return ShadowCluster(parts, in_charge)
 
-    async def _follow(self, kinds: list[Any], apply: Any, kubeconfig: str, master: str) -> None:
+    async def _follow(self, kinds: list[type[KubeObject]], apply: Apply, kubeconfig: str, master: str) -> None:
         """Read what only the shadow's plugins list from the API itself."""
         self._client = ApiClient(load_connection(kubeconfig, master))
 
-        def on_changes(_kind: Any, changes: Any) -> None:
+        def on_changes(_kind: Kind, changes: Sequence[Change[Any]]) -> None:
             for change in changes:
                 apply(change.before, change.after, is_final=change.is_final)
 
@@ -127,10 +140,15 @@ class Shadowing:
         await informers.synced()
 
 
+def _be_the_first_to_go() -> None:
+    """Leave the machine to the scheduler: its time, and its memory."""
+    be_nice()
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
+
+
 def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:
     """Read the shadow's configuration; ConfigError if it has extenders: they would be asked twice about every pod."""
-    from pathlib import Path
-
     registry = collect_plugins(paths=setup.plugins or setup.in_charge.plugins)
     policy = load_policy(registry, Path(setup.file), features=gates)
     if policy.config.extenders:
@@ -139,15 +157,11 @@ def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:
     return policy
 
 
-def _name(kind: Any) -> str:
-    from moorage.api.kinds import kind_of
-
+def _name(kind: type[KubeObject]) -> str:
     return kind_of(kind).full_name
 
 
-def _unknown(question: Question) -> Any:
-    from moorage.app.shadow.messages import UNSURE, Comparison
-
+def _unknown(question: Question) -> Comparison:
     message = "the shadow does not know the pod, or has no such profile"
     return Comparison(question.number, question.time, question.key, "", UNSURE, question.node, message=message)
 

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from moorage.api.kinds import kind_of
-from moorage.app.explain_events import ExplainRequest, be_nice
+from moorage.app.explain_events import ExplainRequest
 from moorage.app.shadow.feeding import ShadowFeed
 from moorage.app.shadow.messages import (
     LENGTH,
@@ -50,9 +50,10 @@ SLICE: Final = 200
 MAX_STARTS: Final = 3
 """How often it is started in :data:`FORGIVEN_SECONDS` before it is switched off."""
 FORGIVEN_SECONDS: Final = 600.0
+MIN_SECONDS: Final = 2.0
+"""It is not started more often than this."""
 MAX_ERRORS: Final = 50
 """After so many errors in a row there is no point in asking on."""
-_OOM_SCORE: Final = 1000
 
 BUSY: Final = "busy"
 STARTING: Final = "starting"
@@ -120,7 +121,7 @@ class Shadow:
             version = self._version()
             self._changed.clear()
             starts = [moment for moment in starts if monotonic() - moment < FORGIVEN_SECONDS]
-            starts.append(monotonic())
+            starts.append(starts_at := monotonic())
             try:
                 await self._live(version)
             except ShadowOff as error:
@@ -130,6 +131,8 @@ class Shadow:
                 starts, is_final = [], False
             finally:
                 await self._end()
+            # Whoever saves a file every second does not get a new process every time.
+            await asyncio.sleep(max(0.0, starts_at + MIN_SECONDS - monotonic()))
             if is_final:
                 log.error("the shadow is switched off until its file changes", file=str(self._plan.file))
                 await self._wait_for_change(version)
@@ -179,7 +182,6 @@ class Shadow:
             stdin=PIPE,
             stdout=PIPE,
             limit=MAX_FRAME,
-            preexec_fn=_be_the_first_to_go,
         )
         return self._process
 
@@ -347,10 +349,3 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _be_the_first_to_go() -> None:
-    """Leave the machine to the scheduler: its time, and its memory."""
-    be_nice()
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
