@@ -11,9 +11,15 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.devices import Device, DeviceRequestAllocationResult, NodeAllocatableResource, ResourceClaim
+from moorage.api.devices import (
+    Device,
+    DeviceRequestAllocationResult,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
+    ResourceClaim,
+)
 from moorage.api.pod import ClaimMapping, ClaimOverhead, NodeAllocatableClaimStatus, Pod
-from moorage.api.quantity import NANO, nano_value
+from moorage.api.quantity import NANO, Quantity, nano_value
 from moorage.api.requests import CPU, claimed_nanos, container_nanos, limit_nanos
 from moorage.errors import MoorageError
 from moorage.framework.nodeinfo import NodeInfo
@@ -35,8 +41,6 @@ class HeldClaim(Struct, frozen=True):
     users: tuple[str, ...]
     claim: ResourceClaim
     results: Sequence[DeviceRequestAllocationResult]
-    is_pending: bool = False
-    """Whether it gets its devices for another pod of the same group."""
 
 
 def statuses_of(
@@ -58,12 +62,13 @@ def _status(held: HeldClaim, devices: Mapping[DeviceId, Device]) -> NodeAllocata
         for name, resource in device.node_allocatable_resources.items():
             if resource.mapping is not None:
                 try:
-                    amount, like = _mapped(name, resource, result)
+                    found = _mapped(name, resource, result)
                 except MappingError as error:
                     raise MappingError(f"claim {held.claim.key}, {error}") from error
-                mapped[name] = (mapped.get(name, (0, like))[0] + amount, like)
+                if found is not None:
+                    mapped[name] = (mapped.get(name, (0, ""))[0] + found[0], found[1])
             if resource.overhead is not None:
-                overhead[name] = ClaimOverhead(name, resource.overhead.per_pod, resource.overhead.per_container)
+                overhead[name] = _added(overhead.get(name, ClaimOverhead(name)), resource.overhead)
     if not mapped and not overhead:
         return None
     return NodeAllocatableClaimStatus(
@@ -74,13 +79,30 @@ def _status(held: HeldClaim, devices: Mapping[DeviceId, Device]) -> NodeAllocata
     )
 
 
-def _mapped(name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult) -> tuple[int, str]:
+def _added(known: ClaimOverhead, more: NodeAllocatableOverhead) -> ClaimOverhead:
+    """Add what another device of the claim costs."""
+    return replace(
+        known, per_pod=_sum(known.per_pod, more.per_pod), per_container=_sum(known.per_container, more.per_container)
+    )
+
+
+def _sum(left: Quantity | None, right: Quantity | None) -> Quantity | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return written(nano_value(left) + nano_value(right), like=left)
+
+
+def _mapped(
+    name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult
+) -> tuple[int, str] | None:
     mapping = resource.mapping
     assert mapping is not None
-    if mapping.capacity_key is None:
-        multiplier = mapping.device_multiplier if mapping.device_multiplier is not None else 1
-        return nano_value(multiplier), str(multiplier)
+    if not mapping.capacity_key:
+        multiplier = mapping.device_multiplier
+        return None if multiplier is None else (nano_value(multiplier), str(multiplier))
     consumed = result.consumed_capacity.get(mapping.capacity_key)
+    if consumed is None and result.consumed_capacity:
+        return None
     if consumed is None:
         key = f"Capacity key '{mapping.capacity_key}' is set in NodeAllocatableResources for resource {name}"
         raise MappingError(f"device {result.device}: ConsumedCapacity is nil, but {key}")
@@ -96,16 +118,8 @@ def users_of(pod: Pod, entry: str) -> tuple[str, ...]:
     )
 
 
-def refusal(
-    pod: Pod, held: Iterable[HeldClaim], statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo
-) -> Status | None:
-    """Return why a pod cannot have its devices on a node: they are another's, or what they come to is not left."""
-    mapped = {status.resource_claim_name for status in statuses if status.mapping}
-    for item in held:
-        others = any(user.uid != pod.uid for user in item.claim.status.reserved_for)
-        if item.claim.name in mapped and (others or item.is_pending):
-            text = f"node allocatable resource claim {item.claim.name} has a mapped device and cannot be shared"
-            return Status.unresolvable(f"{text} across pods")
+def refusal(pod: Pod, statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo) -> Status | None:
+    """Return why a pod cannot have its devices on a node: what they come to is not left."""
     extra = claimed_nanos(statuses)
     if (status := _uncovered(pod, extra, statuses)) is not None:
         return status
