@@ -30,13 +30,14 @@ def main() -> int:
 
 
 def _decisions(fresh: str, console: Console) -> int:
-    """Compare decisions on random clusters: plain ones, with volumes and devices, with groups, and limited searches."""
+    """Compare decisions on random clusters: plain ones, with volumes and devices, with groups, gates that are off by default, and limited searches."""
     budget = [
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
         *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (fresh, 40))),
         *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (fresh, 20))),
+        *(Options(seed, count, features_of("groups,devices,alphas")) for seed, count in (("fixed", 60), (fresh, 20))),
     ]
     differing = 0
     with Oracle() as oracle:

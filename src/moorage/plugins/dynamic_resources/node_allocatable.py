@@ -7,7 +7,6 @@ to is written into the pod's status and counts for the pod on its node, as if it
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -28,7 +27,6 @@ from moorage.plugins.dynamic_resources.capacity import written
 from moorage.plugins.dynamic_resources.ids import DeviceId
 
 MILLI: Final = NANO // 1000
-log = structlog.get_logger(__name__)
 
 
 class MappingError(MoorageError):
@@ -54,11 +52,15 @@ def statuses_of(
 def _status(held: HeldClaim, devices: Mapping[DeviceId, Device]) -> NodeAllocatableClaimStatus | None:
     mapped: dict[str, tuple[int, str]] = {}
     overhead: dict[str, ClaimOverhead] = {}
-    for result in held.results:
-        device = devices.get(DeviceId(result.driver, result.pool, result.device))
+    found_devices = [devices.get(DeviceId(result.driver, result.pool, result.device)) for result in held.results]
+    if not any(device is not None and device.node_allocatable_resources for device in found_devices):
+        return None
+    for result, device in zip(held.results, found_devices, strict=True):
         if device is None:
-            log.info("device of a claim is in no slice", claim=held.claim.key, device=result.device)
-            continue
+            # Upstream's quirk, and kept: where a node reaches one of the devices and not another, the attempt fails.
+            where = f"not found in pool {result.pool} for driver {result.driver}"
+            text = f"device {result.device}, driver {result.driver}: device {result.device} {where}"
+            raise MappingError(f"claim {held.claim.key}, {text}")
         for name, resource in device.node_allocatable_resources.items():
             if resource.mapping is not None:
                 try:
