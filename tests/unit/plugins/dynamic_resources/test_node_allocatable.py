@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [standing(cpu=TWO), held("other"), asking()],
         [turned_down("node allocatable resource claim a has a mapped device and cannot be shared across pods")],
     ),
-    "a mapped device of which the pod is one of the users": ([standing(cpu=TWO), held("other", "p"), known("p")], ["n1"]),
+    "a mapped device that the pod is one user of": ([standing(cpu=TWO), held("other", "p"), known("p")], ["n1"]),
     "one that is out of reach, whoever has it": (
         [standing(cpu=TWO), held("other", on="n9"), asking()],
         [turned_down("resourceclaim not available on the node")],
