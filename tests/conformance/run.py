@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def _decisions(fresh: str, console: Console) -> int:
-    """Compare decisions on random clusters: plain ones, with volumes, devices, groups and alpha gates, limited searches."""
+    """Compare decisions on random clusters: with volumes, devices, groups and alpha gates, and limited searches."""
     budget = [
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),

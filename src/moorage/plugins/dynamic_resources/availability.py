@@ -25,10 +25,15 @@ def unprepared(state: DeviceState) -> Status | None:
 
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
     """Return the places of the claims that cannot be used on a node."""
+    return unreachable_from(state, info) | state.stuck
+
+
+def unreachable_from(state: DeviceState, info: NodeInfo) -> set[int]:
+    """Return the places of the claims whose devices a node does not reach."""
     away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
     if state.skipping and SKIPPING not in info.node.status.declared_features:
         away |= state.skipping
-    return away | state.stuck
+    return away
 
 
 def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:

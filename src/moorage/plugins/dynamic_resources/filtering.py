@@ -18,6 +18,7 @@ from moorage.plugins.dynamic_resources.availability import (
     unavailable_on,
     unavailable_on_nodes,
     unprepared,
+    unreachable_from,
 )
 from moorage.plugins.dynamic_resources.claims import is_reserved_for, is_reserved_for_member
 from moorage.plugins.dynamic_resources.extended import requests_for
@@ -98,7 +99,7 @@ class NodeFilter:
         """Return why a claim cannot be used though its devices can be reached: they stand for what another pod has."""
         if state.mapped is None:
             state.mapped = tuple(self._mapped(state))
-        away = unavailable_on(state, info) - state.stuck if state.mapped else set()
+        away = unreachable_from(state, info) if state.mapped else set()
         for place in state.mapped:
             if place not in away and self._is_anothers(state, pod, place):
                 text = f"node allocatable resource claim {state.claims[place].name} has a mapped device"
