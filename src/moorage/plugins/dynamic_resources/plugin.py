@@ -214,8 +214,8 @@ class DynamicResources(
             info = self._nodes.find(node_name)
             state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
             if state.statuses:
-                told = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
-                cycle[ASSUMED] = replace(pod, status=told)
+                status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
+                cycle[ASSUMED] = replace(pod, status=status_there)
         return status
 
     def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
