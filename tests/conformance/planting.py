@@ -13,6 +13,7 @@ from tests.conformance.generator import Case
 
 Object = dict[str, Any]
 Step = Callable[[list[Object], Object], None]
+PORT: Final = 31_999
 KEY: Final = "planted.example/obstacle"
 
 
@@ -89,6 +90,73 @@ def _spread(_objects: list[Object], pod: Object) -> None:
     pod["spec"].setdefault("topologySpreadConstraints", []).append(constraint)
 
 
+def _cordon(objects: list[Object], _pod: Object) -> None:
+    for node in _nodes(objects):
+        node.setdefault("spec", {})["unschedulable"] = True
+
+
+def _sentries(objects: list[Object], spec: Object, labels: Object | None = None) -> None:
+    """Put a pod on every node."""
+    for number, node in enumerate(_nodes(objects)):
+        metadata = {"name": f"planted-{number}", "namespace": "default", "labels": labels or {}}
+        container: Object = {"name": "c", "image": "planted", **spec.get("container", {})}
+        own = {key: item for key, item in spec.items() if key != "container"}
+        placed = {"nodeName": node["metadata"]["name"], "containers": [container], **own}
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": placed})
+
+
+def _port(objects: list[Object], pod: Object) -> None:
+    ports = [{"containerPort": PORT, "hostPort": PORT}]
+    _sentries(objects, {"container": {"ports": ports}})
+    pod["spec"]["containers"][0].setdefault("ports", []).append(ports[0])
+
+
+def _avoided(objects: list[Object], pod: Object) -> None:
+    """Have somebody on every node who wants to be alone there."""
+    term: Object = {"topologyKey": "kubernetes.io/hostname", "namespaces": [_namespace(pod)]}
+    term["labelSelector"] = {"matchLabels": {KEY: "x"}}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    _sentries(objects, {"affinity": {"podAntiAffinity": terms}})
+    pod["metadata"].setdefault("labels", {})[KEY] = "x"
+
+
+def _own_domain(objects: list[Object], _pod: Object) -> None:
+    """Have every node be a domain of its own, and hold one more pod."""
+    for node in _nodes(objects):
+        node["metadata"].setdefault("labels", {})["kubernetes.io/hostname"] = node["metadata"]["name"]
+        for amounts in (node["status"].get("allocatable"), node["status"].get("capacity")):
+            if amounts and "pods" in amounts:
+                amounts["pods"] = "500"
+
+
+def _device_claim(objects: list[Object], pod: Object) -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "planted", "allocationMode": "ExactCount", "count": 1}}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    metadata = {"name": "planted", "namespace": _namespace(pod)}
+    objects.append({**head, "metadata": metadata, "spec": {"devices": {"requests": [request]}}})
+    pod["spec"].setdefault("resourceClaims", []).append({"name": "planted", "resourceClaimName": "planted"})
+    pod["spec"]["containers"][0].setdefault("resources", {}).setdefault("claims", []).append({"name": "planted"})
+
+
+def _far_volume(objects: list[Object], pod: Object) -> None:
+    """Have a volume that no node reaches."""
+    term = {"matchExpressions": [{"key": KEY, "operator": "Exists"}]}
+    amounts, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    held = {"name": "planted", "namespace": _namespace(pod)}
+    bound = {"capacity": amounts, "accessModes": modes, "hostPath": {"path": "/planted"}, "claimRef": dict(held)}
+    bound["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    objects.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "planted"}, "spec": bound})
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"}
+    spec = {"accessModes": modes, "resources": {"requests": amounts}, "volumeName": "planted"}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**held, "annotations": annotations}}
+    objects.append({**claim, "spec": {**spec, "storageClassName": ""}, "status": {"phase": "Bound"}})
+    _claim(objects, pod)
+
+
+def _namespace(pod: Object) -> str:
+    return pod["metadata"].get("namespace") or "default"
+
+
 @dataclass(frozen=True)
 class Plant:
     """An obstacle, the kind of change that removes it, and what makes room for it."""
@@ -108,6 +176,11 @@ PLANTS: Final[dict[str, Plant]] = {
     "gate": Plant(_gate, "gate"),
     "claim": Plant(_claim, "volume"),
     "spread": Plant(_spread, "spread"),
+    "cordon": Plant(_cordon, "cordon", _no_blank_toleration),
+    "port": Plant(_port, "port", _own_domain),
+    "anti-affinity of others": Plant(_avoided, "delete-pod", _own_domain),
+    "device claim": Plant(_device_claim, "claim"),
+    "volume elsewhere": Plant(_far_volume, "volume"),
 }
 
 

@@ -84,11 +84,14 @@ def _gates_shown(cluster: "LoadedCluster", given: list[str]) -> list[str]:
 def _explained(
     session: "Session", wanted: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
+    from moorage.errors import InputError
     from moorage.why.explain import explain_pod
     from moorage.why.workloads import explain_workload, workload_named
 
     workload = workload_named(session, wanted, namespace)
     if workload is not None:
+        if node:
+            raise InputError(f"--node {node}", "it is about one pod", hint=f"name a pod instead of {wanted}")
         return explain_workload(session, workload, seconds=seconds)
     key = wanted.removeprefix("pod/") if wanted.startswith("pod/") else wanted
     return explain_pod(session, key if "/" in key else f"{namespace}/{key}", node=node, seconds=seconds)

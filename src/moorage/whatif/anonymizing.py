@@ -1,7 +1,8 @@
 """A cluster under other names: the same name always becomes the same other one, so that everything still fits together.
 
 Names, namespaces, labels, taints, images and everything else that somebody chose are renamed. What Kubernetes itself
-means something by stays: kinds, operators, effects, amounts, times, numbers, and keys of its own.
+means something by stays: kinds, operators, effects, amounts, times, numbers, and keys of its own; and attributes of
+devices, which expressions look at.
 """
 
 import re
@@ -12,8 +13,8 @@ KEPT_FIELDS: Final = frozenset(
     (
         *("apiVersion", "kind", "operator", "effect", "phase", "type", "status", "protocol", "whenUnsatisfiable"),
         *("restartPolicy", "preemptionPolicy", "volumeMode", "volumeBindingMode", "accessModes", "reclaimPolicy"),
-        *("persistentVolumeReclaimPolicy", "creationTimestamp", "deletionTimestamp", "startTime", "hostIP"),
-        *("lastTransitionTime", "lastProbeTime", "lastHeartbeatTime", "nodeAffinityPolicy", "nodeTaintsPolicy"),
+        *("persistentVolumeReclaimPolicy", "hostIP", "nodeAffinityPolicy", "nodeTaintsPolicy", "whenDeleted"),
+        *("whenScaled", "action", "matchAttribute", "distinctAttribute", "maxSurge"),
         *("resourceVersion", "uid", "expression", "allocationMode", "schedulerName", "podManagementPolicy"),
         *(
             "driver",
@@ -25,27 +26,37 @@ KEPT_FIELDS: Final = frozenset(
             "reason",
             "completionMode",
         ),
-        *("timeAdded", "concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess"),
+        *("concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess"),
     )
 )
 """Fields whose values mean something to Kubernetes."""
 AMOUNTS: Final = frozenset(
     (
-        *("capacity", "allocatable", "requests", "limits", "overhead", "allocatedResources", "attributes"),
-        *("maximumVolumeSize", "minAvailable", "maxUnavailable", "consumedCapacity", "counters"),
+        *("capacity", "allocatable", "requests", "limits", "overhead", "allocatedResources"),
+        *("maximumVolumeSize", "minAvailable", "maxUnavailable", "counters"),
     )
 )
 """Fields of amounts by resource: their values stay, and so do the names of Kubernetes' own resources."""
+WHOLE: Final = frozenset(("attributes", "consumedCapacity"))
+"""What devices have is known by these names to expressions."""
+KEYS: Final = frozenset(("key", "topologyKey", "matchLabelKeys", "topologyKeys", "extendedResourceName"))
+DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io"
+"""Before a slash and the name of a class: so many of its devices, asked for as a resource."""
+ZONES: Final = "__"
+"""Between the zones of a volume that is in several, in its label."""
 IMAGES: Final = frozenset(("image", "names", "imageID"))
 OWN_KEYS: Final = re.compile(r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io|x-k8s\.io|moorage\.io)/.*")
-OWN_RESOURCES: Final = re.compile(r"cpu|memory|pods|storage|ephemeral-storage|(?:hugepages|attachable-volumes)-.*")
+OWN_RESOURCES: Final = re.compile(r"cpu|memory|pods|count|(?:ephemeral-)?storage|(?:hugepages|attachable-volumes)-.*")
 OWN_NAMES: Final = frozenset(
     (
         *("default", "kube-system", "kube-public", "kube-node-lease", "metadata.name", "default-scheduler", ""),
         *("system-cluster-critical", "system-node-critical", "true", "false"),
+        *("pod-template-hash", "controller-revision-hash", "pod-template-generation", "controller-uid", "job-name"),
     )
 )
-_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[munkMGTPE%]|[KMGTPE]i)?")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
+_MEMBER: Final = re.compile(r"(.+)-(\d+)")
 
 
 class Anonymizer:
@@ -58,6 +69,9 @@ class Anonymizer:
         """Rename everything in some objects."""
         listed = list(contents)
         for content in listed:
+            self._know_drivers(content)
+            self._know_members(content)
+        for content in listed:
             self._know_claims(content)
         return [self._walk(content, "") for content in listed]
 
@@ -68,16 +82,20 @@ class Anonymizer:
         >>> names.name("shop"), names.name("db"), names.name("shop"), names.name("8080"), names.name("kube-system")
         ('x1', 'x2', 'x1', '8080', 'kube-system')
         """
-        if text in OWN_NAMES or _NUMBER.fullmatch(text) or OWN_KEYS.fullmatch(text):
+        if text in OWN_NAMES or any(own.fullmatch(text) for own in (_NUMBER, _TIME, OWN_KEYS)):
             return text
+        if ZONES in text:
+            return ZONES.join(map(self.name, text.split(ZONES)))
         if text not in self._names:
             self._names[text] = f"x{len(self._names) + 1}"
         return self._names[text]
 
     def _key(self, text: str) -> str:
+        prefix, slash, local = text.rpartition("/")
+        if prefix == DEVICE_CLASS:
+            return f"{prefix}/{self.name(local)}"
         if OWN_RESOURCES.fullmatch(text) or OWN_KEYS.fullmatch(text):
             return text
-        prefix, slash, local = text.rpartition("/")
         return f"{self.name(prefix)}.example/{self.name(local)}" if slash else self.name(text)
 
     def _image(self, text: str) -> str:
@@ -86,6 +104,25 @@ class Anonymizer:
         if not colon or "/" in tag:
             return self.name(text)
         return f"{self.name(repository)}:{tag if tag == 'latest' else self.name(tag)}"
+
+    def _know_drivers(self, content: Any) -> None:
+        """Leave the names of drivers as they are: claims and classes are served by whoever has them."""
+        drivers = (content.get("spec") or {}).get("drivers") or () if content.get("kind") == "CSINode" else ()
+        names = [driver["name"] for driver in drivers]
+        names += [content["metadata"]["name"]] if content.get("kind") == "CSIDriver" else []
+        self._names.update(zip(names, names, strict=True))
+
+    def _know_members(self, content: Any) -> None:
+        """Have pods of a stateful set, and their claims, be named after it, as Kubernetes names them."""
+        name = content["metadata"]["name"]
+        owners = content["metadata"].get("ownerReferences") or ()
+        member = _MEMBER.fullmatch(name)
+        if content.get("kind") == "Pod" and member and any(owner["kind"] == "StatefulSet" for owner in owners):
+            self._names.setdefault(name, f"{self.name(member[1])}-{member[2]}")
+            for volume in content["spec"].get("volumes") or ():
+                claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+                if claim == f"{volume['name']}-{name}":
+                    self._names.setdefault(claim, f"{self.name(volume['name'])}-{self.name(name)}")
 
     def _know_claims(self, content: Any) -> None:
         """Have the claim of an ephemeral volume be named after its pod and volume, as Kubernetes names it."""
@@ -98,8 +135,10 @@ class Anonymizer:
 
     def _walk(self, content: Any, field: str) -> Any:
         if isinstance(content, dict):
+            if field in WHOLE:
+                return content
             if field in AMOUNTS:
-                return {self._key(key): item for key, item in content.items()}
+                return {key if isinstance(item, dict) else self._key(key): item for key, item in content.items()}
             renames = field in ("labels", "matchLabels", "nodeSelector", "annotations", "selector") and all(
                 isinstance(item, str) for item in content.values()
             )
@@ -108,9 +147,10 @@ class Anonymizer:
                 for key, item in content.items()
             }
         if isinstance(content, list):
-            return [self._walk(item, field) for item in content]
+            # The requests of a device claim are a list, and no amounts.
+            return [self._walk(item, "" if field in AMOUNTS else field) for item in content]
         if not isinstance(content, str) or field in KEPT_FIELDS or field in AMOUNTS:
             return content
         if field in IMAGES:
             return self._image(content)
-        return self._key(content) if field in ("key", "topologyKey", "matchLabelKeys") else self.name(content)
+        return self._key(content) if field in KEYS else self.name(content)

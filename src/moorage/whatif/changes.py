@@ -9,6 +9,7 @@ from typing import Any, Final
 import yaml
 
 from moorage.api.kinds import BY_NAME, Kind
+from moorage.box.apiserver.kinds.schema import schema_of_kind, unknown_fields
 from moorage.box.apiserver.writing.patches import json_patch
 from moorage.box.controllers.heartbeats import NodeShape, fake_node
 from moorage.errors import ApiError, InputError, did_you_mean
@@ -56,16 +57,24 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
         raise _bad_setting(wish, "its value is not YAML") from error
     places = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
     if not places:
-        known = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
-        raise missing(target, (found.key for found in known))
+        others = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
+        raise missing(target, (found.key for found in others))
     content = dict(documents[places[0]].content)
+    known = _unknown_fields(content)
     try:
         content = json_patch(content, [put(content, path, value)])
     except (ApiError, AssertionError, IndexError, KeyError, TypeError) as error:
         raise _bad_setting(wish, "the object has no such place") from error
+    if new := _unknown_fields(content) - known:
+        raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
     result = list(documents)
     result[places[0]] = Document(content, documents[places[0]].place)
     return result
+
+
+def _unknown_fields(content: dict[str, Any]) -> set[str]:
+    schema = schema_of_kind(str(content.get("apiVersion")), str(content.get("kind")))
+    return set(unknown_fields(content, schema)) if schema is not None else set()
 
 
 def _bad_setting(wish: str, problem: str) -> InputError:

@@ -115,8 +115,6 @@ def _id_of(thing: KubeObject) -> ObjectId:
 def missing(wanted: ObjectId, known: Iterable[str]) -> InputError:
     """Say that there is no such object, and which one may have been meant."""
     names = list(known)
-    hint = did_you_mean(wanted.key, names) or did_you_mean(wanted.name, names)
-    if not hint:
-        same = [name for name in names if name.rpartition("/")[2] == wanted.name]
-        hint = f"there is {same[0]!r}" if same else ""
+    same = [name for name in names if name.rpartition("/")[2] == wanted.name]
+    hint = f"there is {same[0]!r}" if same else did_you_mean(wanted.key, names) or did_you_mean(wanted.name, names)
     return InputError(f"{wanted.kind} {wanted.key}", f"there is no such {wanted.kind.lower()}", hint=hint)

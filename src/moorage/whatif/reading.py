@@ -11,8 +11,11 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from moorage.api.codec import UNREADABLE, decode
+from moorage.api.codec import UNREADABLE, convert, decode
 from moorage.api.kinds import BY_NAME, Kind
+from moorage.api.pod import PodSpec
+from moorage.api.storage import StorageClass
+from moorage.box.controllers.volumes import TOPOLOGY
 from moorage.client.rest import ApiClient
 from moorage.errors import ApiError, Forbidden, Gone, InputError, NotFound
 
@@ -23,7 +26,7 @@ KINDS: Final = tuple(
     BY_NAME[name]
     for name in (
         *("Namespace", "PriorityClass", "Node", "Pod", "PodDisruptionBudget", "Service", "ReplicationController"),
-        *("ReplicaSet", "StatefulSet", "Deployment", "Job", "PersistentVolume", "PersistentVolumeClaim"),
+        *("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job", "PersistentVolume", "PersistentVolumeClaim"),
         *("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "DeviceClass"),
         *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
     )
@@ -47,6 +50,8 @@ KEPT_ANNOTATIONS: Final = frozenset(
     )
 )
 """Annotations that bear on scheduling."""
+KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
+"""Parameters of a storage class that do; those of others hold accounts and keys."""
 Content: TypeAlias = dict[str, Any]
 ShowReading: TypeAlias = Callable[[str, int, int], None]
 """Called with a kind, how many of its objects have been read, and how many there seem to be."""
@@ -147,25 +152,25 @@ def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -
     # Through JSON, so that lists are lists: operations of a patch know no others.
     data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
     content: Content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
-    metadata = content["metadata"]
+    _leave_annotations(content, with_annotations)
+    spec = content.get("spec") or {}
+    if isinstance(template := spec.get("template"), dict):
+        # What of a pod does not bear on scheduling does not in a template either.
+        template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, template.get("spec") or {})))
+    for part in (template, *(spec.get("volumeClaimTemplates") or ())):
+        if isinstance(part, dict):
+            _leave_annotations(part, with_annotations)
+    if kind.type is StorageClass and "parameters" in content:
+        content["parameters"] = {key: text for key, text in content["parameters"].items() if key in KEPT_PARAMETERS}
+    return content
+
+
+def _leave_annotations(content: Content, with_annotations: bool) -> None:
+    metadata = content.get("metadata") or {}
     if not with_annotations and "annotations" in metadata:
-        kept = {key: text for key, text in metadata["annotations"].items() if key in KEPT_ANNOTATIONS}
-        metadata.pop("annotations")
+        kept = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
         if kept:
             metadata["annotations"] = kept
-    return _without_secrets(content)
-
-
-def _without_secrets(content: Content) -> Content:
-    """Leave out what templates of workloads carry of containers, beyond what bears on scheduling."""
-    template = (content.get("spec") or {}).get("template")
-    if isinstance(template, dict):
-        template.get("metadata", {}).pop("annotations", None)
-        pod = template.get("spec") or {}
-        for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
-            for name in ("env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe"):
-                container.pop(name, None)
-    return content
 
 
 def _whole(kind: Kind, content: Content) -> Content:

@@ -36,9 +36,15 @@ PODS: Final = "pods"
 
 
 def explain_pod(
-    session: Session, key: str, *, node: str = "", seconds: float = DEFAULT_SECONDS, with_changes: bool = True
+    session: Session,
+    key: str,
+    *,
+    node: str = "",
+    seconds: float = DEFAULT_SECONDS,
+    with_changes: bool = True,
+    spared: frozenset[str] = frozenset(),
 ) -> PodExplanation:
-    """Explain a pod; ``node`` asks why not there."""
+    """Explain a pod; ``node`` asks why not there, ``spared`` are pods that must not go for it."""
     pod = session.pod(key)
     if pod.is_finished:
         raise InputError(f"Pod {pod.key}", f"it has ended ({pod.status.phase}): nothing is decided about it any more")
@@ -55,7 +61,11 @@ def explain_pod(
             return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
         if not node and (key := described_key(session, pod)):
             return _described(session, pod, key)
-        return _waiting(session, pod, node, seconds, with_changes)
+        explained = _waiting(session, pod)
+        if with_changes and (not explained.decision.node or (node and _is_rejected(explained, node))):
+            found = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
+            explained = replace(explained, changes=tuple(map(_change, found.offers)), stopped=found.stopped)
+        return _about_one_node(explained, node)
 
 
 def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
@@ -77,7 +87,11 @@ def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
     )
 
 
-def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
+def _is_rejected(explained: PodExplanation, node: str) -> bool:
+    return explained.decision.nodes.get(node, NodeEntry(code="?")).is_rejected
+
+
+def _waiting(session: Session, pod: Pod) -> PodExplanation:
     attempt = session.try_pod(pod, in_detail=True)
     decision = attempt.decision
     obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
@@ -85,7 +99,7 @@ def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes
     because, runner_up = compare(session, pod, decision, decision.node)
     if attempt.gates:
         decision = _gated(decision, attempt)
-    explanation = PodExplanation(
+    return PodExplanation(
         decision=decision,
         reasons=reasons,
         because=because,
@@ -93,12 +107,6 @@ def _waiting(session: Session, pod: Pod, node: str, seconds: float, with_changes
         wakes=tuple(_wakes(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
         group=group_facts(session, pod),
     )
-    is_there = not node or decision.nodes.get(node, NodeEntry(code="?")).is_rejected
-    if with_changes and (not attempt.node or (node and is_there)):
-        found = search(session, pod.key, only_node=node, seconds=seconds)
-        changes = tuple(_change(offer) for offer in found.offers)
-        explanation = replace(explanation, changes=changes, stopped=found.stopped)
-    return _about_one_node(explanation, node)
 
 
 def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) -> PodExplanation:

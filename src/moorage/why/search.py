@@ -19,7 +19,9 @@ from moorage.why.fixes.resources import Fix
 from moorage.why.obstacles import FIT
 from moorage.why.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
 
-_VOLUMES: Final[tuple[Fix, ...]] = (storage.make_claim, storage.make_volume, storage.drop_volumes)
+_VOLUMES: Final[tuple[Fix, ...]] = (
+    *(storage.make_claim, storage.change_class, storage.make_volume, storage.drop_volumes),
+)
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
@@ -33,7 +35,9 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "VolumeZone": _VOLUMES,
     "VolumeRestrictions": _VOLUMES,
     "NodeVolumeLimits": (*_VOLUMES, storage.raise_volume_limit),
-    "DynamicResources": (storage.shrink_claims, storage.drop_claims, resources.lower_extended),
+    "DynamicResources": (
+        *(storage.shrink_claims, storage.loosen_claims, storage.drop_claims, resources.lower_extended),
+    ),
 }
 """What can be done about each plugin's rejections."""
 
@@ -68,10 +72,17 @@ class SearchResult(Struct):
     trials: int = 0
 
 
-def search(session: Session, key: str, *, only_node: str = "", seconds: float = DEFAULT_SECONDS) -> SearchResult:
-    """Look for changes with which a pod that waits would fit, somewhere or on one node."""
+def search(
+    session: Session,
+    key: str,
+    *,
+    only_node: str = "",
+    seconds: float = DEFAULT_SECONDS,
+    spared: frozenset[str] = frozenset(),
+) -> SearchResult:
+    """Look for changes with which a pod that waits would fit, somewhere or on one node, with ``spared`` pods there."""
     limits = Limits(monotonic() + seconds)
-    return collected(_search(session, key, limits, only_node), limits)
+    return collected(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
 
 def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
@@ -88,13 +99,17 @@ def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     return found
 
 
-def _intrusiveness(offer: Remedy) -> tuple[int, int, int]:
-    rank = INTRUSIVENESS.index(offer.kind) if offer.kind in INTRUSIVENESS else len(INTRUSIVENESS)
-    return rank, offer.cost, len(offer.edits)
+def _intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
+    """Order by kind; what takes several comes last, by the most intrusive of its parts."""
+    parts = sorted(map(_rank, offer.parts), reverse=True)
+    return _rank(offer.kind), parts, offer.cost, len(offer.edits)
 
 
-def _search(session: Session, key: str, limits: Limits, only_node: str) -> Iterator[Remedy]:
-    subject = Subject(session, key, limits, only_node=only_node)
+def _rank(kind: str) -> int:
+    return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
+
+
+def _search(subject: Subject) -> Iterator[Remedy]:
     if not (subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates")):
         yield from _offers(subject)
         return
@@ -103,8 +118,10 @@ def _search(session: Session, key: str, limits: Limits, only_node: str) -> Itera
         yield gate
         return
     for offer in _offers(nested):
-        kind = SEVERAL if offer.kind in ("pair", SEVERAL) else "pair"
-        yield replace(offer, kind=kind, text=f"Remove its scheduling gates. {offer.text}", edits=merged(offer.edits))
+        kind = SEVERAL if offer.parts else "pair"
+        parts = ("gate", *(offer.parts or (offer.kind,)))
+        text = f"Remove its scheduling gates. {offer.text}"
+        yield replace(offer, kind=kind, text=text, edits=merged(offer.edits), parts=parts)
 
 
 def _offers(subject: Subject) -> Iterator[Remedy]:
@@ -195,7 +212,7 @@ def together(subject: Subject) -> Iterator[Remedy]:
                 offer = next(_cleared(subject, names, row, subject), None)
                 if offer is not None:
                     any_found = True
-                    kind = "pair" if count == 2 else SEVERAL
+                    kind = "pair" if len(offer.parts) == 2 else SEVERAL
                     yield replace(offer, kind=kind, edits=merged(offer.edits))
                     break
         if any_found:
@@ -228,13 +245,18 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
             nested = subject.with_base(*idea.edits[len(subject.base) :])
         except InputError:
             continue
-        for offer in _cleared(nested, rest, row, whole):
-            yield replace(offer, text=f"{idea.text}. {offer.text}")
+        # What went with it needs nothing more: a cordon may have had a taint of its own.
+        left = [plugin for plugin in rest if plugin in nested.obstacles.of(row)]
+        for offer in _cleared(nested, left, row, whole) if left else ():
+            parts = (idea.kind, *(offer.parts or (offer.kind,)))
+            yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
 
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     """Find changes after which a plugin no longer minds a node, whatever the others say."""
-    aiming = subject.aiming(_family(plugin), row)
+    family = _family(plugin)
+    # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
+    aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
     for fix in FIXES.get(plugin, ()):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]

@@ -47,6 +47,8 @@ class Remedy(Struct, frozen=True):
     attempt: Attempt
     cost: int = 0
     """Among changes of one kind: which is the smaller one."""
+    parts: tuple[str, ...] = ()
+    """The kinds of the changes that it is put together from, if it takes several."""
 
 
 class Draft:
@@ -106,7 +108,7 @@ class Limits(Struct):
 class Subject:
     """A pod that waits, in a session; ``base`` are edits that are made before every trial.
 
-    ``only_node``: it must fit there. ``preempts``: a nomination will do.
+    ``only_node``: it must fit there. ``preempts``: a nomination will do. ``spared``: pods that must not go for it.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Subject:
         only_node: str = "",
         base: tuple[Edit, ...] = (),
         preempts: bool = False,
+        spared: frozenset[str] = frozenset(),
     ) -> None:
         self.session = session
         self.key = key
@@ -125,6 +128,7 @@ class Subject:
         self.only_node = only_node
         self.base = base
         self.preempts = preempts
+        self.spared = spared
         with session.branch():
             session.apply(*base)
             self.attempt, self.obstacles = self._look()
@@ -198,7 +202,15 @@ class Subject:
         return subject
 
     def _like(self, *, base: tuple[Edit, ...], preempts: bool = False) -> "Subject":
-        return Subject(self.session, self.key, self.limits, only_node=self.only_node, base=base, preempts=preempts)
+        return Subject(
+            self.session,
+            self.key,
+            self.limits,
+            only_node=self.only_node,
+            base=base,
+            preempts=preempts,
+            spared=self.spared,
+        )
 
     def rows_where_only(self, *plugins: str) -> list[int]:
         """Find the nodes on which nobody but these plugins is in the way."""
@@ -253,6 +265,8 @@ class Subject:
 
     def _is_enough(self, attempt: Attempt) -> bool:
         if attempt.node and self._shares_a_port(attempt.node):
+            return False
+        if not attempt.node and not self.spared.isdisjoint(attempt.victims):
             return False
         if not self.only_node:
             return bool(attempt.node or (self.preempts and attempt.nominated_node))

@@ -1,7 +1,7 @@
 """Whole workloads: how many of their pods fit, and what stops the next one."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -68,8 +68,9 @@ class NamedWorkload(Struct, frozen=True):
 def workload_named(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
     """Find a workload by what a user wrote, ``deployment/web``; ``None`` if that names a pod."""
     word, slash, name = wanted.partition("/")
-    kind = _kind(word) if slash else None
+    kind = _kind(word, WORKLOADS) if slash else None
     if kind is None:
+        _check_is_pod(session, wanted)
         return None
     target = ObjectId(kind.name, namespace, name)
     known = [ObjectId.of(content) for content in session.objects.contents() if content.get("kind") == kind.name]
@@ -78,8 +79,18 @@ def workload_named(session: Session, wanted: str, namespace: str) -> NamedWorklo
     return NamedWorkload(target, session.objects.content(target))
 
 
-def _kind(word: str) -> Kind | None:
-    for name in WORKLOADS:
+def _check_is_pod(session: Session, wanted: str) -> None:
+    """Refuse other kinds of objects, unless a namespace is called so."""
+    word, slash, name = wanted.partition("/")
+    kind = _kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
+    if kind is not None and ObjectId("Pod", word, name) not in session.objects:
+        known = ", ".join(sorted(known.lower() for known in WORKLOADS))
+        hint = f"explain takes a pod (NAME or NAMESPACE/NAME) or one of {known}"
+        raise InputError(wanted, f"a {kind.name} is nothing that explain can place", hint=hint)
+
+
+def _kind(word: str, names: Iterable[str]) -> Kind | None:
+    for name in names:
         kind = BY_NAME[name]
         if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
             return kind
@@ -103,6 +114,7 @@ def explain_workload(
             return whole if whole.next is None else replace(whole, next=_of_template(whole.next, workload, names))
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
+    placed = {pod.key for pod in running}
     wanted = max(workload.wanted, len(running))
     _check_count(title, wanted)
     fits = len(running)
@@ -111,10 +123,12 @@ def explain_workload(
             is_made = not waiting
             key = waiting.pop(0) if waiting else _make(session, workload, fits)
             if not session.place(key, preempts=False).node:
-                explained = explain_pod(session, key, seconds=seconds)
+                # One that goes for another of the same workload would come back and wait itself.
+                explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
                 return WorkloadExplanation(
                     title, fits, wanted, _of_template(explained, workload, {key}) if is_made else explained
                 )
+            placed.add(key)
             fits += 1
     return WorkloadExplanation(title, fits, wanted)
 

@@ -18,6 +18,8 @@ NEAR = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
     {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "nobody"}}}]}}  # fmt: skip
 ON_SSD = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}}  # fmt: skip
+TO_ONE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n7"]}]}]}}}  # fmt: skip
 SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": HARD, "nodeAffinityPolicy": "Ignore",
            "labelSelector": {"matchLabels": {"app": "web"}}}]  # fmt: skip
 PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
@@ -59,6 +61,9 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "a gate": ([node("n1"), pod("p", schedulingGates=[{"name": "example.com/quota"}])], ["gate"]),
     "a claim that is not there": ([node("n1"), pod("p", volumes=CLAIM)], ["volume"]),
     "no nodes at all": ([pod("p")], ["add-node"]),
+    "no nodes, and it would go to few": ([pod("p", affinity=ON_SSD, nodeSelector={"arch": "arm"})], ["add-node"]),
+    "no nodes, and it would go to one": ([pod("p", affinity=TO_ONE)], ["add-node"]),
+    "no nodes, and it spreads": ([pod("p", labels={"app": "web"}, topologySpreadConstraints=SPREAD)], ["add-node"]),
 }
 
 
@@ -148,6 +153,46 @@ def test_two_obstacles_take_a_pair() -> None:
         (pair,) = explain_pod(opened, "default/p").changes
     assert pair.kind == "pair"
     assert pair.text == ("Tolerate gpu=only:NoSchedule. Lower the cpu request of container main from 5 to 4")
+
+
+def test_pairs_come_least_intrusive_first_too() -> None:
+    gate = [{"name": "example.com/quota"}]
+    with session(node("n1"), pod("p", requests={"cpu": "5"}, schedulingGates=gate)) as opened:
+        offered = explain_pod(opened, "default/p").changes
+    assert [change.kind for change in offered] == ["pair", "pair"]
+    assert [change.edits[0]["apply"] for change in offered] == ["replace", "patch"]  # its request, then the node
+
+
+def test_no_more_of_an_affinity_is_dropped_than_is_in_the_way() -> None:
+    """Of the terms that would do the one that lacks least; a term of which nothing is left would match no node."""
+    here, gone = ({"key": key, "operator": "Exists"} for key in (HOSTNAME, "gone"))
+    terms = [{"matchExpressions": [gone, {**gone, "key": "lost"}]}, {"matchExpressions": [here, gone]}]
+    wanted = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    with session(node("n1"), pod("p", affinity=wanted)) as opened:
+        dropped = next(change for change in explain_pod(opened, "default/p").changes if change.kind == "affinity")
+    (operation,) = dropped.edits[0]["patch"]
+    assert operation["op"] == "remove"
+    assert operation["path"].endswith("/nodeSelectorTerms/1/matchExpressions/1")
+
+
+CORDONED = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}
+BESIDE_A_CORDON: dict[str, tuple[Object, Object, int]] = {
+    "another taint": ({"unschedulable": True, "taints": [TAINT]}, {}, 2),
+    "its own taint, and too much cpu": (CORDONED, {"requests": {"cpu": "5"}}, 2),
+    "its own taint, another one, and too much cpu": (
+        {**CORDONED, "taints": [*CORDONED["taints"], TAINT]},
+        {"requests": {"cpu": "5"}},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "asked", "count"), BESIDE_A_CORDON.values(), ids=BESIDE_A_CORDON)
+def test_a_cordon_and_more(spec: Object, asked: Object, count: int) -> None:
+    with session(node("n1", **spec), pod("p", **asked)) as opened:
+        (change,) = explain_pod(opened, "default/p").changes
+    assert change.kind == {2: "pair", 3: "several"}[count]
+    assert change.text.count(". ") == count - 1
 
 
 def test_three_obstacles_take_three_changes() -> None:

@@ -10,7 +10,7 @@ from moorage.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.config.conversion.drafts import EVERY, ProfileDraft
 from moorage.config.conversion.notes import Effect, Notes
 from moorage.config.conversion.policy import convert_policy
-from moorage.config.conversion.profiles import KNOWN_POINTS, VERSIONS
+from moorage.config.conversion.profiles import KNOWN_POINTS, VERSIONS, OldProfile
 from moorage.config.conversion.versions import convert_configuration, use_provider
 from moorage.config.encoding import to_yaml
 from moorage.config.loading import load_config
@@ -18,7 +18,12 @@ from moorage.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, Exte
 from moorage.errors import ConfigError
 
 _GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
+LAST_WITH_PROVIDERS: Final = "v1beta1"
+"""The version in whose days there were algorithm providers: weights are those of then."""
 _MULTI_POINT: Final = "multiPoint"
+_SORTING: Final = "queueSort"
+_EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
+"""Where a plugin may take part that is enabled at all points: there is one way only to sort the queue."""
 
 
 class Converted(Struct, frozen=True):
@@ -50,6 +55,7 @@ def convert_provider(name: str) -> Converted:
     notes = Notes()
     draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
     use_provider(name, draft, notes)
+    OldProfile(draft, LAST_WITH_PROVIDERS).convert(None, None)
     made = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
     return _checked("--algorithm-provider", made, notes)
 
@@ -105,13 +111,28 @@ def _others(data: Mapping[str, Any]) -> Catalogue:
     found: dict[str, set[str]] = {}
     for profile in _mappings(data.get("profiles")):
         plugins = profile.get("plugins")
-        for point, rows in plugins.items() if isinstance(plugins, Mapping) else ():
-            for row in _mappings(rows.get("enabled")) if isinstance(rows, Mapping) and point in KNOWN_POINTS else ():
-                name = row.get("name")
-                if isinstance(name, str) and name not in KNOWN_PLUGINS and name != EVERY:
-                    points = KNOWN_POINTS - {_MULTI_POINT} if point == _MULTI_POINT else {point}
+        listed = plugins if isinstance(plugins, Mapping) else {}
+        sets = {point: rows for point, rows in listed.items() if isinstance(rows, Mapping)}
+        needs_sorter = _lacks_sorter(sets)
+        for point, rows in sets.items():
+            for name in _names(rows, "enabled") if point in KNOWN_POINTS else ():
+                if name not in KNOWN_PLUGINS and name != EVERY:
+                    points = _EVERYWHERE if point == _MULTI_POINT else {point}
                     found.setdefault(name, set()).update(points)
+                    if point == _MULTI_POINT and needs_sorter:
+                        found[name].add(_SORTING)
+                        needs_sorter = False
     return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in found.items()}
+
+
+def _lacks_sorter(sets: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether a profile must mean a plugin of its own to sort the queue, though it does not say so there."""
+    off = {name for point in (_MULTI_POINT, _SORTING) for name in _names(sets.get(point, {}), "disabled")}
+    return not off.isdisjoint(("PrioritySort", EVERY)) and not _names(sets.get(_SORTING, {}), "enabled")
+
+
+def _names(rows: Mapping[str, Any], field: str) -> list[str]:
+    return [name for row in _mappings(rows.get(field)) if isinstance(name := row.get("name"), str)]
 
 
 def _mappings(content: Any) -> list[Mapping[str, Any]]:

@@ -19,8 +19,10 @@ from moorage.config.conversion.tables import (
     STRATEGIES,
 )
 from moorage.config.durations import Duration
-from moorage.config.types import DEFAULT_SCHEDULER_NAME
+from moorage.config.types import DEFAULT_SCHEDULER_NAME, ExtenderConfig
 
+_EXTENDER_FIELDS: Final = {name.lower(): name for name in ExtenderConfig.__struct_encode_fields__}
+_RATIO_ARGUMENTS: Final = "requestedToCapacityRatioArguments"
 HARD_WEIGHT_NOW: Final = "is hardPodAffinityWeight of InterPodAffinity's args"
 _FIELDS: Final = frozenset(
     (
@@ -52,21 +54,30 @@ def convert_policy(policy: Mapping[str, Any], where: str, notes: Notes) -> dict[
     for field in policy:
         if field not in _FIELDS:
             notes.lost(f"{where}{field}", "no Policy has such a field")
-    extenders = as_list(policy.get("extenders") or policy.get("extenderConfigs"), f"{where}extenders", notes)
     converted: dict[str, Any] = {"profiles": [draft.finished()]}
-    if extenders:
-        converted["extenders"] = [
-            convert_extender(as_mapping(extender, f"{where}extenders[{number}]", notes))
-            for number, extender in enumerate(extenders)
-        ]
+    given = policy.get("extenders") or policy.get("extenderConfigs")
+    if extenders := convert_extenders(given, f"{where}extenders", notes):
+        converted["extenders"] = extenders
     return converted
 
 
-def convert_extender(extender: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an extender as v1 writes it: https is spelled otherwise, and the timeout was nanoseconds."""
-    converted = dict(extender)
-    if "enableHttps" in converted:
-        converted["enableHTTPS"] = converted.pop("enableHttps")
+def convert_extenders(extenders: Any, where: str, notes: Notes) -> list[dict[str, Any]]:
+    """Return extenders as v1 writes them."""
+    rows = enumerate(as_list(extenders, where, notes))
+    return [_extender(as_mapping(row, f"{where}[{at}]", notes), f"{where}[{at}]", notes) for at, row in rows]
+
+
+def _extender(extender: Mapping[str, Any], where: str, notes: Notes) -> dict[str, Any]:
+    """Return one extender: case did not matter, as in enableHttps, and the timeout was nanoseconds."""
+    converted: dict[str, Any] = {}
+    for field, value in extender.items():
+        now = _EXTENDER_FIELDS.get(field.lower())
+        if now is not None:
+            converted[now] = value
+        elif field == "apiVersion":
+            notes.add(Effect.DROPPED, f"{where}.{field}", "extenders are spoken to in one version")
+        else:
+            notes.lost(f"{where}.{field}", "no extender has such a field")
     timeout = converted.get("httpTimeout")
     if isinstance(timeout, int) and not isinstance(timeout, bool):
         converted["httpTimeout"] = str(Duration(timeout))
@@ -105,21 +116,44 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
     else:
         entries = as_list(priorities, where, notes)
     weights: dict[str, int] = {}
+    way = _way_to_fit(entries)
     for number, priority in enumerate(entries):
         place = f"{where}[{number}]"
         entry = as_mapping(priority, place, notes)
         name, weight = entry.get("name", ""), as_number(entry.get("weight"), f"{place}.weight", notes, 1)
         argument = as_mapping(entry.get("argument"), f"{place}.argument", notes)
+        if number != way and _is_way_to_fit(entry):
+            notes.lost(f"{place} {name}", f"{FIT} can score in one way only, and {where}[{way}] counts for more")
+            continue
         if argument:
             plugin = _custom(name, weight, argument, draft, place)
         else:
             plugin = _named(name, draft, place, is_written=priorities is not None)
-        if plugin:
-            if plugin in weights and plugin != SPREAD:
-                notes.lost(f"{place} {name}", f"{plugin} is there already and can score in one way only")
-            else:
-                weights[plugin] = weights.get(plugin, 0) + weight
+        if plugin in weights and plugin != SPREAD:
+            notes.lost(f"{place} {name}", f"{plugin} is there already")
+        elif plugin:
+            weights[plugin] = weights.get(plugin, 0) + weight
     return weights
+
+
+def _way_to_fit(entries: list[Any]) -> int | None:
+    """Find the priority that says how NodeResourcesFit scores: the heaviest, the first of equals."""
+    ways = [
+        (as_number(entry.get("weight"), "", Notes(), 1), -at)
+        for at, entry in enumerate(entries)
+        if _is_way_to_fit(entry)
+    ]
+    return -max(ways)[1] if ways else None
+
+
+def _is_way_to_fit(entry: Any) -> bool:
+    if not isinstance(entry, Mapping):
+        return False
+    found = PRIORITIES.get(str(entry.get("name", "")))
+    argument = entry.get("argument")
+    if argument:
+        return isinstance(argument, Mapping) and _RATIO_ARGUMENTS in argument
+    return found is not None and found.plugin == FIT
 
 
 def _named(name: str, draft: ProfileDraft, place: str, *, is_written: bool) -> str:
@@ -140,8 +174,8 @@ def _named(name: str, draft: ProfileDraft, place: str, *, is_written: bool) -> s
 
 def _custom(name: str, weight: int, argument: Mapping[str, Any], draft: ProfileDraft, place: str) -> str:
     notes, where = draft.notes, f"{place} {name}"
-    if "requestedToCapacityRatioArguments" in argument:
-        params = as_mapping(argument["requestedToCapacityRatioArguments"], place, notes)
+    if _RATIO_ARGUMENTS in argument:
+        params = as_mapping(argument[_RATIO_ARGUMENTS], place, notes)
         use_ratio(draft, params)
         notes.add(Effect.RENAMED, where, f"is {FIT} with the strategy {STRATEGIES[RATIO]}")
         return FIT

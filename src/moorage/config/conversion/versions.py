@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.config.conversion.drafts import ProfileDraft
 from moorage.config.conversion.notes import Effect, Notes, as_list, as_mapping
-from moorage.config.conversion.policy import HARD_WEIGHT_NOW, convert_extender
+from moorage.config.conversion.policy import HARD_WEIGHT_NOW, convert_extenders
 from moorage.config.conversion.profiles import OldProfile
 from moorage.config.conversion.tables import PROVIDERS
 from moorage.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND
@@ -44,8 +44,7 @@ def convert_configuration(data: Mapping[str, Any], version: str, notes: Notes) -
         elif field == "leaderElection":
             converted[field] = _leader_election(as_mapping(value, field, notes), notes)
         elif field == "extenders":
-            rows = as_list(value, field, notes)
-            converted[field] = [convert_extender(as_mapping(row, field, notes)) for row in rows]
+            converted[field] = convert_extenders(value, field, notes)
         elif field in _ADDRESSES:
             if value not in ("", None):
                 notes.add(Effect.MOVED, field, "--bind-address and --secure-port say where both are served")
@@ -127,4 +126,4 @@ def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
         draft.use_strategy(strategy)
         notes.add(Effect.RENAMED, f"algorithm provider {provider}", f"is NodeResourcesFit with the strategy {strategy}")
     else:
-        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "it is what there is without a word")
+        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "its plugins are what there is without a word")

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from moorage.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.api.pod import Pod
+from moorage.framework.nodeinfo import NodeInfo
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
 from moorage.why.fixes.resources import shortage
@@ -39,17 +40,21 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     for row in ranked[:MAX_NODES]:
-        pods = may_leave(subject.nodes[row].pods.values(), budgets)
+        pods = may_leave(_others(subject, subject.nodes[row]), budgets)
         if offer := _delete(subject, pods):
             yield offer
             return
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
-        others = (pod for info in subject.nodes for pod in info.pods.values() if _concerns(pod, subject.pod))
+        others = (pod for info in subject.nodes for pod in _others(subject, info) if _concerns(pod, subject.pod))
         for pod in may_leave(others, budgets)[:MAX_PODS]:
             if offer := _offer(subject, [pod]):
                 yield offer
                 return
+
+
+def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
+    return [pod for pod in node.pods.values() if pod.key not in subject.spared]
 
 
 def _weight(subject: Subject, row: int) -> float:

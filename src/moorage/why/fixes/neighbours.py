@@ -6,7 +6,7 @@ from typing import Any, Final
 from moorage.api.pod import HostPort
 from moorage.framework.nodeinfo import ports_conflict
 from moorage.whatif.edits import Edit, remove_items
-from moorage.why.fixes.nodes import label_edit
+from moorage.why.fixes.nodes import label_edit, topology_keys
 from moorage.why.subject import Remedy, Subject
 
 HARD: Final = "DoNotSchedule"
@@ -146,10 +146,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give a node the topology label that it lacks, so that it is in a domain."""
-    spec = subject.pod.spec
-    keys = dict.fromkeys(item.topology_key for item in spec.topology_spread_constraints)
-    if spec.affinity is not None and spec.affinity.pod_affinity is not None:
-        keys.update(dict.fromkeys(term.topology_key for term in spec.affinity.pod_affinity.required))
+    keys = topology_keys(subject)
     for row in rows[:MAX_SETS]:
         node = subject.nodes[row]
         missing = [key for key in keys if key not in node.labels]

@@ -171,7 +171,17 @@ def _label_text(labels: Mapping[str, str | None]) -> str:
 
 def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
     """Work out which labels would make a node what the pod demands; ``None`` if labels cannot."""
-    labels = dict(node.labels)
+    labels = _demanded(subject, node.labels, node.name)
+    if labels is None:
+        return None
+    changed: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
+    changed.update({key: None for key in node.labels if key not in labels})
+    return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
+
+
+def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str, str] | None:
+    """Change labels as little as will do for the pod and its profile; ``None`` if a node of that name never will."""
+    labels = dict(given)
     demands = demands_of(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
     affinities = [demands.affinity] if demands.affinity is not None else []
@@ -181,13 +191,11 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
         if added is not None and added.required is not None:
             affinities.append(node_matcher(added.required))
     for affinity in affinities:
-        ways = [way for term in affinity.terms if (way := _satisfied(labels, term, node.name)) is not None]
+        ways = [way for term in affinity.terms if (way := _satisfied(labels, term, name)) is not None]
         if not ways:
             return None
         labels = min(ways, key=lambda way: len(way.items() ^ labels.items()))
-    changed: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
-    changed.update({key: None for key in node.labels if key not in labels})
-    return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
+    return labels
 
 
 def _satisfied(labels: Mapping[str, str], term: NodeTermMatcher, name: str) -> dict[str, str] | None:
@@ -226,10 +234,9 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *needed):
             yield offer
             return
-    if not known:
-        made = _made_to_measure(subject)
-        if offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made)):
-            yield offer
+    made = _made_to_measure(subject) if not known else None
+    if made is not None and (offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made))):
+        yield offer
 
 
 def shapes(subject: Subject) -> list[NodeInfo]:
@@ -285,14 +292,34 @@ def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": {"name": name}}
 
 
-def _made_to_measure(subject: Subject) -> dict[str, Any]:
+def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
     from moorage.why.fixes.resources import written
 
     asked = {name: written(name, amount) for name, amount in subject.pod.requests.items() if amount}
-    labels = {HOSTNAME: "node-1", **(subject.pod.spec.node_selector or {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "node-1", "labels": labels},
-        "status": {"allocatable": {**asked, "pods": "110"}, "capacity": {**asked, "pods": "110"}},
-    }
+    for name in ("node-1", *_names_asked_for(subject)):
+        own = dict.fromkeys((HOSTNAME, *topology_keys(subject)), name)
+        labels = _demanded(subject, own, name)
+        if labels is not None:
+            return {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "status": {"allocatable": {**asked, "pods": "110"}, "capacity": {**asked, "pods": "110"}},
+            }
+    return None
+
+
+def _names_asked_for(subject: Subject) -> list[str]:
+    """List the names of nodes that the pod would go to, if it says any."""
+    affinity = demands_of(subject.pod).affinity
+    fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
+    return sorted({name for field in fields for name in field.values if field.accepts(name)})
+
+
+def topology_keys(subject: Subject) -> list[str]:
+    """List the labels that tell in which domain a node is, as far as the pod asks for any."""
+    spec = subject.pod.spec
+    keys = dict.fromkeys(item.topology_key for item in spec.topology_spread_constraints)
+    if spec.affinity is not None and spec.affinity.pod_affinity is not None:
+        keys.update(dict.fromkeys(term.topology_key for term in spec.affinity.pod_affinity.required))
+    return list(keys)

@@ -21,7 +21,7 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         for way in _ways(subject, subject.nodes[row]):
             ways.setdefault(way, 0)
     found: set[str] = set()
-    for way in sorted(ways, key=_size)[:MAX_SETS]:
+    for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
         keys, term, expressions, fields = way
         draft = subject.draft()
         for key in keys:
@@ -32,14 +32,21 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         kind = "affinity" if term is not None else "selector"
         if kind in found:
             continue
-        if (offer := subject.offer(kind, f"Drop {' and '.join(said)}", draft.edit(), cost=_size(way))) is not None:
+        if (
+            offer := subject.offer(kind, f"Drop {' and '.join(said)}", draft.edit(), cost=_size(subject, way))
+        ) is not None:
             found.add(kind)
             yield offer
 
 
-def _size(way: tuple[Any, ...]) -> int:
+def _size(subject: Subject, way: tuple[Any, ...]) -> int:
+    """Count what is dropped: all there is, where not even an empty term would be left."""
     keys, term, expressions, fields = way
-    return len(keys) + (term is not None) + len(expressions) + len(fields)
+    if term is None:
+        return len(keys)
+    if _is_dropped_whole(subject, term, expressions, fields):
+        return len(keys) + sum(len(item.match_expressions) + len(item.match_fields) for item in _terms(subject)) + 1
+    return len(keys) + len(expressions) + len(fields)
 
 
 def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
@@ -78,10 +85,8 @@ def _names_conflict(subject: Subject) -> bool:
 
 
 def _drop(draft: Draft, subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> str:
-    required = node_affinity_of(subject.pod).required
-    assert required is not None
-    terms = required.node_selector_terms
-    if place < 0 or _becomes_empty(terms[place], expressions, fields) or not (expressions or fields):
+    terms = _terms(subject)
+    if _is_dropped_whole(subject, place, expressions, fields):
         draft.remove(*REQUIRED)
         return "its required node affinity"
     path = (*REQUIRED, "nodeSelectorTerms", place)
@@ -91,6 +96,17 @@ def _drop(draft: Draft, subject: Subject, place: int, expressions: tuple[int, ..
     dropped = [*(term.match_expressions[n] for n in expressions), *(term.match_fields[n] for n in fields)]
     texts = [" ".join((item.key, item.operator, ",".join(item.values))).strip() for item in dropped]
     return f"{' and '.join(repr(text) for text in texts)} from its required node affinity"
+
+
+def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
+    required = node_affinity_of(subject.pod).required
+    assert required is not None
+    return required.node_selector_terms
+
+
+def _is_dropped_whole(subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
+    """Tell whether nothing is left of a term, which would then match nothing, or nothing is to be taken out of it."""
+    return place < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[place], expressions, fields)
 
 
 def _becomes_empty(term: NodeSelectorTerm, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:

@@ -46,13 +46,11 @@ def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> Non
 def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Make the claim that a volume names and that is not there, of a class that provisions on demand."""
     objects = subject.session.objects
-    lister = subject.session.scheduler.objects[StorageClass]
-    classes = [item.name for item in lister.list() if item.volume_binding_mode == WAITS]
     for volume in subject.pod.spec.volumes:
         source = volume.persistent_volume_claim
         if source is None or ObjectId("PersistentVolumeClaim", subject.pod.namespace, source.claim_name) in objects:
             continue
-        for name in classes[:MAX_NODES]:
+        for name in _provisioning(subject)[:MAX_NODES]:
             made = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -69,16 +67,44 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 return
 
 
+def change_class(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Have an unbound claim be of another class, which makes volumes where the pod goes."""
+    claims = subject.session.scheduler.objects[PersistentVolumeClaim]
+    for name in _claims_of(subject):
+        claim = claims.get(name, subject.pod.namespace)
+        if claim is None or claim.spec.volume_name:
+            continue
+        target = ObjectId("PersistentVolumeClaim", subject.pod.namespace, name)
+        for other in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][:MAX_NODES]:
+            draft = Draft(target, subject.session.objects.content(target), must_replace=True)
+            edit = draft.put(("spec", "storageClassName"), other).edit()
+            was = f" instead of {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
+            if offer := subject.offer("claim", f"Make the claim {name} of storage class {other}{was}", edit, cost=2):
+                yield offer
+                return
+
+
+def _provisioning(subject: Subject) -> list[str]:
+    """List the classes that make a volume once it is known where."""
+    lister = subject.session.scheduler.objects[StorageClass]
+    return [item.name for item in lister.list() if item.volume_binding_mode == WAITS]
+
+
+def _claims_of(subject: Subject) -> Iterator[str]:
+    """Name the claims of the pod's volumes."""
+    for volume in subject.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral:
+            yield f"{subject.pod.name}-{volume.name}"
+
+
 def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Make a volume that an unbound claim can have, reachable from every node."""
     objects = subject.session.objects
     claims = subject.session.scheduler.objects[PersistentVolumeClaim]
-    for volume in subject.pod.spec.volumes:
-        source = volume.persistent_volume_claim
-        name = (
-            source.claim_name if source is not None else f"{subject.pod.name}-{volume.name}" if volume.ephemeral else ""
-        )
-        claim = claims.get(name, subject.pod.namespace) if name else None
+    for name in _claims_of(subject):
+        claim = claims.get(name, subject.pod.namespace)
         if claim is None or claim.spec.volume_name:
             continue
         made_name, number = f"{name}-volume", 1
@@ -147,14 +173,59 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             yield offer
 
 
-def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Ask for fewer devices in a claim: as many as will do."""
+def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Ask less of devices: as few selectors and constraints fewer as will do."""
+    paths = [
+        (target, path, said)
+        for target in _device_claims(subject)
+        for path, said in _demands(subject.session.objects.content(target))
+    ]
+
+    def edits_for(chosen: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
+        drafts: dict[ObjectId, Draft] = {}
+        for target, path, _ in reversed(chosen):
+            content = subject.session.objects.content(target)
+            drafts.setdefault(target, Draft(target, content, must_replace=True)).remove(*path)
+        return [draft.edit() for draft in drafts.values()]
+
+    found = subject.fewest(paths, edits_for)
+    if found is not None:
+        said = " and ".join(f"{text} of the claim {target.name}" for target, _, text in found)
+        if offer := subject.offer("claim", f"Drop {said}", *edits_for(found), cost=2):
+            yield offer
+
+
+def _device_claims(subject: Subject) -> Iterator[ObjectId]:
+    """Name the claims of the pod that are there, and have no devices yet."""
     statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
     for use in subject.pod.spec.resource_claims:
-        name = use.resource_claim_name or statuses.get(use.name)
-        target = ObjectId("ResourceClaim", subject.pod.namespace, name or "")
-        if target not in subject.session.objects:
-            continue
+        target = ObjectId(
+            "ResourceClaim", subject.pod.namespace, use.resource_claim_name or statuses.get(use.name) or ""
+        )
+        if target in subject.session.objects:
+            content = subject.session.objects.content(target)
+            if not (content.get("status") or {}).get("allocation"):
+                yield target
+
+
+def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """List where a claim says what devices must be like, in the order of the file."""
+    asked = (content.get("spec") or {}).get("devices") or {}
+    for at, request in enumerate(asked.get("requests") or ()):
+        way = ("spec", "devices", "requests", at)
+        if (request.get("exactly") or {}).get("selectors"):
+            yield (*way, "exactly", "selectors"), f"the selectors of request {request.get('name')}"
+        for number, option in enumerate(request.get("firstAvailable") or ()):
+            if option.get("selectors"):
+                place = (*way, "firstAvailable", number, "selectors")
+                yield place, f"the selectors of request {request.get('name')}/{option.get('name')}"
+    if asked.get("constraints"):
+        yield ("spec", "devices", "constraints"), "the constraints"
+
+
+def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Ask for fewer devices in a claim: as many as will do."""
+    for target in _device_claims(subject):
         content = subject.session.objects.content(target)
         for place, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
             count = int((request.get("exactly") or {}).get("count") or 1)

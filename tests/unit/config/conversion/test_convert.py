@@ -208,6 +208,42 @@ def test_a_policy_that_names_none_has_those_of_its_time() -> None:
     assert "multiPoint" not in profile["plugins"]
 
 
+def test_fields_of_extenders_that_there_are_not_any_more() -> None:
+    """The file that was in Kubernetes' own examples says apiVersion; who read it did not mind case."""
+    extender = {"URLPrefix": "http://x", "apiVersion": "v1beta1", "filterVerb": "f", "nodecachecapable": True}
+    (converted,) = convert_text(policy(extenders=[extender]), "old")
+    assert converted.data["extenders"] == [{"urlPrefix": "http://x", "filterVerb": "f", "nodeCacheCapable": True}]
+    assert converted.notes.are_faithful
+    (other,) = convert_text(policy(extenders=[{**extender, "colour": "red"}]), "old")
+    assert [note.where for note in other.notes if note.effect is Effect.LOST] == ["extenders[0].colour"]
+
+
+@pytest.mark.parametrize("version", ["v1beta3", "v1"])
+@pytest.mark.parametrize("disabled", [[], ["PrioritySort"], ["*"]])
+def test_plugins_of_others_at_all_points(version: str, disabled: list[str]) -> None:
+    """Whether one of them sorts the queue is told by whether anybody else does."""
+    point = {"enabled": [{"name": "Coscheduler"}, {"name": "Other"}], "disabled": [{"name": name} for name in disabled]}
+    enabled = [{"name": name} for name in ("NodeResourcesFit", "DefaultBinder")] if "*" in disabled else []
+    plugins = {"multiPoint": {**point, "enabled": [*point["enabled"], *enabled]}}
+    text = old(version, profiles=[{"schedulerName": "mine", "plugins": plugins}])
+    (converted,) = convert_text(text, "old")
+    assert converted.notes.are_faithful
+
+
+def test_of_two_ways_to_score_resources_the_heavier_one_stays_whole() -> None:
+    shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+    ratio = {"name": "ratio", "weight": 5, "argument": {"requestedToCapacityRatioArguments": {"shape": shape}}}
+    least = {"name": "LeastRequestedPriority", "weight": 2}
+    for priorities, weight, strategy in (
+        ([least, ratio], 5, "RequestedToCapacityRatio"),
+        ([{**least, "weight": 7}, ratio], 7, "LeastAllocated"),
+    ):
+        profile = only_profile(policy(priorities=priorities))
+        assert args_of(profile, "NodeResourcesFit")["scoringStrategy"]["type"] == strategy
+        assert {"name": "NodeResourcesFit", "weight": weight} in profile["plugins"]["score"]["enabled"]
+        assert len(lost(policy(priorities=priorities))) == 1
+
+
 def test_extenders_of_a_policy() -> None:
     extender = {"urlPrefix": "https://x", "filterVerb": "f", "enableHttps": True, "httpTimeout": 1_500_000_000}
     (found,) = only(policy(extenders=[extender]))["extenders"]
@@ -241,7 +277,9 @@ def test_inside_of_config_maps_and_lists() -> None:
 
 def test_providers() -> None:
     default, packing = convert_provider("DefaultProvider"), convert_provider("ClusterAutoscalerProvider")
-    assert default.data["profiles"] == [{"schedulerName": "default-scheduler"}]
+    plugins = {"multiPoint": {"enabled": WEIGHTED}}
+    assert default.data["profiles"] == [{"schedulerName": "default-scheduler", "plugins": plugins}]
+    assert packing.data["profiles"][0]["plugins"] == plugins
     assert args_of(packing.data["profiles"][0], "NodeResourcesFit")["scoringStrategy"]["type"] == "MostAllocated"
     assert not convert_provider("Mine").notes.are_faithful
 
