@@ -114,6 +114,17 @@ def test_only_a_confirmation_ends_an_assumption() -> None:
     assert (cache.assumed_count, cache.pod_count) == (0, 1)
 
 
+def test_an_assumption_that_is_counted_as_something_else_is_still_one() -> None:
+    cache = Cache()
+    cache.add_node(NODES["n1"])
+    cache.assume(PODS["p1"])
+    cache.recount(grown(PODS["p1"]))
+    assert cpu(cache) == {"n1": 3000}
+    assert cache.is_assumed(PODS["p1"])
+    cache.forget(PODS["p1"])
+    assert cpu(cache) == {"n1": 0}
+
+
 REFUSED: dict[str, tuple[list[str], Callable[[Cache], None], str]] = {
     "assuming what is there": (["p1"], lambda c: c.assume(PODS["p1"]), "is in the cache, so can't be assumed"),
     "adding what is there": (["p1"], lambda c: c.add_pod(PODS["p1"]), "was already in added state"),
