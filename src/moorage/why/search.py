@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.whatif.edits import Edit, PatchObject
+from moorage.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
@@ -110,18 +110,21 @@ def _rank(kind: str) -> int:
 
 
 def _search(subject: Subject) -> Iterator[Remedy]:
-    if not (subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates")):
+    released = _released(subject) if subject.attempt.gates else None
+    if released is None:
         yield from _offers(subject)
         return
-    nested, gate = _without_gates(subject)
-    if gate is not None:
-        yield gate
+    kind, text, edit = released
+    offer = subject.offer(kind, text, edit)
+    if offer is None and subject.may_preempt:
+        offer = subject.preempting().offer(kind, text, edit)
+    if offer is not None:
+        yield offer
         return
-    for offer in _offers(nested):
-        kind = SEVERAL if offer.parts else "pair"
-        parts = ("gate", *(offer.parts or (offer.kind,)))
-        text = f"Remove its scheduling gates. {offer.text}"
-        yield replace(offer, kind=kind, text=text, edits=merged(offer.edits), parts=parts)
+    for offer in _search(subject.with_base(edit)):
+        parts = (kind, *(offer.parts or (offer.kind,)))
+        several = SEVERAL if offer.parts else "pair"
+        yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merged(offer.edits), parts=parts)
 
 
 def _offers(subject: Subject) -> Iterator[Remedy]:
@@ -133,15 +136,18 @@ def _offers(subject: Subject) -> Iterator[Remedy]:
         yield from together(subject)
 
 
-def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
-    """Remove the scheduling gates: perhaps that is all; perhaps the pod is held back by something else."""
-    gates = subject.content["spec"]["schedulingGates"]
-    edit = subject.live_draft().remove("spec", "schedulingGates").edit()
-    names = " and ".join(str(gate.get("name")) for gate in gates)
-    offer = subject.offer("gate", f"Remove the scheduling gate {names}", edit)
-    if offer is None and subject.may_preempt:
-        offer = subject.preempting().offer("gate", f"Remove the scheduling gate {names}", edit)
-    return (subject.with_base(edit) if offer is None else subject), offer
+def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
+    """Let go of what holds the pod back before it is tried: its gates, or a group that is not there."""
+    spec = subject.content.get("spec") or {}
+    if gates := spec.get("schedulingGates"):
+        names = " and ".join(str(gate.get("name")) for gate in gates)
+        edit = subject.live_draft().remove("spec", "schedulingGates").edit()
+        return "gate", f"Remove the scheduling gate {names}", edit
+    group = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    if group and ObjectId("PodGroup", subject.pod.namespace, group) not in subject.session.objects:
+        text = f"Make it no member of the pod group {group}, which is not there"
+        return "group", text, subject.draft().remove("spec", "schedulingGroup").edit()
+    return None
 
 
 def _single(subject: Subject) -> Iterator[Remedy]:

@@ -25,6 +25,8 @@ SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": HARD, "nodeAf
 PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]
+SIZE = {"requests": {"storage": "1Gi"}}
+BETTER = {"selectors": [{"cel": {"expression": "device.driver == 'better.example'"}}]}
 
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "too much cpu": ([node("n1"), pod("p", requests={"cpu": "5"})], ["request", "node-capacity"]),
@@ -60,6 +62,40 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     ),
     "a gate": ([node("n1"), pod("p", schedulingGates=[{"name": "example.com/quota"}])], ["gate"]),
     "a claim that is not there": ([node("n1"), pod("p", volumes=CLAIM)], ["volume"]),
+    "a claim of a class that is not there": (
+        [
+            node("n1"),
+            {
+                **{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"}},
+                **{"provisioner": "disk.example", "volumeBindingMode": "WaitForFirstConsumer"},
+            },
+            {
+                **{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "gone"}},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": SIZE, "storageClassName": "fast"},
+            },
+            pod("p", volumes=CLAIM),
+        ],
+        ["claim", "volume"],
+    ),
+    "devices of another model": (
+        [
+            node("n1"),
+            {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}},
+            {
+                **{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}},
+                "spec": {
+                    **{"driver": "gpu.example", "nodeName": "n1", "devices": [{"name": "d"}]},
+                    "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+                },
+            },
+            {
+                **{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", **BETTER}}]}},
+            },
+            pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}]),
+        ],
+        ["claim", "claim"],
+    ),
     "no nodes at all": ([pod("p")], ["add-node"]),
     "no nodes, and it would go to few": ([pod("p", affinity=ON_SSD, nodeSelector={"arch": "arm"})], ["add-node"]),
     "no nodes, and it would go to one": ([pod("p", affinity=TO_ONE)], ["add-node"]),
