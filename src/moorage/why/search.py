@@ -263,7 +263,7 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     family = _family(plugin)
     # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
     aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
-    for fix in FIXES.get(plugin, ()):
+    for fix in _fixes_beside_others(plugin):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]
         except InputError:
@@ -272,8 +272,15 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
 
 def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     if row in subject.rows_where_only(*_family(plugin)):
-        for fix in FIXES.get(plugin, ()):
+        for fix in _fixes_beside_others(plugin):
             yield from _tried(fix, subject, plugin)
+
+
+def _fixes_beside_others(plugin: str) -> Iterator[Fix]:
+    """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
+    yield from FIXES.get(plugin, ())
+    if plugin in leaving.CURED_BY_LEAVING:
+        yield leaving.delete_from
 
 
 def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:

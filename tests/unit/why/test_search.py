@@ -184,6 +184,14 @@ def test_a_pod_that_must_not_preempt_needs_no_higher_priority() -> None:
     assert change.victims == ("default/a",)
 
 
+def test_nobody_is_preempted_who_is_going_already() -> None:
+    leaving = pod("a", on="n1", requests={"cpu": "4"}, priority=5)
+    leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
+    with session(node("n1"), leaving, pod("p")) as opened:
+        kinds = [change.kind for change in explain_pod(opened, "default/p").changes]
+    assert kinds == ["request", "delete-pod", "add-node", "node-capacity"]
+
+
 def test_two_obstacles_take_a_pair() -> None:
     with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"}, nodeSelector={HOSTNAME: "n1"})) as opened:
         (pair,) = explain_pod(opened, "default/p").changes
