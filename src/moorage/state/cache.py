@@ -105,6 +105,7 @@ class Cache:
     def recount(self, pod: Pod) -> None:
         """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
         self._replace(self._pods[pod.uid], pod)
+        self._assumed.add(pod.uid)  # still: it is to be confirmed, or forgotten
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
