@@ -61,6 +61,8 @@ MAX_ALIKE_ROWS: Final = 8
 """Of the nodes with the same sorts of obstacles so many are looked at."""
 MAX_IDEAS: Final = 4
 SEVERAL: Final = "several"
+FEW_NODES: Final = 500
+"""On so few it costs little to see what would be without a plugin, though something else was found."""
 
 
 class SearchResult(Struct):
@@ -112,7 +114,7 @@ def _rank(kind: str) -> int:
 def _search(subject: Subject) -> Iterator[Remedy]:
     released = _released(subject) if subject.attempt.gates else None
     if released is None:
-        yield from _offers(subject)
+        yield from offers(subject)
         return
     kind, text, edit = released
     offer = subject.offer(kind, text, edit)
@@ -127,13 +129,26 @@ def _search(subject: Subject) -> Iterator[Remedy]:
         yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merged(offer.edits), parts=parts)
 
 
-def _offers(subject: Subject) -> Iterator[Remedy]:
+def offers(subject: Subject) -> Iterator[Remedy]:
+    """Look for single changes, then for several together, and last for a plugin to do without."""
     any_found = False
     for offer in _single(subject):
         any_found = True
         yield offer
-    if not any_found:
-        yield from together(subject)
+    if any_found:
+        return
+    stopped: LimitReached | None = None
+    try:
+        for offer in together(subject):
+            any_found = True
+            yield offer
+    except LimitReached as limit:
+        stopped = limit
+    # The last resort, and the dearest to try: the whole cluster is read anew for each plugin.
+    if not any_found or len(subject.nodes) <= FEW_NODES:
+        yield from configuration.leave_out_plugins(subject, set(subject.obstacles.plugins()))
+    if stopped is not None:
+        raise stopped
 
 
 def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
@@ -152,24 +167,12 @@ def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
 
 def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
-    found = False
     if subject.may_raise_priority:
-        for offer in leaving.raise_priority(subject):
-            found = True
-            yield offer
-    for offer in by_plugin(subject):
-        found = True
-        yield offer
+        yield from leaving.raise_priority(subject)
+    yield from by_plugin(subject)
     for fix in (nodes.add_node, leaving.delete_pods):
-        for offer in fix(subject, []):
-            found = True
-            yield offer
-    plugins = set(subject.obstacles.plugins())
-    for offer in configuration.change_arguments(subject, plugins):
-        found = True
-        yield offer
-    if not found:
-        yield from configuration.leave_out_plugins(subject, plugins)
+        yield from fix(subject, [])
+    yield from configuration.change_arguments(subject, set(subject.obstacles.plugins()))
 
 
 def by_plugin(subject: Subject) -> Iterator[Remedy]:

@@ -9,6 +9,7 @@ from tests.unit.why.clusters import HOSTNAME, ZONE, Object, node, pod, session
 from moorage.whatif.edits import edit_from
 from moorage.why.explain import explain_pod
 from moorage.why.fixes.resources import lower_requests
+from moorage.why.search import offers
 from moorage.why.subject import LimitReached, Limits, Subject
 
 HARD = "DoNotSchedule"
@@ -307,6 +308,18 @@ def test_the_search_tries_only_so_much() -> None:
         with pytest.raises(LimitReached):
             list(lower_requests(subject, subject.rows_where_only("NodeResourcesFit")))
     assert limits.trials == 1
+
+
+def test_plugins_are_left_out_last() -> None:
+    """That costs a reading of the whole cluster for each: no time may be lost on it where two changes help."""
+    with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"})) as opened:
+        limits = Limits(inf)
+        (pair,) = offers(Subject(opened, "default/p", limits))
+        plugins = 2  # each is tried
+        found = offers(Subject(opened, "default/p", Limits(inf, max_trials=limits.trials - plugins)))
+        assert next(found).text == pair.text
+        with pytest.raises(LimitReached):
+            next(found)
 
 
 GPU = "example.com/gpu"
