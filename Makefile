@@ -6,6 +6,9 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 SEED ?= 1
 N ?= 1000
+# .ci/run sets it, from the tree that it tests: another change, other random cases; the same change, the same ones on every machine.
+DRAWN ?=
+PYTEST = $(BIN)/python -m pytest -q $(if $(DRAWN),--randomly-seed=$(DRAWN) --hypothesis-seed=$(DRAWN))
 LIVE ?= tests/live
 # The classes of docs/explanation/what-holds-under-faults.md that need no server and of which chance draws the cases, anew at every run;
 # those that are the same every time have been run by `make test`.
@@ -48,10 +51,10 @@ simulate: $(INSTALLED)  ## Place the pods of a described cluster in virtual time
 	$(BIN)/moorage simulate -f examples/clusters/web-shop.yaml
 
 test: $(INSTALLED)  ## Run the whole fast suite
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(PYTEST) -n $(JOBS)
 
 test-all: $(INSTALLED)  ## Run the suite on every Python from 3.11 on that this machine has
-	BIN=$(BIN) JOBS=$(JOBS) .ci/test-all
+	BIN=$(BIN) JOBS=$(JOBS) DRAWN=$(DRAWN) .ci/test-all
 
 lint: $(INSTALLED)  ## Check style, format, types and import directions
 	$(BIN)/ruff check
@@ -84,7 +87,7 @@ bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw
 
 docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	MOORAGE_DOCS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/docs
+	MOORAGE_DOCS=1 $(PYTEST) -n $(JOBS) tests/docs
 
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard
@@ -106,10 +109,10 @@ bench-startup: $(INSTALLED)  ## Measure how long both commands take to their fir
 
 browser: $(INSTALLED)  ## Look at the page in Chromium, which is installed if this is Debian and we may
 	.ci/browser
-	MOORAGE_BROWSER=1 $(BIN)/python -m pytest -q tests/browser
+	MOORAGE_BROWSER=1 $(PYTEST) tests/browser
 
 pictures: $(INSTALLED)  ## Take the pictures of the page in docs/pictures anew
-	MOORAGE_BROWSER=1 MOORAGE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/browser/test_pictures.py
+	MOORAGE_BROWSER=1 MOORAGE_PICTURES=docs/pictures $(PYTEST) tests/browser/test_pictures.py
 
 control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
 	conformance/control-plane
@@ -118,18 +121,18 @@ oracle:  ## Build the oracle only (needs Go)
 	conformance/control-plane oracle
 
 conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own framework, then run all of `live` (needs Go)
-	$(BIN)/python -m tests.conformance.run
-	MOORAGE_FUZZ=2000 $(BIN)/python -m pytest -q tests/unit/box/apiserver/test_bad_input.py
+	$(BIN)/python -m tests.conformance.run $(if $(DRAWN),--drawn $(DRAWN))
+	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/box/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
-	$(BIN)/python -m tests.hostile
-	$(BIN)/python -m pytest -q -n $(JOBS) $(HOSTILE)
+	$(BIN)/python -m tests.hostile $(if $(DRAWN),--seed $(DRAWN))
+	$(PYTEST) $(if $(DRAWN),--randomly-seed=$(DRAWN)1 --hypothesis-seed=$(DRAWN)1) -n $(JOBS) $(HOSTILE)
 	$(MAKE) live
 	$(MAKE) soak MINUTES=3
 
 live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
-	MOORAGE_LIVE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
+	MOORAGE_LIVE=1 $(PYTEST) -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
 	  echo "Once more, by themselves, those that failed: a machine too busy for a lease is no defect"; \
-	  MOORAGE_LIVE=1 $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none $(LIVE); }
+	  MOORAGE_LIVE=1 $(PYTEST) --last-failed --last-failed-no-failures none $(LIVE); }
 
 e2e: $(INSTALLED)  ## Run upstream's own end-to-end specs on `moorage up`, about half an hour (needs Go); FOCUS= chooses others
 	conformance/control-plane e2e.test

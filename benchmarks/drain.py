@@ -83,8 +83,9 @@ class InstantCluster:
         """Take no notice."""
         return thing
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
         """Take no notice."""
+        return thing
 
     async def get(self, thing: K) -> K:
         """Return the object as the scheduler knows it."""

@@ -1,7 +1,8 @@
-"""`python -m tests.conformance.run`: a fixed budget of comparisons, with fixed seeds and fresh ones."""
+"""`python -m tests.conformance.run [--drawn N]`: a fixed budget of comparisons, with fixed seeds and a drawn one."""
 
+import argparse
 import sys
-from datetime import UTC, datetime
+import time
 from typing import Final
 
 from rich.console import Console
@@ -21,22 +22,26 @@ HISTORY_STEPS: Final = 120
 
 def main() -> int:
     """Run the budget; 1 when the sides differ anywhere."""
-    now = datetime.now(UTC)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--drawn", type=int, default=int(time.time()), help="the seed beside the fixed ones (default: the time)"
+    )
+    drawn = parser.parse_args().drawn
     console = Console(soft_wrap=True)
-    differing = _decisions(now.strftime("fresh-%Y%m%d%H%M%S"), console)
-    differing += _changes(now.strftime("fresh-%Y%m%d%H%M%S"), console)
-    differing += _queues(1, console) + _queues(int(now.timestamp()), console)
+    differing = _decisions(f"drawn-{drawn}", console)
+    differing += _changes(f"drawn-{drawn}", console)
+    differing += _queues(1, console) + _queues(drawn, console)
     return 1 if differing else 0
 
 
-def _decisions(fresh: str, console: Console) -> int:
+def _decisions(drawn: str, console: Console) -> int:
     """Compare decisions on random clusters: plain ones, with volumes and devices, with groups, and limited searches."""
     budget = [
-        *(Options(seed, count) for seed, count in (("fixed", 1_200), (fresh, 60))),
-        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (fresh, 40))),
-        *(Options(seed, 8, search="config") for seed in ("fixed", fresh)),
-        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (fresh, 40))),
-        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (fresh, 20))),
+        *(Options(seed, count) for seed, count in (("fixed", 1_200), (drawn, 60))),
+        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (drawn, 40))),
+        *(Options(seed, 8, search="config") for seed in ("fixed", drawn)),
+        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (drawn, 40))),
+        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (drawn, 20))),
     ]
     differing = 0
     with Oracle() as oracle:
@@ -49,11 +54,11 @@ def _decisions(fresh: str, console: Console) -> int:
     return differing
 
 
-def _changes(fresh: str, console: Console) -> int:
+def _changes(drawn: str, console: Console) -> int:
     """Have kube-scheduler's code judge the changes that explain offers for pending pods."""
     wrong = 0
     with Oracle() as oracle:
-        budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (fresh, 10, "all"), ("fixed", 20, "groups"))
+        budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (drawn, 10, "all"), ("fixed", 20, "groups"))
         for seed, count, features in budget:
             tally = prove(seed, count, features, oracle, console)
             console.print(f"changes, seed {seed} {features}: {tally}", highlight=False)

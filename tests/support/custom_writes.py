@@ -114,7 +114,8 @@ async def write_typed(client: ApiClient) -> None:
     patched = await cluster.patch(made, {"spec": {"note": "more"}, "metadata": {"labels": {"team": "ads"}}})
     assert patched.spec == BudgetSpec(20, "more")
     assert patched.labels == {"team": "ads"}
-    await cluster.patch_status(made, {"spent": 7, "conditions": [{"type": "Ready", "status": "True"}]})
+    patched = await cluster.patch_status(made, {"spent": 7, "conditions": [{"type": "Ready", "status": "True"}]})
+    assert (patched.spec.euros, patched.status.spent) == (20, 7)
     await cluster.patch_status(made, {"conditions": [{"type": "Known", "status": "True"}]})
     data = await stored(client, made)
     assert data["status"] == {"spent": 7, "conditions": [{"type": "Known", "status": "True"}]}

@@ -320,7 +320,7 @@ class GroupBench:
         """Take a patch of something that no part of groups writes."""
         raise AssertionError(f"{thing.key} was patched with {patch} {subresource}")
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: Any, patch: Mapping[str, Any]) -> Any:
         """Merge something into a status, conditions by type."""
         self.refuse("patch", thing)
         stored: Any = self.objects.get((type(thing), thing.key))
@@ -335,7 +335,9 @@ class GroupBench:
             fields["conditions"] = (*kept, *new)
         if "nominatedNodeName" in patch:
             fields["nominated_node_name"] = patch["nominatedNodeName"]
-        self._put(replace(stored, status=replace(status, **fields)))
+        patched = replace(stored, status=replace(status, **fields))
+        self._put(patched)
+        return patched
 
     async def delete(self, thing: KubeObject) -> None:
         """Delete an object; one that is slow is only marked."""

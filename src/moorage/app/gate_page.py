@@ -31,7 +31,7 @@ HONOURED: Final = {
     "DRAFractionalCapacityRange": "whether ranges of capacity may have fractions",
     "DRADeviceBindingConditions": "whether devices that must get ready first can be allocated, and are waited for",
     "DRAResourceClaimDeviceStatus": "needed by DRADeviceBindingConditions",
-    "DRASchedulerFilterTimeout": "whether filtering by devices gives up after 10 seconds a node",
+    "DRASchedulerFilterTimeout": "whether filtering by devices gives up after 10 seconds, those of all nodes together",
     "DRAWorkloadResourceClaims": "whether claims are made for, and reserved for, groups of pods",
     "DRANodeAllocatableResources": "whether devices may stand for CPU, memory or storage of their node",
     "DRAOptionalNodeOperations": "whether devices that need no work on their node go to nodes that declare it",

@@ -22,7 +22,7 @@ from moorage.config import (
 from moorage.config.types import SchedulerConfiguration
 from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
-from moorage.framework.plugin import Plugin, QueueSortPlugin
+from moorage.framework.plugin import BindPlugin, Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
 from moorage.plugins.catalogue import COMMUNITY, IN_TREE
 
@@ -117,10 +117,14 @@ def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
 
 
 def _default_with(given: Iterable[type[Plugin]]) -> str:
-    plugins = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in given]}}
+    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in given]}}
     if sorting := [{"name": plugin.name} for plugin in given if issubclass(plugin, QueueSortPlugin)]:
         # There is one order of the queue: who brings another means it instead of the default.
         plugins["queueSort"] = {"disabled": [{"name": "*"}], "enabled": sorting}
+    if binding := [{"name": plugin.name} for plugin in given if issubclass(plugin, BindPlugin)]:
+        # The default binder leaves no pod to those behind it: who brings another means it to be asked first.
+        default = {"name": "DefaultBinder"}
+        plugins["bind"] = {"disabled": [default], "enabled": [*binding, default]}
     content: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

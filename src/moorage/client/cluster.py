@@ -197,13 +197,15 @@ class ApiCluster:
         """
         return decoded(type(thing), await self._patch(thing, patch, subresource, MERGE_PATCH))
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status; conditions are merged by type, but for custom resources.
+    async def patch_status(self, thing: T, patch: Mapping[str, Any]) -> T:
+        """Merge something into an object's status, and return the object as stored.
 
-        Those know JSON merge patches only, in which lists are replaced.
+        Conditions are merged by type, but for custom resources: those know JSON merge patches only, in which lists are
+        replaced.
         """
         status = {"status": self._with_times(thing, patch)}
-        await self._patch(thing, status, "status", MERGE_PATCH if is_custom(thing) else STRATEGIC_MERGE_PATCH)
+        content_type = MERGE_PATCH if is_custom(thing) else STRATEGIC_MERGE_PATCH
+        return decoded(type(thing), await self._patch(thing, status, "status", content_type))
 
     async def _patch(self, thing: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         """Patch an object; writes about one go out in the order in which they were asked for, a binding included."""

@@ -225,7 +225,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         """Have pods tried again at once, whatever their backoff."""
         self._services.activate(pods)
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
+    def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Run something beside the scheduling cycles, until it or the plugin ends; what it raises is logged."""
         if must_finish:
             self._services.background.start(work, name=name)
@@ -239,7 +239,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
                 self._tasks.add(task)
                 task.add_done_callback(partial(self._ended, work))
 
-    async def _guard(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    async def _guard(self, work: Coroutine[Any, Any, object], name: str) -> None:
         try:
             await work
         except GeneratorExit:  # it is torn down
@@ -248,7 +248,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             pass_on_interrupt(error)
             self.log.exception("background work failed", work=name, error=described(error))
 
-    def _ended(self, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
+    def _ended(self, work: Coroutine[Any, Any, object], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         work.close()  # it was never begun, if the task was cancelled before
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.score import Choice
 from moorage.engine.group_results import GroupAttempt
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.framework.status import Code
@@ -36,6 +37,9 @@ class AttemptObserver:
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Learn which nodes a pod fits on, before one is chosen."""
+
+    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+        """Learn which node was chosen, and what extenders added; not called where there are no extenders."""
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Learn which search for a node of a group's member counts, just before the member's end: there may be many."""

@@ -1,14 +1,16 @@
 """The configured plugins of one scheduler name, in the order in which each extension point asks them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from moorage.config.catalogue import KNOWN_PLUGINS
 from moorage.config.expansion import expand_plugins
 from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
 from moorage.framework.contracts import EXTENSION_POINTS
-from moorage.framework.events import EventRegistration
+from moorage.framework.events import Action, ClusterEvent, EventRegistration
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.framework.group_plugins import (
     GroupSourcePlugin,
     PlacementFeasiblePlugin,
@@ -34,6 +36,9 @@ from moorage.framework.plugin import (
     ScorePlugin,
 )
 from moorage.framework.registry import Registry, extension_points
+
+MAX_EVENTS: Final = 1000
+"""A plugin may name so many events: there are far fewer kinds and actions."""
 
 
 class Profile:
@@ -111,10 +116,19 @@ class Profile:
     def _events_of(
         plugin: Plugin, listed: Callable[[str], Iterable[EventRegistration]]
     ) -> tuple[EventRegistration, ...]:
+        where = f'running EventsToRegister plugin "{plugin.name}"'
         try:
-            named = tuple(plugin.events_to_register())
-        except Exception as error:
-            raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {error}') from error
+            # One that never ends would fill memory.
+            named = tuple(islice(plugin.events_to_register(), MAX_EVENTS + 1))
+        except PLUGIN_FAULTS as error:
+            pass_on_interrupt(error)
+            raise PluginError(plugin.name, f"{where}: {described(error)}") from error
+        if len(named) > MAX_EVENTS:
+            raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
+        for each in named:
+            if not _is_registration(each):
+                advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) and the like"
+                raise PluginError(plugin.name, f"{where}: it names {shown(each)}; {advice}")
         return (*named, *listed(plugin.name)) if _inherits(plugin, Plugin, "events_to_register") else named
 
     def per_node_plugins(self) -> tuple[str, ...]:
@@ -125,6 +139,13 @@ class Profile:
             if (isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter_nodes"))
             or (isinstance(plugin, ScorePlugin) and _inherits(plugin, ScorePlugin, "score_nodes"))
         )
+
+
+def _is_registration(named: object) -> bool:
+    if not (isinstance(named, EventRegistration) and isinstance(named.event, ClusterEvent)):
+        return False
+    known = isinstance(named.event.resource, str) and isinstance(named.event.action, Action)
+    return known and (named.hint is None or callable(named.hint))
 
 
 def points_of(registry: Registry, name: str) -> frozenset[str] | None:

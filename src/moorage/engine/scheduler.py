@@ -243,6 +243,8 @@ class Scheduler:
             return await self._park(queued, cycle, found)
         if self.services.extenders:
             choice = await self._choose_extended(cycle, found)
+            if self.observer is not None:
+                self.observer.chosen(queued, choice)
             state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
         else:
             assert not isinstance(found, ExtendedNodes)

@@ -22,7 +22,7 @@ from moorage.state.objects import Objects
 class Background(Protocol):
     """Where work goes on beside the scheduling cycles."""
 
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
         """Run something, and wait for it in the end; what it raises is logged."""
         ...
 

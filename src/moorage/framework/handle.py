@@ -80,8 +80,11 @@ class ClusterApi(Protocol):
         """
         ...
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Merge something into an object's status; conditions are merged by type, but for custom resources."""
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+        """Merge something into an object's status, and return the object as stored.
+
+        Conditions are merged by type, but for custom resources.
+        """
         ...
 
     async def delete(self, thing: KubeObject) -> None:
@@ -221,7 +224,7 @@ class Handle(Protocol):
         """Have pods tried again at once, whatever their backoff."""
         ...
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
+    def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Run something beside the scheduling cycles; what it raises is logged.
 
         It may be endless: it is cancelled when the plugin has been closed. What must not be left half done

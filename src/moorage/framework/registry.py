@@ -12,7 +12,7 @@ import structlog
 
 from moorage.errors import ConfigError, PluginError, did_you_mean
 from moorage.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
-from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, place_of, shown
+from moorage.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, place_of, shown
 from moorage.framework.handle import Handle
 from moorage.framework.plugin import Plugin
 
@@ -122,7 +122,7 @@ class Registry(Mapping[str, type[Plugin]]):
             return plugin(**wanted)
         except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
             pass_on_interrupt(error)
-            raise PluginError(name, f"initializing plugin {name!r}: {error or type(error).__name__}") from error
+            raise PluginError(name, f"initializing plugin {name!r}: {described(error)}") from error
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
@@ -140,7 +140,7 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
         ) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        problem = f"it cannot be imported: {type(error).__name__}: {error}{place_of(error)}"
+        problem = f"it cannot be imported: {type(error).__name__}: {described(error)}{place_of(error)}"
         raise ConfigError(where, problem, hint=_misspelt(error)) from error
 
 

@@ -5,13 +5,17 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from moorage.api.pod import Pod
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.score import Choice
 from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import GATED, INCOMPLETE
+from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.simulator.decisions import Decision, NodeEntry, Nomination, Result
 from moorage.simulator.details import node_entries, rejection
 
@@ -32,12 +36,21 @@ class AttemptLog(AttemptObserver):
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
         """The last attempt of a pod that ended after its node was chosen."""
+        self.on_failure: Callable[[], None] = _nothing
+        """Called when an attempt has failed, by an error or after its node was chosen: no object may show it."""
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
             self._entries = node_entries(cycle, found)
             self._searches.append((found, self._entries))
+
+    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+        """Add what extenders said of the nodes."""
+        for name, added in choice.added.items():
+            entry = self._entries.get(name)
+            if added and entry is not None and entry.total is not None:
+                self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Go back to what was found out in the search that counts."""
@@ -68,6 +81,7 @@ class AttemptLog(AttemptObserver):
                 fields = {**_refused(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
                 fields = _refused(outcome)
+                self.on_failure()
             case Dropped():
                 return
         pod = queued.pod
@@ -81,6 +95,21 @@ class AttemptLog(AttemptObserver):
         if placed is not None:
             failed = replace(placed, node="", tied=(), **_refused(outcome))
             self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
+        self.on_failure()
+
+
+def not_tried(queue: SchedulingQueue, pod: Pod) -> list[Decision]:
+    """Describe a pod that nothing let into the queue: a plugin holds it or its group back, or its group is missing."""
+    queued, place = queue.find(pod), queue.where(pod)
+    if queued is None or place not in (GATED, INCOMPLETE):
+        return []
+    plugins = (queued.gating_plugin,) if queued.is_gated else ()
+    result = Result.GATED if place == GATED else Result.INCOMPLETE
+    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _refused(outcome: Parked | Failed) -> dict[str, Any]:

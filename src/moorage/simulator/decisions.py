@@ -46,13 +46,17 @@ class Rejection(_Part, frozen=True):
 
 
 class NodeEntry(_Part, frozen=True):
-    """What was found out about one node: a rejection, or scores; nothing at all for the only feasible one."""
+    """What was found out about one node: a rejection, or scores; nothing at all for the only feasible one.
+
+    ``extenders`` is what they added to the total, as weighed.
+    """
 
     plugin: str = ""
     code: str = ""
     reasons: tuple[str, ...] = ()
     total: int | None = None
     scores: dict[str, PluginScore] | None = None
+    extenders: int | None = None
 
     @property
     def is_rejected(self) -> bool:

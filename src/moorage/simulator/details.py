@@ -6,14 +6,16 @@ from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, Se
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.outcomes import NOT_EXAMINED
 from moorage.engine.reference import score_all
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import Status
 from moorage.simulator.decisions import NodeEntry, PluginScore, Rejection
 
 
 def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str, NodeEntry]:
     """Describe every node of the cluster, in visiting order; one that the search did not come to is left out."""
+    table = None
     if isinstance(found, ExtendedNodes):
-        found = found.found
+        table, found = found.table, found.found
     if found.diagnosis.pre_filter is not None:
         return {}
     if isinstance(found, OneNode):
@@ -21,7 +23,7 @@ def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str,
         if found.is_nominated:
             return scored
     else:
-        scored = {} if isinstance(found, NoNode) else _scores(cycle, found)
+        scored = {} if isinstance(found, NoNode) else _scores(cycle, found, table or cycle.cache.nodes)
     statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
     entries: dict[str, NodeEntry] = {}
     scope = cycle.filtering.scope
@@ -41,10 +43,10 @@ def rejection(status: Status) -> Rejection:
     return Rejection(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
 
 
-def _scores(cycle: ProfileCycle, found: SeveralNodes) -> dict[str, NodeEntry]:
+def _scores(cycle: ProfileCycle, found: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
     """Score the feasible nodes from nothing, so that what is shown does not lean on what stood."""
     rows = np.roll(cycle.cache.order, -found.start)
-    window = cycle.cache.nodes.take(rows[found.feasible[rows]])
+    window = nodes.take(rows[found.feasible[rows]])
     scores = score_all(cycle.profile, found.cycle.clone(), found.pod, window)
     return {
         name: NodeEntry(

@@ -64,7 +64,7 @@ class RunHistory:
 
     @property
     def seconds(self) -> float:
-        """How much time passed until the last change."""
+        """How much time passed until the last change, or the last attempt that failed by an error."""
         return _rounded(self._last_change - self._start)
 
     def end_at(self, seconds: float) -> None:
@@ -87,6 +87,10 @@ class RunHistory:
         """Note that the scheduler has just asked for a pod to leave."""
         if uid in self._pods and self._pods[uid].evicted is None:
             self._pods[uid].evicted = self._moment()
+
+    def note_failure(self) -> None:
+        """Note that a pod was tried until now, though nothing in the store may show it."""
+        self._last_change = self._now()
 
     def utilisation(self) -> list[Utilisation]:
         """Return how full the nodes were, by group and resource; extended resources that nobody has are left out."""

@@ -28,9 +28,8 @@ from moorage.engine.scheduler import Scheduler
 from moorage.engine.waiting import PermitWait
 from moorage.framework.handle import ClusterApi
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.observing import GATED, INCOMPLETE
-from moorage.simulator.attempts import AttemptLog, ShowProgress
-from moorage.simulator.decisions import Decision, Result
+from moorage.simulator.attempts import AttemptLog, ShowProgress, not_tried
+from moorage.simulator.decisions import Decision
 from moorage.simulator.group_decisions import GroupDecision, group_decision
 from moorage.simulator.loading import ClusterInput
 from moorage.simulator.loop import AwaitedExtender, run_virtual
@@ -75,8 +74,9 @@ class DryRunApi:
         """Accept a patch."""
         return thing
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
         """Accept a status."""
+        return thing
 
     async def delete(self, thing: KubeObject) -> None:
         """Accept a deletion."""
@@ -88,7 +88,7 @@ class DryRunApi:
 class NoBackground(TaskBackground):
     """Drops work: evictions and status patches are not carried out, and no time passes."""
 
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
         """Drop the work."""
         work.close()
 
@@ -212,7 +212,7 @@ class OnePass:
         await scheduler.life.close()
         parts.close()
         waiting = (pod for pod in self._cluster.pending if pod.uid not in decided)
-        return [*decided.values(), *(made for pod in waiting for made in _not_tried(scheduler, pod))]
+        return [*decided.values(), *(made for pod in waiting for made in not_tried(scheduler.queue, pod))]
 
     @property
     def groups(self) -> list[GroupDecision]:
@@ -253,13 +253,3 @@ def searching_all(config: SchedulerConfiguration) -> SchedulerConfiguration:
     """Have every node looked at, whatever the configuration says."""
     profiles = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return replace(config, percentage_of_nodes_to_score=None, profiles=profiles)
-
-
-def _not_tried(scheduler: Scheduler, pod: Pod) -> list[Decision]:
-    """Describe a pod that nothing let into the queue: a plugin holds it or its group back, or its group is missing."""
-    queued, place = scheduler.queue.find(pod), scheduler.queue.where(pod)
-    if queued is None or place not in (GATED, INCOMPLETE):
-        return []
-    plugins = (queued.gating_plugin,) if queued.is_gated else ()
-    result = Result.GATED if place == GATED else Result.INCOMPLETE
-    return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]

@@ -20,6 +20,7 @@ STYLES: Final[dict[str, str]] = {
     Result.UNSCHEDULABLE: "yellow",
     Result.ERROR: "red",
     Result.GATED: "dim",
+    Result.INCOMPLETE: "dim",
     EVICTED: "magenta",
 }
 
@@ -68,6 +69,8 @@ def explanation(decision: Decision) -> str:
             text = _how_chosen(decision)
         case Result.GATED:
             text = f"held back by {', '.join(decision.unschedulable_plugins)}" if decision.unschedulable_plugins else ""
+        case Result.INCOMPLETE:
+            text = "its group is not there, or one above it"
         case _:
             text = decision.message
     parts = [text]

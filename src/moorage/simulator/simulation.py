@@ -1,7 +1,7 @@
 """A world and a scheduler at work in it, until nothing more would change."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from moorage.api.meta import KubeObject
@@ -12,7 +12,8 @@ from moorage.engine.observing import AttemptObserver
 from moorage.features import FeatureGates
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.registry import Registry
-from moorage.queue.observing import QueueObserver
+from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.observing import GATED, INCOMPLETE, UNSCHEDULABLE, QueueObserver
 from moorage.simulator.loop import AwaitedExtender
 from moorage.simulator.world import World
 
@@ -94,9 +95,7 @@ class Simulation:
         if sizes.active or sizes.in_flight or self.loop.has_news or self.world.is_busy:
             return False
         return sizes.backoff == 0 or all(
-            queued.is_gated or queued.rejectors or queued.consecutive_errors >= MAX_ERRORS
-            for queued in self.scheduler.queue
-            if self.scheduler.queue.where(queued.pod) not in ("unschedulable", "gated")
+            queued.rejectors or queued.consecutive_errors >= MAX_ERRORS for queued in self._to_be_tried()
         )
 
     @property
@@ -108,8 +107,13 @@ class Simulation:
         held = [wait.pod.uid for wait in self.scheduler.services.waiting.all()]
         if sizes.in_flight > len(held) or len(self.world.background) > len(held):
             return False
-        tried = [queued for queued in self.scheduler.queue if not (queued.is_gated or queued.rejectors)]
-        return all(failures[uid] >= MAX_ERRORS for uid in (*held, *(queued.uid for queued in tried)))
+        tried = [queued.uid for queued in self._to_be_tried() if not queued.rejectors]
+        return all(failures[uid] >= MAX_ERRORS for uid in (*held, *tried))
+
+    def _to_be_tried(self) -> Iterator[QueuedPodInfo]:
+        """Go through the pods that will be tried again by themselves, without an event that helps them."""
+        queue = self.scheduler.queue
+        return (queued for queued in queue if queue.where(queued.pod) not in (UNSCHEDULABLE, GATED, INCOMPLETE))
 
     async def run_until_quiet(self, *, most_seconds: float = MAX_SECONDS) -> bool:
         """Schedule until nothing more would change, or so much virtual time has passed; return whether it is quiet."""

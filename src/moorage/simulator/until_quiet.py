@@ -1,6 +1,6 @@
 """A cluster run in virtual time: what became of each pod that was waiting, or was made while it ran."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.api.pod import Pod
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
-from moorage.simulator.attempts import AttemptLog, ShowProgress
+from moorage.simulator.attempts import AttemptLog, ShowProgress, not_tried
 from moorage.simulator.custom import added_kinds, custom_object, definition_of, kind_name, placed
 from moorage.simulator.decisions import Decision, Result
 from moorage.simulator.history import PodHistory, RunHistory, Utilisation
@@ -73,6 +73,7 @@ def run_until_quiet(  # noqa: PLR0913 - keywords only, each a choice of who simu
         )
         history = RunHistory(world.api.store, clock.now, group_by=group_by)
         world.on_eviction = history.note_eviction
+        attempts.on_failure = history.note_failure
         if recorder is not None:
             recorder.begin(world.api.store, clock.now)
         simulation = Simulation.of(world, policy, cross_check=cross_check, observer=attempts, queue_observer=moves)
@@ -131,7 +132,8 @@ def _outcomes(simulation: Simulation, cluster: ClusterInput, attempts: AttemptLo
         for pod in cluster.running
         if pod.uid in world.evicted
     ]
-    return [*decisions, *_gated(simulation, attempts.decisions)]
+    untried = (queued.pod for queued in queue if queued.uid not in attempts.decisions)
+    return [*decisions, *(decision for pod in untried for decision in not_tried(queue, pod))]
 
 
 def _in_the_end(decision: Decision, pod: Pod | None, failed: Decision | None) -> Decision:
@@ -145,16 +147,3 @@ def _in_the_end(decision: Decision, pod: Pod | None, failed: Decision | None) ->
         return failed
     message = f"the binding to {decision.node} was still under way when the simulation ended"
     return replace(decision, result=Result.UNSCHEDULABLE, node="", tied=(), message=message)
-
-
-def _gated(simulation: Simulation, tried: Iterable[str]) -> list[Decision]:
-    waiting = (queued for queued in simulation.scheduler.queue if queued.is_gated and queued.uid not in tried)
-    return [
-        Decision(
-            pod=queued.key,
-            profile=queued.scheduler_name,
-            result=Result.GATED,
-            unschedulable_plugins=(queued.gating_plugin,),
-        )
-        for queued in waiting
-    ]

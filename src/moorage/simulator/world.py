@@ -205,9 +205,9 @@ class World:
         """Merge something into an object."""
         return await self._writer.patch(thing, patch, subresource=subresource)
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
         """Merge something into the status of an object."""
-        await self._writer.patch_status(thing, patch)
+        return await self._writer.patch_status(thing, patch)
 
     async def delete(self, thing: KubeObject) -> None:
         """Ask for an object to be deleted; a running pod gets the time it needs to stop."""

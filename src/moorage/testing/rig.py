@@ -77,7 +77,7 @@ class Rig:
         self.waiting: dict[str, WaitingPod] = {}
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
-        self.background: list[Coroutine[Any, Any, None]] = []
+        self.background: list[Coroutine[Any, Any, object]] = []
         self.meter: PluginMeter = SILENT_METER
         self.profile = DEFAULT_SCHEDULER_NAME
         self.log = PluginLog("moorage.testing.rig", {"profile": self.profile})
@@ -233,7 +233,7 @@ class Rig:
         """Note which pods were to be tried again."""
         self.activated.update(pods)
 
-    def in_background(self, work: Coroutine[Any, Any, None], *, name: str, must_finish: bool = False) -> None:
+    def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Keep the work for the test to await."""
         self.background.append(work)
 

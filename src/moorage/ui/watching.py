@@ -8,6 +8,7 @@ from moorage.clock import Clock
 from moorage.engine.cycle.found import ExtendedNodes, Found
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.score import Choice
 from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver, Stopwatch
 from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
@@ -53,6 +54,10 @@ class PageObserver(AttemptObserver):
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Pass it on."""
         self._then.found(queued, cycle, found)
+
+    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+        """Pass it on."""
+        self._then.chosen(queued, choice)
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Pass it on."""

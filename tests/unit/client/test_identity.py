@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -402,11 +403,15 @@ SLOW = {
 def test_a_program_that_takes_too_long_is_killed(
     tmp_path: Path, authority: Authority, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credentials, "EXEC_SECONDS", 0.2)
+    monkeypatch.setattr(credentials, "EXEC_SECONDS", 1.0)
     told = refusal(tmp_path, authority, script(tmp_path, f"echo $$ > {tmp_path}/pid\n{text}"))
-    assert "did not end within 0.2 s and was killed" in told
+    assert "did not end within 1 s and was killed" in told
     group = int((tmp_path / "pid").read_text())
-    assert all(state == "Z" for state in states_of_group(group)), "nothing that it started runs on"
+    # SIGKILL is sent by then, but the kernel takes a moment to end those who are on another core.
+    patience = time.monotonic() + 10
+    while (states := states_of_group(group)) and set(states) != {"Z"} and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert set(states) <= {"Z"}, "nothing that it started runs on"
 
 
 def test_of_long_complaints_the_beginning_is_shown(tmp_path: Path, authority: Authority) -> None:

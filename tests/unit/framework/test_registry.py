@@ -2,8 +2,10 @@
 
 import functools
 import importlib.metadata
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tests.support.engine import cycle_over
 
 from moorage.errors import ConfigError, PluginError
+from moorage.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from moorage.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -179,8 +182,18 @@ def test_a_plugin_gets_what_it_asks_for_by_name() -> None:
     assert (built.args.label, built.handle, built.more) == ("zone", handle, 3)
 
 
-@pytest.mark.parametrize("problem", [ValueError("no zone"), KeyError("zone"), OSError("disk")], ids=repr)
-def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: Exception) -> None:
+class Unspeakable(Exception):
+    """An exception that cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+PROBLEMS = [ValueError("no zone"), KeyError("zone"), OSError("disk"), SystemExit(3), Unspeakable()]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: BaseException) -> None:
     class Broken(Accepts):
         def __init__(self) -> None:
             raise problem
@@ -196,6 +209,28 @@ def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
 
     profile = cycle_over(plugins=[Mute]).profile
     with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
+        profile.registrations()
+
+
+NO_EVENTS: dict[str, Callable[[], Any]] = {
+    "nothing at all": lambda: None,
+    "a text": lambda: "Node/Add",
+    "the event without a registration": lambda: [ClusterEvent(Resource.NODE, Action.ADD)],
+    "a registration of a text": lambda: [EventRegistration("Node/Add")],  # type: ignore[arg-type]
+    "an action that is none": lambda: [EventRegistration(ClusterEvent(Resource.NODE, "Add"))],  # type: ignore[arg-type]
+    "a hint that is none": lambda: [EventRegistration(ClusterEvent(Resource.NODE, Action.ADD), "always")],  # type: ignore[arg-type]
+    "events without end": lambda: repeat(EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))),
+}
+
+
+@pytest.mark.parametrize("answer", NO_EVENTS.values(), ids=NO_EVENTS)
+def test_events_that_are_none_are_told_in_the_plugins_name(answer: Callable[[], Any]) -> None:
+    class Odd(Accepts):
+        def events_to_register(self) -> Any:
+            return answer()
+
+    profile = cycle_over(plugins=[Odd]).profile
+    with pytest.raises(PluginError, match='running EventsToRegister plugin "Odd": '):
         profile.registrations()
 
 

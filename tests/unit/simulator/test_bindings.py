@@ -87,6 +87,19 @@ def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
     assert run.timeline[0].bound is None
 
 
+@pytest.mark.parametrize("plugin", [CannotBind, RaisesInBind])
+def test_a_bind_plugin_that_is_given_without_a_configuration_is_asked(plugin: type[Plugin]) -> None:
+    run = run_until_quiet(cluster_from(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
+    assert [(decision.result, decision.node) for decision in run.decisions] == [("error", "")]
+
+
+def test_the_time_of_bindings_that_fail_has_passed() -> None:
+    run = run_until_quiet(cluster_from(pods("a")), policy_with(CannotBind))
+    assert run.decisions[0].attempts > 3
+    assert run.seconds > 1 + 2 + 4, "as long as its penalties took"
+    assert run.timeline[0].waited == run.seconds
+
+
 def one_pass(plugin: type[Plugin], *names: str) -> list[Decision]:
     return OnePass(cluster_from(pods(*names)), policy_with(plugin)).run()
 

@@ -50,7 +50,10 @@ class OnlyB(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"NodeNames": ["b"], "FailedNodes": {"a": "not b"}}).encode()
+        self.answer({"NodeNames": ["b"], "FailedNodes": {"a": "not b"}})
+
+    def answer(self, content: Any) -> None:
+        body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -61,8 +64,8 @@ class OnlyB(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def extender() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), OnlyB) as server:
+def extender(request: pytest.FixtureRequest) -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), getattr(request, "param", OnlyB)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -76,6 +79,34 @@ def test_an_extender_is_asked(decide: Decide, extender: str) -> None:
     policy = load_policy(collect_plugins(), yaml.safe_dump(config))
     (decision,) = decide(cluster_from([node("a"), node("b"), POD]), policy)
     assert (decision.result, decision.node) == (Result.SCHEDULED, "b")
+
+
+class PrefersA(OnlyB):
+    """An extender that sends nodes back, as one without a cache does, and has a favourite."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        names = [each["metadata"]["name"] for each in request["Nodes"]["items"]]
+        scores = [{"Host": name, "Score": 9 if name == "a" else 1} for name in names]
+        self.answer(scores if self.path == "/prioritize" else {"Nodes": request["Nodes"]})
+
+
+@pytest.mark.parametrize("extender", [PrefersA], indirect=True)
+@BOTH_MODES
+def test_scores_are_those_that_decided(decide: Decide, extender: str) -> None:
+    verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 2}
+    policy = load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "extenders": [{"urlPrefix": extender, **verbs}]}))
+    running = {**POD, "metadata": {"name": "there"}, "spec": {**POD["spec"], "nodeName": "a"}}
+    (decision,) = decide(cluster_from([node("a"), node("b"), running, POD]), policy)
+
+    assert decision.node == "a"
+    a, b = decision.nodes["a"], decision.nodes["b"]
+    assert (a.extenders, b.extenders) == (180, 20)
+    assert a.scores == b.scores, "a node that was sent back is scored without its pods, as upstream has it"
+    for entry in (a, b):
+        assert entry.scores is not None
+        assert entry.extenders is not None
+        assert entry.total == entry.extenders + sum(score.weighted for score in entry.scores.values())
 
 
 @BOTH_MODES

@@ -47,6 +47,10 @@ CASES = {
         make_decision(Result.GATED, unschedulable_plugins=("SchedulingGates",)),
         "held back by SchedulingGates",
     ),
+    "a group that is missing is owned up to": (
+        make_decision(Result.INCOMPLETE),
+        "its group is not there, or one above it",
+    ),
     "an eviction is told": (
         make_decision(Result.UNSCHEDULABLE, message="no", evicted=True),
         "no\nhad to make room",
@@ -69,6 +73,14 @@ def test_summary_counts_results() -> None:
 
     assert summary(decisions) == "4 pods: 2 scheduled, 1 gated, 1 evicted"
     assert summary([]) == "no pending pods"
+
+
+@pytest.mark.parametrize("result", Result)
+def test_every_result_can_be_shown_and_is_counted(result: Result) -> None:
+    console = Console(record=True, width=100)
+    print_decisions([make_decision(result)], console)
+    assert str(result) in console.export_text()
+    assert summary([make_decision(result)]) == f"1 pod: 1 {result}"
 
 
 @pytest.mark.parametrize(("attempts", "heading"), [(0, False), (3, True)])

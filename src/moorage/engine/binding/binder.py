@@ -318,7 +318,7 @@ def parallel_groups(plugins: list[PreBindPlugin | None]) -> Iterator[list[PreBin
 class Work(Struct):
     """Something to be done, and what to call it."""
 
-    steps: Coroutine[Any, Any, None]
+    steps: Coroutine[Any, Any, object]
     name: str
     has_begun: bool = False
 
@@ -339,7 +339,7 @@ class TaskBackground:
     def __len__(self) -> int:
         return self._under_way
 
-    def start(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
         """Run something; what it raises is logged."""
         self._under_way += 1
         loop = asyncio.get_running_loop()

@@ -28,10 +28,14 @@ MAX_ORDERED: Final = 1 << 62
 
 
 class Choice(Struct):
-    """The node that won; ``tied`` lists equals among which upstream would choose at random."""
+    """The node that won; ``tied`` lists equals among which upstream would choose at random.
+
+    ``added`` is what extenders added to the totals, by node.
+    """
 
     node: NodeInfo
     tied: tuple[str, ...] = ()
+    added: Mapping[str, int] = {}
 
 
 class Totals(Struct):
@@ -161,7 +165,7 @@ class Scoring:
         best = [nodes[place] for place in np.flatnonzero(totals == totals.max())]
         mentioned = [node for node in best if node.name in added] or best[:1]
         tied = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
-        return Choice(self._chance.choice(mentioned), tied)
+        return Choice(self._chance.choice(mentioned), tied, added)
 
     def _rows_in_order(self, found: SeveralNodes) -> RowArray | None:
         """Return the feasible rows in the order upstream finds them in; ``None`` if all are feasible."""

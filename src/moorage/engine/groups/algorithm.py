@@ -161,6 +161,8 @@ class GroupSearch:
             return
         if extended:
             choice = await cycle.choose_extended(found)
+            if self._observer is not None:
+                self._observer.chosen(queued, choice)
         else:
             assert not isinstance(found, ExtendedNodes)
             choice = cycle.choose(found)

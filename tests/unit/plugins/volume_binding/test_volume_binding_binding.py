@@ -86,7 +86,7 @@ class StorageApi:
     async def patch(self, thing: KubeObject, patch: Mapping[str, Any], *, subresource: str = "") -> KubeObject:
         raise AssertionError("not written by volume binding")
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> None:
+    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> KubeObject:
         raise AssertionError("not written by volume binding")
 
     async def delete(self, thing: KubeObject) -> None:
