@@ -1,5 +1,6 @@
 """The one way to put a scheduler together: its parts, over whatever API it is to work with."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,9 +18,9 @@ from moorage.client.mending import Mending
 from moorage.clock import Clock
 from moorage.config.types import ExtenderConfig
 from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.cycle.ties import Ties
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.ties import Ties
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.queue.observing import QueueObserver
@@ -84,7 +85,12 @@ class Parts(Struct, Generic[C], frozen=True):
     scheduler: Scheduler
     loop: SchedulingLoop
     deliveries: Deliveries
-    extenders: tuple[HttpExtender, ...]
+    extenders: list[HttpExtender]
+    first: Policy
+    """What it was put together from; others may have followed."""
+    tuning: Tuning
+    changing: asyncio.Lock
+    """Held while plugins are started, or replaced by others."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -105,7 +111,7 @@ def assemble(
     """Build a scheduler on an API; must be called on the loop that is to run it."""
     watching, tuned = observers or Observers(), tuning or Tuning()
     beside = background if background is not None else TaskBackground()
-    extenders = tuple(tuned.make_extender(extender) for extender in policy.config.extenders)
+    extenders = [tuned.make_extender(extender) for extender in policy.config.extenders]
     scheduler = Scheduler(
         policy.config,
         policy.registry,
@@ -127,7 +133,7 @@ def assemble(
     deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
     scheduler.services.is_following = True
-    return Parts(connection, beside, scheduler, loop, deliveries, extenders)
+    return Parts(connection, beside, scheduler, loop, deliveries, extenders, policy, tuned, asyncio.Lock())
 
 
 def kinds_of(objects: Objects) -> tuple[type[KubeObject], ...]:

@@ -15,8 +15,10 @@ from moorage.cli import (
     extender,
     lab,
     new,
+    promote,
     record,
     scheduler,
+    shadow,
     simulate,
     snapshot,
     ui,
@@ -38,10 +40,12 @@ app.command()(explain.explain)
 app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
+app.add_typer(shadow.app, name="shadow")
 app.add_typer(lab.app, name="lab")
 app.command()(record.record)
 app.command()(up.up)
 app.command()(extender.extender)
+app.command()(promote.promote)
 app.command()(ui.ui)
 
 

@@ -81,7 +81,7 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
     """Start it, once more if need be: on a busy machine it gives up on processes of its own after 15 s."""
     flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
     flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
-    program, log = Path(sys.executable).with_name("ray"), folder / "start.log"
+    program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
     for _ in range(STARTS):
         port = _free_port()
         command = [program, "start", "--head", "--block", f"--port={port}", *flags]
