@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from moorage.api.records import Lease
+from moorage.app.shadow.report import read_report
 from moorage.cli.main import run
 from moorage.client.rest import ApiClient
 from tests.live.cluster import PATIENCE, LiveCluster, bound
@@ -65,6 +67,8 @@ class Changing(ScorePlugin, PermitPlugin):
         if (waiting := self._handle.waiting_pod(uid)) is not None:
             waiting.allow(self.name)
 """
+BY_NUMBER: Final = "int(node.name.removeprefix('n-'))"
+MAX_PODS: Final = 1500
 BAD: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: text[: len(text) // 2],
     lambda text: text.replace("Changing", "Nobody"),
@@ -95,7 +99,7 @@ class Mounted:
 class Reloaded:
     """One scheduler whose files change under load, and what it says of that."""
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, *flags: str) -> None:
         self._kubeconfig, self._token = plane.kubeconfig(), plane.tokens["admin"]
         (self._port,) = free_ports(1)
         self._mounted, self._plugin = Mounted(folder), folder / "changing_plugin.py"
@@ -106,8 +110,9 @@ class Reloaded:
             "--plugin=changing_plugin:Changing",
             *serving(plane, self._port),
             *LEASE,
+            *flags,
         )
-        self._plugin.write_text(PLUGIN.replace("ANSWER", "1"))
+        self._plugin.write_text(PLUGIN.replace("ANSWER", BY_NUMBER))
         self._mounted.put(self.weighing(1))
 
     def weighing(self, weight: int) -> str:
@@ -148,6 +153,16 @@ class Reloaded:
         (weight,) = [entry["weight"] for entry in enabled if entry["name"] == "Changing"]
         return int(weight)
 
+    async def weighs(self, weight: int) -> bool:
+        """Tell whether a weight is in force."""
+        return await self.weight() == weight
+
+    async def churn(self) -> None:
+        """Change the plugin's file every second, every other time for the worse."""
+        for number in count():
+            await asyncio.sleep(1.0)
+            self._plugin.write_text(PLUGIN.replace("ANSWER", f"{BY_NUMBER} + 0 * {number}" if number % 2 else "!"))
+
     async def round(self, number: int, cluster: LiveCluster) -> None:
         """Create some pods, change something, and see that it is taken up or refused; all of that within a second."""
         began, before = time.monotonic(), await self.counts()
@@ -185,6 +200,7 @@ def test_reloads_every_second_under_load(
             wanted = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, wanted))
             await in_the_end(cluster, process, held)
+            assert process.stop() == 0
 
     async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, held: Lease) -> None:
         after, counts = await lease_of(cluster.client), await reloaded.counts()
@@ -203,31 +219,63 @@ def test_reloads_every_second_under_load(
     live(story)
 
 
-def test_a_shadow_is_promoted_and_taken_back_under_load(
+def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All of it under load; while the weight changes, the plugin's file does every second, every other time broken."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    reloaded, shadow = Reloaded(plane, tmp_path), tmp_path / "shadow.yaml"
+    shadow, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    reloaded = Reloaded(plane, tmp_path, f"--shadow={shadow}", f"--shadow-log={log}")
     shadow.write_text(reloaded.weighing(77))
     named = ("--config", str(reloaded.config), "--plugin", "changing_plugin:Changing")
 
     async def story(cluster: LiveCluster) -> None:
-        await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="16")
+        await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
         with reloaded.running() as process:
-            await process.logged('"scheduling"')
-            names = [f"p-{i}" for i in range(10 * PODS_A_ROUND)]
-            loading = asyncio.create_task(cluster.add_pods(*names, cpu="10m"))
+            await process.logged("the shadow looks on")
+            held, load = await lease_of(cluster.client), Load(cluster)
+            await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
+            assert next(iter(read_report(log).plugins)) == "Changing", "which plugin made the difference"
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *named, "--dry-run"]) == 0
+
+            churning = asyncio.create_task(reloaded.churn())
             assert await asyncio.to_thread(run, ["promote", str(shadow), *named]) == 0
-            await reloaded.counted("success", 1)
-            assert await reloaded.weight() == 77
+            await load.until("the shadow is in charge", lambda: reloaded.weighs(77))
             assert await asyncio.to_thread(run, ["promote", "--undo", *named]) == 0
-            await reloaded.counted("success", 2)
-            assert await reloaded.weight() == 1
+            await load.until("it was taken back", lambda: reloaded.weighs(1))
+            churning.cancel()
             process.send(signal.SIGHUP)
-            await reloaded.counted("success", 3)
-            await loading
-            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, names))
-            assert cluster.witness.moved() == []
+            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, load.names))
+            assert cluster.witness.moved() == [], "each was bound once"
+            assert (await lease_of(cluster.client)).spec.holder_identity == held.spec.holder_identity
+            assert "Traceback" not in process.own_log
+            assert process.stop() == 0
 
     live(story)
+
+
+def differing(log: Path) -> int:
+    """Count what the shadow would have decided otherwise."""
+    return read_report(log).results.get("differs", 0) if log.exists() else 0
+
+
+class Load:
+    """Pods that keep coming."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self.names: list[str] = []
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[bool] | bool]) -> None:
+        """Create pods until something holds."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            answer = holds()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            assert time.monotonic() < deadline, f"it is never so that {what}"
+            names = [f"q-{len(self.names) + i}" for i in range(PODS_A_ROUND)] if len(self.names) < MAX_PODS else []
+            self.names += names
+            await self._cluster.add_pods(*names, cpu="10m")
+            await asyncio.sleep(0.5)

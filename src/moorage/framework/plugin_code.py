@@ -23,6 +23,7 @@ class PluginCode:
         self._packages = {path.partition(":")[0].partition(".")[0] for path in paths} - {OWN_PACKAGE}
         installed = sysconfig.get_paths()
         self._installed = {Path(installed[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+        self._found: tuple[int, list[Path]] = (0, [])
         self._installed.add(Path(__file__).absolute().parents[1])
 
     def modules(self) -> dict[str, ModuleType]:
@@ -32,9 +33,11 @@ class PluginCode:
         return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, homes)}
 
     def files(self) -> list[Path]:
-        """Return the files they were read from."""
-        found = (_file(module) for module in self.modules().values())
-        return sorted({file for file in found if file is not None})
+        """Return the files they were read from; asked every second, so they are looked for when modules have come."""
+        if self._found[0] != len(sys.modules):
+            found = (_file(module) for module in self.modules().values())
+            self._found = len(sys.modules), sorted({file for file in found if file is not None})
+        return self._found[1]
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
@@ -54,6 +57,8 @@ class PluginCode:
                 del sys.modules[name]
             sys.modules.update(former)
             raise
+        finally:
+            self._found = (0, [])
 
     def _is_ours(self, name: str, module: ModuleType, homes: Iterable[Path]) -> bool:
         if name.partition(".")[0] in self._packages:

@@ -9,16 +9,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from moorage.api.pod import Pod
-from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
+from moorage.framework.events import ClusterEvent, EventRegistration, HintFunction, QueueingHint
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.plugin import (
-    FilterPlugin,
-    PermitPlugin,
-    Plugin,
     PreEnqueuePlugin,
-    PreFilterPlugin,
     QueueSortPlugin,
-    ReservePlugin,
 )
 from moorage.queue.backoff import Backoff
 from moorage.queue.entries import Gates, QueuedPodInfo
@@ -27,8 +22,6 @@ from moorage.queue.observing import QueueObserver, report_failure
 
 EXTENDER: Final = "Extender"
 """The name under which rejections by extenders are kept: a plugin that is registered for every event."""
-
-_REJECTING: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
 class ProfileQueueing(Struct, frozen=True):
@@ -45,18 +38,6 @@ class ProfileQueueing(Struct, frozen=True):
             for plugin, registered in self.registrations.items()
             if registered and all(registration.same_group for registration in registered)
         )
-
-    @classmethod
-    def of(
-        cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
-    ) -> "ProfileQueueing":
-        """Ask the plugins of a profile that can reject a pod for their events."""
-        registrations = {
-            plugin.name: tuple(plugin.events_to_register()) for plugin in plugins if isinstance(plugin, _REJECTING)
-        }
-        if with_extenders:
-            registrations[EXTENDER] = EVERY_EVENT
-        return cls(pre_enqueue, registrations)
 
 
 class Queueing(Struct, frozen=True):

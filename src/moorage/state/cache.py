@@ -109,6 +109,8 @@ class Cache:
     def recount(self, pod: Pod) -> None:
         """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
         self._replace(self._pods[pod.uid], pod)
+        # One that takes more or less was off its node for a moment; it is still to be confirmed, or forgotten.
+        self._assumed.add(pod.uid)
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
