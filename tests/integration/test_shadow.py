@@ -259,6 +259,7 @@ def test_a_shadow_that_is_slow_is_asked_less_and_then_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(running, "MAX_QUESTIONS", 32)
     monkeypatch.setattr(running, "MAX_STARTS", 1)
 
     async def story() -> None:

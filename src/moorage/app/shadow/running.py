@@ -41,7 +41,7 @@ from moorage.framework.faults import described
 
 MAX_BUFFER: Final = 32 << 20
 """So many bytes may wait for the shadow; more, and it has lost touch with the cluster."""
-MAX_QUESTIONS: Final = 32
+MAX_QUESTIONS: Final = 256
 ANSWER_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
 FLUSH_SECONDS: Final = 0.01
