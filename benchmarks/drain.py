@@ -5,12 +5,10 @@ import gc
 import resource
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import uvloop
-from msgspec.structs import replace
 
 from benchmarks.engine_workloads import Workload
 from moorage.api.meta import KubeObject
@@ -23,12 +21,11 @@ from moorage.config import default_config
 from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.scheduler import Scheduler
 from moorage.features import FeatureGates
-from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.plugins.catalogue import IN_TREE
+from moorage.simulator.instant import InstantApi
 from moorage.testing import make_pod
 
-K = TypeVar("K", bound=KubeObject)
 BATCH = 250
 
 
@@ -60,49 +57,22 @@ class Measurement:
         }
 
 
-@dataclass(slots=True)
-class InstantCluster:
-    """An API that does at once what it is asked, and tells the scheduler so as a watch would."""
+class InstantCluster(InstantApi):
+    """An API that does at once what it is asked; victims may leave only when there is nothing else to do.
 
-    bound: int = 0
-    evicted: int = 0
-    version: int = 1
-    is_late: bool = False
-    """Whether victims leave only when there is nothing else to do, as where kubelets take their time."""
-    leaving: deque[Pod] = field(default_factory=deque)
-    scheduler: Scheduler = field(init=False)
+    ``is_late`` says that they do, as where kubelets take their time.
+    """
 
-    async def bind(self, pod: Pod, node_name: str) -> None:
-        """Bind the pod and confirm it."""
-        waiting = self.scheduler.objects[Pod].get(pod.name, pod.namespace)
-        assert waiting is not None
+    def __init__(self, *, is_late: bool = False) -> None:
+        super().__init__()
+        self.bound = 0
+        self.evicted = 0
+        self.is_late = is_late
+        self.leaving: deque[Pod] = deque()
+        self.on_bound = self._count
+
+    def _count(self, _pod: Pod) -> None:
         self.bound += 1
-        self.scheduler.handlers.pod_updated(waiting, waiting.on_node(node_name))
-
-    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
-        """Take no notice."""
-        return thing
-
-    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
-        """Take no notice."""
-        return thing
-
-    async def get(self, thing: K) -> K:
-        """Return the object as the scheduler knows it."""
-        return self.scheduler.objects[type(thing)].get(thing.name, thing.namespace) or thing
-
-    async def create(self, thing: K) -> K:
-        """Take the object as created, and tell of it."""
-        self.scheduler.handlers.object_added(thing)
-        return thing
-
-    async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Take the object as updated, give it a new version, and tell of it."""
-        self.version += 1
-        before = self.scheduler.objects[type(thing)].get(thing.name, thing.namespace) or thing
-        after = replace(thing, metadata=replace(thing.metadata, resource_version=str(self.version)))
-        self.scheduler.handlers.object_updated(before, after)
-        return after
 
     async def delete(self, thing: KubeObject) -> None:
         """Let a victim go."""
@@ -118,9 +88,6 @@ class InstantCluster:
             self.scheduler.handlers.pod_deleted(self.leaving.popleft())
             return True
         return False
-
-    def record(self, event: EventNote) -> None:
-        """Take no notice."""
 
 
 def measure(

@@ -20,6 +20,7 @@ from moorage.config.types import ExtenderConfig
 from moorage.engine.binding.binder import TaskBackground
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.ties import Ties
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.queue.observing import QueueObserver
@@ -72,6 +73,8 @@ class Tuning(Struct, frozen=True):
     cross_check: bool | float = False
     max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
+    ties: Ties | None = None
+    """What decides between nodes of equal score, instead of kube-scheduler's order."""
 
 
 class Parts(Struct, Generic[C], frozen=True):
@@ -122,6 +125,7 @@ def assemble(
         extenders=extenders,
         max_unschedulable=tuned.max_unschedulable,
         meter=watching.meter,
+        ties=tuned.ties,
     )
     loop = SchedulingLoop(scheduler)
     mending = Mending(watching.apply_failed)

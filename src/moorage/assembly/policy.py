@@ -25,7 +25,7 @@ from moorage.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.features import FeatureGates
 from moorage.framework.plugin import BindPlugin, Plugin, QueueSortPlugin
 from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import COMMUNITY, IN_TREE
+from moorage.plugins.catalogue import COMMUNITY, GPU, IN_TREE
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,7 @@ def collect_plugins(
     for plugin in given:
         registry.register(plugin)
     registry.offer(COMMUNITY)
+    registry.offer(GPU)
     if with_installed:
         registry.register_entry_points()
     for path in paths:

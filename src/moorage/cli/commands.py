@@ -13,8 +13,10 @@ from moorage.cli import (
     config,
     explain,
     extender,
+    lab,
     new,
     promote,
+    record,
     scheduler,
     shadow,
     simulate,
@@ -39,6 +41,8 @@ app.command()(snapshot.snapshot)
 app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
 app.add_typer(shadow.app, name="shadow")
+app.add_typer(lab.app, name="lab")
+app.command()(record.record)
 app.command()(up.up)
 app.command()(extender.extender)
 app.command()(promote.promote)

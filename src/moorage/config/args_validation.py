@@ -26,6 +26,7 @@ from moorage.config.args import (
 )
 from moorage.config.community_args import community_args_problems
 from moorage.config.durations import Duration
+from moorage.config.gpu_args import gpu_args_problems
 from moorage.config.names import label_key_problems
 from moorage.config.problems import duplicate, forbidden, invalid, required, unsupported
 from moorage.errors import ConfigError
@@ -57,6 +58,7 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
             yield from _dynamic_resources(args, where, gates)
         case _:
             yield from community_args_problems(args, where)
+            yield from gpu_args_problems(args, where)
 
 
 def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:

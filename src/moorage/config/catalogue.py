@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moorage.config import args, community_args
+from moorage.config import args, community_args, gpu_args
 from moorage.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 from moorage.features import FeatureGates
 
@@ -92,7 +92,20 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
 )
 """Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
 
-KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS})
+GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
+    {
+        "FGD": _facts("score", gpu_args.FGDArgs),
+        "GpuBestFit": _facts("score"),
+        "GpuClustering": _facts("score"),
+        "GpuDotProd": _facts("score"),
+        "GpuPacking": _facts("score"),
+        "GpuRandom": _facts("score", gpu_args.GpuRandomArgs),
+        "GpuShare": _facts("preFilter filter reserve preBind", gpu_args.GpuShareArgs),
+    }
+)
+"""Those for GPUs that can be shared; none is enabled unless a profile names it."""
+
+KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType({**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **GPU_PLUGINS})
 
 
 class _Default(Struct, frozen=True):

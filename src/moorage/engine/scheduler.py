@@ -22,6 +22,7 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.services import Background, Services
+from moorage.engine.ties import Ties
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import ASSUMED, CycleState
@@ -67,6 +68,7 @@ class Scheduler:
         queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         meter: PluginMeter = SILENT_METER,
+        ties: Ties | None = None,
     ) -> None:
         self.observer = observer
         self._cross_check = cross_check
@@ -83,6 +85,7 @@ class Scheduler:
             background=background,
             activate=self._activate,
             meter=meter,
+            ties=ties,
         )
         self.profiles = self.build_profiles(config, registry, extenders)
         self._living = [self.profiles]

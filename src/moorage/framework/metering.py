@@ -1,10 +1,11 @@
 """Metrics that only a plugin can count: what it tried, what failed, how long it waited."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import accumulate
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -140,6 +141,18 @@ class PluginMeter(Meter, Protocol):
     def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
         """Return the histogram of some label values of a metric that was registered."""
         ...
+
+
+GaugeReading: TypeAlias = tuple[str, tuple[str, ...], float]
+"""A gauge that is on /metrics: its name, the values of its labels, and what it shows."""
+
+
+class GaugeSource:
+    """A plugin that knows the numbers of some gauges of the process; they are read when somebody scrapes."""
+
+    @abstractmethod
+    def gauges(self) -> Iterable[GaugeReading]:
+        """Read them all."""
 
 
 class SilentMeter:

@@ -68,3 +68,14 @@ COMMUNITY: Final[Mapping[str, str]] = {
     "TargetLoadPacking": "moorage.plugins.community.target_load_packing:TargetLoadPacking",
 }
 """Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""
+
+GPU: Final[Mapping[str, str]] = {
+    "FGD": "moorage.plugins.gpu.fgd:FGD",
+    "GpuBestFit": "moorage.plugins.gpu.gpu_best_fit:GpuBestFit",
+    "GpuClustering": "moorage.plugins.gpu.gpu_clustering:GpuClustering",
+    "GpuDotProd": "moorage.plugins.gpu.gpu_dot_prod:GpuDotProd",
+    "GpuPacking": "moorage.plugins.gpu.gpu_packing:GpuPacking",
+    "GpuRandom": "moorage.plugins.gpu.gpu_random:GpuRandom",
+    "GpuShare": "moorage.plugins.gpu.gpu_share:GpuShare",
+}
+"""Where the plugins for GPUs that can be shared are, likewise."""

@@ -59,6 +59,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time."""
         return self.clock.now()
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether something waits for a moment to come: if not, the clock may be moved without asking the loop."""
+        return bool(self._scheduled)  # type: ignore[attr-defined]
+
     @contextmanager
     def awaiting_outside(self) -> Iterator[None]:
         """Let time pass as it does outside while a block lasts: it waits for another program."""

@@ -1,6 +1,7 @@
 """What is known anyway and read only when somebody scrapes: sizes of queues and cache, versions, gates, forms."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moorage.api.integers import to_int64
@@ -15,6 +16,7 @@ from moorage.client.recorder import EventRecorder
 from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.features import COMPONENT, FeatureGates
+from moorage.framework.metering import GaugeSource
 from moorage.state.objects import ObjectCache
 
 if TYPE_CHECKING:
@@ -56,6 +58,16 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
         )
     )
     registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.cycles.values()))
+    for name in ("moorage_fragmentation_ratio", "moorage_largest_job_gpus"):
+        registry[name].read_from(partial(_gauges, name, scheduler))
+
+
+def _gauges(name: str, scheduler: Scheduler) -> Values:
+    """Ask the plugins that know; of several profiles the first, as all see the same nodes."""
+    plugins = (plugin for cycle in scheduler.cycles.values() for plugin in cycle.profile.plugins.values())
+    source = next((plugin for plugin in plugins if isinstance(plugin, GaugeSource)), None)
+    readings = () if source is None else source.gauges()
+    return ((labels, value) for metric, labels, value in readings if metric == name)
 
 
 def read_client(registry: CellRegistry, recorder: EventRecorder, lease: str, leads: Callable[[], bool]) -> None:

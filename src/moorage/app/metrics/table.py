@@ -279,6 +279,12 @@ _ALL: Final = (
     _counter(
         "moorage_cross_check_differences_total", "profile", "Standing answers found wrong by --cross-check-percent."
     ),
+    _gauge(
+        "moorage_fragmentation_ratio",
+        "pool shape",
+        "GPUs that are idle and of no use to pods of a shape, as a share of the pool's GPUs; from GpuShare.",
+    ),
+    _gauge("moorage_largest_job_gpus", "pool", "Whole GPUs that one pod could have on one node now; from GpuShare."),
 )
 
 METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})

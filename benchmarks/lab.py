@@ -1,0 +1,133 @@
+"""`python -m benchmarks.lab`: how long a trial takes, on how much memory, where the time goes, and how it grows.
+
+Each row is measured in a process of its own. CPU time, one core.
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
+
+from moorage.lab.cluster_files import NodePool, cluster_of_pools
+from moorage.lab.conditions import Conditions
+from moorage.lab.experiment import ConfigurationEntry, changed_config
+from moorage.lab.generating import generate
+from moorage.lab.presets import preset_cluster
+from moorage.lab.trial import PolicyText, Trial, run_trial
+
+SIZES: Final = ((1_000, 10_000), (5_000, 50_000), (10_000, 100_000))
+OPENB: Final = ("FGD", "GpuBestFit", "GpuRandom")
+ROOMS: Final = ("engine", "plugins", "state", "queue", "framework", "api", "lab", "simulator", "assembly")
+
+
+def openb(policy: str) -> Trial:
+    """Return the published experiment on made-up pods: 1,213 nodes, and pods until 130% of their GPUs are asked for."""
+    entry = ConfigurationEntry(policy, enabled=("GpuShare",), disabled=("DefaultPreemption",), scores={policy: 1})
+    config = json.dumps(changed_config(entry))
+    conditions = Conditions(shuffle=True, inflate=1.3, arrivals_only=True, skip_unplaced=True, ties="name")
+    return Trial(generate("openb", 1), preset_cluster("openb"), PolicyText(policy, config), 1, conditions)
+
+
+def default_profile(nodes: int, pods: int) -> Trial:
+    """Return services and jobs that come and go on many nodes, under the default profile."""
+    pools = (NodePool("general", nodes, "32", "128Gi", zones=("a", "b", "c")),)
+    trace = generate("batch", 1, pods=pods, pods_per_hour=nodes * 26.0)
+    return Trial(trace, cluster_of_pools("large", pools, "benchmark"), PolicyText("default"), 1)
+
+
+def own_shapes(nodes: int, pods: int) -> Trial:
+    """Return the same with pods of which hardly two ask for the same."""
+    trial = default_profile(nodes, pods)
+    lines = tuple(
+        replace(line, cpu_milli=line.cpu_milli + number % 997, memory_mib=line.memory_mib + number % 1009)
+        for number, line in enumerate(trial.trace.pods)
+    )
+    return replace(trial, trace=replace(trial.trace, pods=lines))
+
+
+def trial_of(case: str) -> Trial:
+    """Return the trial of a case."""
+    name, *numbers = case.split(":")
+    if not numbers:
+        return openb(name)
+    return (default_profile if name == "default" else own_shapes)(int(numbers[0]), int(numbers[1]))
+
+
+def measure(case: str, *, profiled: bool) -> dict[str, Any]:
+    """Run one case here."""
+    from moorage.app.gc_tuning import collect_rarely, keep_freed_memory
+
+    collect_rarely()
+    keep_freed_memory()
+    trial = trial_of(case)
+    run_trial(Trial(generate("web", 1, pods=1), preset_cluster("web"), trial.policy, 1))  # what is imported late
+    profile = cProfile.Profile()
+    began = time.process_time()
+    result = profile.runcall(run_trial, trial) if profiled else run_trial(trial)
+    seconds = time.process_time() - began
+    row = {
+        "case": case,
+        "nodes": len(trial.cluster.nodes),
+        "pods": result.trial.pods,
+        "attempts": int(result.trial.measures["attempts"]),
+        "seconds": round(seconds, 1),
+        "pods_per_second": round(result.trial.pods / seconds),
+        "rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    return row | ({"where": where_time_goes(profile)} if profiled else {})
+
+
+def where_time_goes(profile: cProfile.Profile) -> str:
+    """Return which part of the time each room takes, what it calls outside of Moorage given to the caller."""
+    spent: Counter[str] = Counter()
+    stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    for (file, _, _), (_, _, own, _, callers) in stats.items():
+        room = _room(file)
+        if room:
+            spent[room] += own
+        else:
+            for (caller, _, _), (_, _, share, _) in callers.items():
+                spent[_room(caller) or "other"] += share
+    total = sum(spent.values())
+    return ", ".join(f"{room} {100 * part / total:.0f}%" for room, part in spent.most_common(6))
+
+
+def _room(file: str) -> str:
+    parts = Path(file).parts
+    return parts[parts.index("moorage") + 1] if "moorage" in parts and "src" in parts else ""
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("cases", nargs="*", help="only these: FGD, default:10000:100000, ...")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes; it takes twice as long")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        sys.stdout.write(json.dumps(measure(options.one, profiled=options.profile)) + "\n")
+        return
+    rows = []
+    for case in options.cases or (*OPENB, *(f"default:{nodes}:{pods}" for nodes, pods in SIZES)):
+        command = [sys.executable, "-m", "benchmarks.lab", "--one", case, *(["--profile"] if options.profile else [])]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    table = Table(*(name.replace("_", " ") for name in rows[0]))
+    for row in rows:
+        table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in row.values()))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()

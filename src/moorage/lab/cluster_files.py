@@ -1,0 +1,224 @@
+"""Clusters for the lab: pools in YAML, nodes in CSV, Kubernetes objects, or a snapshot; by what is in the file."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from moorage.api.affinity import Taint
+from moorage.api.documents import read_documents
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.api.meta import ObjectMeta
+from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus
+from moorage.api.pod import Pod
+from moorage.api.quantity import Quantity, nano_value
+from moorage.errors import InputError, QuantityError
+from moorage.lab.cluster import POOL_LABEL, PRICE, WATTS_BUSY, WATTS_IDLE, LabCluster, ScaledPool, Scaling
+from moorage.lab.ledger import number_of
+from moorage.lab.lines import CsvLine, open_text, read_csv
+
+NODE_COLUMNS: Final = (
+    *("name", "cpuMilli", "memoryMib", "gpus", "gpuModel", "pods", "pool", "zone", "price", "wattsIdle", "wattsBusy"),
+)
+"""The columns of nodes in CSV; name, cpuMilli and memoryMib have to be there."""
+PODS: Final = 110
+T = TypeVar("T")
+
+
+class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a node draws, with nothing on it and with all its CPU given away."""
+
+    idle: float = 0.0
+    busy: float = 0.0
+
+
+class NodePool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Nodes that are alike."""
+
+    name: str
+    count: int
+    cpu: Quantity
+    memory: Quantity
+    pods: int = PODS
+    gpus: int = 0
+    gpu_model: str = ""
+    zones: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    resources: dict[str, Quantity] = {}
+    price: float = 0.0
+    """Per hour, in whatever currency."""
+    watts: Watts = Watts()
+    scaling: Scaling | None = None
+
+
+class PoolsFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A cluster that is written as pools."""
+
+    pools: tuple[NodePool, ...]
+
+
+def cluster_of_pools(name: str, pools: Iterable[NodePool], where: str) -> LabCluster:
+    """Make the nodes of some pools."""
+    nodes: list[Node] = []
+    scaled: list[ScaledPool] = []
+    seen: set[str] = set()
+    for number, pool in enumerate(pools):
+        place = f"{where}, pools[{number}]"
+        if pool.name in seen:
+            raise InputError(place, f"there are two pools named {pool.name!r}", hint="name one of them differently")
+        seen.add(pool.name)
+        for quantity in (pool.cpu, pool.memory, *pool.resources.values()):
+            try:
+                nano_value(quantity)
+            except QuantityError as error:
+                raise InputError(place, str(error)) from error
+        nodes += [node_of_pool(pool, f"{pool.name}-{place}", place) for place in range(pool.count)]
+        if pool.scaling is not None:
+            template = node_of_pool(pool, pool.name, 0)
+            scaled.append(ScaledPool(pool.name, template, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
+    return checked(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
+
+
+def node_of_pool(pool: NodePool, name: str, place: int) -> Node:
+    """Make one node of a pool; its zone follows from its place."""
+    return make_lab_node(
+        name,
+        {"cpu": pool.cpu, "memory": pool.memory, "pods": pool.pods, **pool.resources},
+        gpus=pool.gpus,
+        model=pool.gpu_model,
+        labels={POOL_LABEL: pool.name, **({ZONE_LABEL: pool.zones[place % len(pool.zones)]} if pool.zones else {})}
+        | pool.labels,
+        taints=pool.taints,
+        numbers={PRICE: pool.price, WATTS_IDLE: pool.watts.idle, WATTS_BUSY: pool.watts.busy},
+    )
+
+
+def make_lab_node(
+    name: str,
+    allocatable: dict[str, Quantity],
+    *,
+    gpus: int = 0,
+    model: str = "",
+    labels: dict[str, str],
+    taints: tuple[Taint, ...] = (),
+    numbers: dict[str, float],
+) -> Node:
+    """Make a node that says by labels, annotations and what it has all that the lab wants to know of it."""
+    shared = {GPU_COUNT: gpus, GPU_MILLI: gpus * WHOLE_GPU} if gpus else {}
+    marks = {HOSTNAME_LABEL: name, **labels, **({GPU_MODEL: model} if model else {})}
+    notes = {key: f"{number:g}" for key, number in numbers.items() if number}
+    return Node(
+        metadata=ObjectMeta(name=name, uid=f"node/{name}", resource_version="1", labels=marks, annotations=notes),
+        spec=NodeSpec(taints=taints),
+        status=NodeStatus(allocatable={**allocatable, **shared}),
+    )
+
+
+def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
+    """Read a cluster; InputError says what is wrong and where."""
+    named = name or path.name.split(".")[0]
+    if path.suffix == ".csv":
+        nodes = tuple(node_of_line(line) for line in read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS))
+        return checked(LabCluster(named, nodes), str(path))
+    if path.suffix in (".yaml", ".yml") and (pools := _pools_in(path)) is not None:
+        return cluster_of_pools(named, pools.pools, str(path))
+    return _cluster_of_objects(path, named)
+
+
+def _pools_in(path: Path) -> PoolsFile | None:
+    with open_text(path) as file:
+        documents = list(read_documents(file.read(), source=str(path)))
+    if len(documents) != 1 or not isinstance(documents[0], dict) or "pools" not in documents[0]:
+        return None
+    return convert_or_explain(documents[0], PoolsFile, str(path))
+
+
+def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
+    """Turn plain data into a struct; InputError names the path."""
+    try:
+        return msgspec.convert(content, kind, strict=True)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        place = path.rstrip("`").lstrip(".")
+        raise InputError(f"{where}, {place}" if place else where, text) from error
+
+
+def _cluster_of_objects(path: Path, name: str) -> LabCluster:
+    from moorage.simulator.loading import cluster_of
+    from moorage.whatif.sources import ClusterSource, load
+
+    is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name
+    source = ClusterSource(snapshot=str(path)) if is_snapshot else ClusterSource(files=(str(path),))
+    given = cluster_of(load(source).documents)
+    others = tuple(thing for thing in given.objects if not isinstance(thing, Node | Pod))
+    return checked(LabCluster(name, given.nodes, (*others, *given.running)), str(path))
+
+
+def node_of_line(line: CsvLine) -> Node:
+    """Make the node of a line of CSV."""
+    allocatable: dict[str, Quantity] = {
+        "cpu": f"{line.integer('cpuMilli')}m",
+        "memory": f"{line.integer('memoryMib')}Mi",
+        "pods": line.integer("pods", PODS),
+    }
+    said = {POOL_LABEL: line.text("pool"), ZONE_LABEL: line.text("zone")}
+    numbers = {PRICE: "price", WATTS_IDLE: "wattsIdle", WATTS_BUSY: "wattsBusy"}
+    return make_lab_node(
+        line.text("name"),
+        allocatable,
+        gpus=line.integer("gpus", 0),
+        model=line.text("gpuModel"),
+        labels={key: text for key, text in said.items() if text},
+        numbers={key: line.number(column, 0.0) for key, column in numbers.items()},
+    )
+
+
+def checked(cluster: LabCluster, where: str) -> LabCluster:
+    """Refuse a cluster without nodes, with two of one name, or with numbers that are none."""
+    if not cluster.nodes and not cluster.scaled:
+        raise InputError(
+            where, "the cluster has no nodes", hint="write pools, or nodes, as docs/reference/lab.md has them"
+        )
+    seen: set[str] = set()
+    for node in cluster.nodes:
+        if node.name in seen or not node.name:
+            problem = f"there are two nodes named {node.name!r}" if node.name else "a node has no name"
+            raise InputError(where, problem)
+        seen.add(node.name)
+        for annotation in (PRICE, WATTS_IDLE, WATTS_BUSY):
+            number_of(node, annotation)
+    return cluster
+
+
+def write_nodes_csv(path: Path, nodes: Iterable[Node]) -> None:
+    """Write nodes as CSV."""
+    import csv
+
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, NODE_COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(_records(nodes))
+    except OSError as error:
+        raise InputError(str(path), f"the file cannot be written: {error.strerror}") from error
+
+
+def _records(nodes: Iterable[Node]) -> Iterator[dict[str, Any]]:
+    for node in nodes:
+        has, marks, notes = node.allocatable, node.labels, node.annotations
+        yield {
+            "name": node.name,
+            "cpuMilli": has.get("cpu", 0),
+            "memoryMib": has.get("memory", 0) >> 20,
+            "gpus": has.get(GPU_COUNT, 0),
+            "gpuModel": marks.get(GPU_MODEL, ""),
+            "pods": has.get("pods", PODS),
+            "pool": marks.get(POOL_LABEL, ""),
+            "zone": marks.get(ZONE_LABEL, ""),
+            "price": notes.get(PRICE, ""),
+            "wattsIdle": notes.get(WATTS_IDLE, ""),
+            "wattsBusy": notes.get(WATTS_BUSY, ""),
+        }

@@ -1,0 +1,78 @@
+"""The public GPU trace "openb" (2023) as a trace and a cluster of ours; its files are its publishers' to give away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.node import Node
+from moorage.api.quantity import Quantity
+from moorage.errors import InputError
+from moorage.lab.cluster import LabCluster
+from moorage.lab.cluster_files import checked, make_lab_node
+from moorage.lab.lines import CsvLine, read_csv
+from moorage.lab.trace import Trace, TracePod
+from moorage.lab.trace_files import models_of
+
+NODES: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+PODS: Final = (
+    *SHORT,
+    *("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"),
+)
+"""Some lists of pods have only the first five columns: their pods come a second apart and stay."""
+MAX_PODS: Final = 1000
+"""The trace says nothing of how many pods a node takes, so that is no limit."""
+
+
+def import_nodes(path: Path, *, gpu_only: bool = True) -> LabCluster:
+    """Read the nodes; those without GPUs are left out, as the published experiments do."""
+    lines = read_csv(path, NODES, NODES)
+    nodes = (_node(line) for line in lines if not gpu_only or line.integer("gpu"))
+    return checked(LabCluster("openb", tuple(nodes)), str(path))
+
+
+def _node(line: CsvLine) -> Node:
+    name = line.text("sn")
+    if not name:
+        raise InputError(line.at("sn"), "the node has no name")
+    allocatable: dict[str, Quantity] = {
+        "cpu": f"{line.integer('cpu_milli')}m",
+        "memory": f"{line.integer('memory_mib')}Mi",
+        "pods": MAX_PODS,
+    }
+    return make_lab_node(name, allocatable, gpus=line.integer("gpu"), model=line.text("model"), labels={}, numbers={})
+
+
+def import_pods(path: Path) -> Trace:
+    """Read the pods of either form of the list; times count from the first arrival."""
+    pods = list(_pods(path))
+    first = min((pod.arrives for pod in pods), default=0.0)
+    return Trace("openb", tuple(replace(pod, arrives=pod.arrives - first) for pod in pods))
+
+
+def _pods(path: Path) -> Iterator[TracePod]:
+    for number, line in enumerate(read_csv(path, SHORT, PODS)):
+        if not line.text("name"):
+            raise InputError(line.at("name"), "the pod has no name")
+        gpus, milli = line.integer("num_gpu"), line.integer("gpu_milli", 0)
+        if gpus and not 0 < milli <= 1000:
+            raise InputError(line.at("gpu_milli"), f"{milli} thousandths of each GPU", hint="write 1 to 1000")
+        if gpus > 1 and milli != 1000:
+            problem = f"{gpus} GPUs, and {milli} thousandths of each"
+            raise InputError(line.at("gpu_milli"), problem, hint="only one GPU can be shared: write 1000")
+        created = line.number("creation_time", float(number))
+        began = line.number("scheduled_time", created)
+        ended = line.number("deletion_time") if line.text("deletion_time") else None
+        yield TracePod(
+            name=line.text("name"),
+            arrives=created,
+            runs=None if ended is None else max(0.0, ended - began),
+            cpu_milli=line.integer("cpu_milli"),
+            memory_mib=line.integer("memory_mib"),
+            gpus=gpus,
+            gpu_milli=milli if gpus else 0,
+            gpu_models=models_of(line.text("gpu_spec")),
+            kind=line.text("qos"),
+        )

@@ -1,0 +1,153 @@
+"""What nodes have and what pods hold of it, counted apart from the scheduler, so that its mistakes would show."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.errors import InputError
+from moorage.lab.cluster import PRICE, WATTS_BUSY, WATTS_IDLE
+
+RESOURCES: Final = ("cpu", "memory", GPU_MILLI)
+CPU, MEMORY, GPU = range(len(RESOURCES))
+
+
+class NodeAccount:
+    """One node: what it has, what is taken, which part of which device is free, what it costs."""
+
+    __slots__ = ("devices", "free", "model", "name", "pods", "price", "total", "watts_busy", "watts_idle")
+
+    def __init__(self, node: Node) -> None:
+        self.name = node.name
+        self.total = [node.allocatable.get(name, 0) for name in RESOURCES]
+        self.free = list(self.total)
+        self.devices = [WHOLE_GPU] * (self.total[GPU] // WHOLE_GPU)
+        self.model = node.labels.get(GPU_MODEL, "")
+        self.price = number_of(node, PRICE)
+        self.watts_idle = number_of(node, WATTS_IDLE)
+        self.watts_busy = max(self.watts_idle, number_of(node, WATTS_BUSY))
+        self.pods = 0
+
+    @property
+    def watts(self) -> float:
+        """What it draws now: between idle and busy as its CPU is given away."""
+        share = 1.0 - self.free[CPU] / self.total[CPU] if self.total[CPU] else 0.0
+        return self.watts_idle + (self.watts_busy - self.watts_idle) * share
+
+
+def number_of(node: Node, annotation: str) -> float:
+    """Read a number from an annotation of a node; 0 if there is none."""
+    text = node.annotations.get(annotation, "0")
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < float("inf"):
+        problem = f"{text!r} is not a number of at least 0"
+        raise InputError(f"node {node.name}, annotation {annotation}", problem, hint="write one, such as 1.25")
+    return number
+
+
+class Holding:
+    """What a pod holds of a node."""
+
+    __slots__ = ("amounts", "devices", "milli", "node")
+
+    def __init__(self, node: NodeAccount, amounts: list[int], devices: tuple[int, ...], milli: int) -> None:
+        self.node, self.amounts, self.devices, self.milli = node, amounts, devices, milli
+
+
+class UsageLedger:
+    """All nodes that are there, and who holds what; sums are kept as they change."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeAccount] = {}
+        self.total = [0] * len(RESOURCES)
+        self.free = [0] * len(RESOURCES)
+        self.price = self.price_used = self.watts = self.watts_used = 0.0
+        self.overcommitted = 0
+        """How often a node had less than it gave away; anything but 0 is a mistake of the policy or ours."""
+        self._held: dict[str, Holding] = {}
+
+    @property
+    def running(self) -> int:
+        """How many pods hold something."""
+        return len(self._held)
+
+    def add_node(self, node: Node) -> None:
+        """Count a node that has come."""
+        account = self.nodes[node.name] = NodeAccount(node)
+        for place, amount in enumerate(account.total):
+            self.total[place] += amount
+            self.free[place] += amount
+        self.price += account.price
+        self.watts += account.watts
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node that is gone; nobody holds anything of it any more."""
+        account = self.nodes.pop(name)
+        for place, amount in enumerate(account.total):
+            self.total[place] -= amount
+            self.free[place] -= account.free[place]
+        self.price -= account.price
+        self.watts -= account.watts
+
+    def take(self, pod: Pod) -> None:
+        """Count a pod that was given a node."""
+        account = self.nodes[pod.node_name]
+        asked = pod.requests
+        amounts = [asked.get(name, 0) for name in RESOURCES]
+        devices, milli = self._devices(account, pod)
+        self._held[pod.uid] = Holding(account, amounts, devices, milli)
+        self._move(account, amounts, devices, milli, -1)
+        if min(account.free) < 0 or any(account.devices[device] < 0 for device in devices):
+            self.overcommitted += 1
+
+    def release(self, uid: str) -> None:
+        """Give back what a pod held."""
+        held = self._held.pop(uid)
+        self._move(held.node, held.amounts, held.devices, held.milli, +1)
+
+    def _move(
+        self, account: NodeAccount, amounts: list[int], devices: tuple[int, ...], milli: int, direction: int
+    ) -> None:
+        before, was_used = account.watts, account.pods > 0
+        for place, amount in enumerate(amounts):
+            account.free[place] += direction * amount
+            self.free[place] += direction * amount
+        for device in devices:
+            account.devices[device] += direction * milli
+        account.pods -= direction
+        after, is_used = account.watts, account.pods > 0
+        self.watts += after - before
+        self.watts_used += (after if is_used else 0.0) - (before if was_used else 0.0)
+        if is_used != was_used:
+            self.price_used += account.price if is_used else -account.price
+
+    def _devices(self, account: NodeAccount, pod: Pod) -> tuple[tuple[int, ...], int]:
+        """Return the devices that a pod was given; where nobody says which, the first that have room."""
+        said = pod.annotations
+        count, milli = int(said.get(GPU_COUNT, 0)), int(said.get(GPU_MILLI, 0))
+        if not count:
+            return (), 0
+        if given := said.get(GPU_DEVICES):
+            return tuple(int(text) for text in given.split(",")), milli
+        fitting = [place for place, free in enumerate(account.devices) if free >= milli][:count]
+        return tuple(fitting), milli
+
+    def share(self, place: int) -> float:
+        """Return which part of a resource is given away."""
+        return 1.0 - self.free[place] / self.total[place] if self.total[place] else 0.0
+
+    def node_shares(self, place: int) -> NDArray[np.float64]:
+        """Return which part of a resource is given away on each node that has it."""
+        having = [account for account in self.nodes.values() if account.total[place]]
+        return np.array([1.0 - account.free[place] / account.total[place] for account in having], dtype=np.float64)
+
+    @property
+    def nodes_used(self) -> int:
+        """How many nodes run something."""
+        return sum(1 for account in self.nodes.values() if account.pods)

@@ -1,0 +1,139 @@
+"""Files of many lines, CSV or JSON lines, read one by one: what is wrong is told with file, line and column."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from moorage.errors import InputError, did_you_mean
+
+T = TypeVar("T")
+_BYTE: Final = re.compile(r"\(byte (\d+)\)")
+
+
+class CsvLine(Struct, frozen=True):
+    """One line of a CSV file as texts by column."""
+
+    place: str
+    """File and line, for messages."""
+    columns: Sequence[str]
+    cells: dict[str, str]
+
+    def at(self, column: str) -> str:
+        """Name the place of a cell: file, line and column."""
+        number = self.columns.index(column) + 1 if column in self.columns else 0
+        return f"{self.place}, column {number} ({column})"
+
+    def text(self, column: str, default: str = "") -> str:
+        """Return a cell; a default where the file has no such column or nothing is in it."""
+        return self.cells.get(column, "").strip() or default
+
+    def number(self, column: str, default: float | None = None) -> float:
+        """Return a cell as a number of at least 0; without a default there has to be one."""
+        text = self.text(column)
+        if not text and default is not None:
+            return default
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number < float("inf"):
+            raise InputError(self.at(column), f"{text!r} is not a number of at least 0", hint="write one, such as 1500")
+        return number
+
+    def integer(self, column: str, default: int | None = None) -> int:
+        """Return a cell as a whole number of at least 0."""
+        number = self.number(column, default)
+        if number != int(number):
+            raise InputError(
+                self.at(column), f"{self.text(column)!r} is not a whole number", hint="leave the fraction out"
+            )
+        return int(number)
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a file of text; InputError if that cannot be done."""
+    try:
+        return path.open(encoding="utf-8-sig", newline="")
+    except FileNotFoundError as error:
+        raise InputError(str(path), "there is no such file") from error
+    except OSError as error:
+        raise InputError(str(path), f"the file cannot be read: {error.strerror}") from error
+
+
+def read_csv(path: Path, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
+    """Read a CSV file with a header; columns that are not known are refused if they look like a known one."""
+    with open_text(path) as file:
+        try:
+            yield from _csv_lines(path, file, required, known)
+        except UnicodeDecodeError as error:
+            raise InputError(str(path), f"byte {error.start} is not UTF-8 text") from error
+
+
+def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
+    reader = csv.reader(file, strict=True)
+    try:
+        columns = [name.strip() for name in next(reader, [])]
+        _check_header(path, columns, required, known)
+        for cells in reader:
+            if not cells:
+                continue
+            place = f"{path}, line {reader.line_num}"
+            if len(cells) != len(columns):
+                problem = f"{len(cells)} columns where the header has {len(columns)}"
+                raise InputError(f"{place}, column {min(len(cells), len(columns)) + 1}", problem)
+            yield CsvLine(place, columns, dict(zip(columns, cells, strict=True)))
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}, column 1", f"this is not CSV: {error}") from error
+
+
+def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], known: Sequence[str]) -> None:
+    for name in required:
+        if name not in columns:
+            found = ", ".join(columns) or "nothing"
+            hint = f"the first line names the columns: {', '.join(required)}"
+            raise InputError(f"{path}, line 1, column 1", f"there is no column {name!r} among {found}", hint=hint)
+    for number, name in enumerate(columns, start=1):
+        if name not in known and (hint := did_you_mean(name, [item for item in known if item not in columns])):
+            raise InputError(f"{path}, line 1, column {number}", f"there is no column {name!r}", hint=hint)
+
+
+def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
+    """Read a JSON object of each line as one of some structs, with its place; empty lines are passed over."""
+    decoder = msgspec.json.Decoder(kind)
+    with open_text(path) as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    place = f"{path}, line {number}"
+                    yield place, decode_line(decoder, line, place)
+        except UnicodeDecodeError as error:
+            raise InputError(str(path), f"byte {error.start} is not UTF-8 text") from error
+
+
+def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
+    """Decode one line; InputError names the column at which it breaks."""
+    try:
+        return decoder.decode(line.encode())
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        field = path.rstrip("`").lstrip(".")
+        raise InputError(
+            f"{place}, column {_column_of(line, field, text)}", f"{text}{f' ({field})' if field else ''}"
+        ) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = _BYTE.search(str(error))
+        column = int(found[1]) + 1 if found else len(line.rstrip()) + 1
+        raise InputError(f"{place}, column {column}", f"this is not JSON: {error}") from error
+
+
+def _column_of(line: str, field: str, text: str) -> int:
+    """Find where in a line the field stands that is wrong; the beginning, if that cannot be told."""
+    unknown = re.search(r"unknown field `(.+)`", text)
+    name = unknown[1] if unknown else re.split(r"[.\[]", field)[0]
+    at = line.find(f'"{name}"') if name else -1
+    return at + 1 if at >= 0 else 1

@@ -1,0 +1,357 @@
+"""The world of one trial: pods and nodes come and go in virtual time, and the real scheduler places what waits."""
+
+import asyncio
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Final
+
+import structlog
+
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.assembly.parts import Observers, Parts, Tuning, assemble, kinds_of
+from moorage.assembly.policy import Policy
+from moorage.clock import VirtualClock
+from moorage.engine.binding.binder import TaskBackground
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.outcomes import Failed, Outcome, Parked
+from moorage.engine.ties import DrawnTies, Ties, TiesByName
+from moorage.errors import PluginError
+from moorage.lab.ledger import UsageLedger
+from moorage.lab.pods import PodMaker
+from moorage.lab.scaling import Autoscaler
+from moorage.lab.script import chance_of, outages_of, pods_of
+from moorage.lab.trace import TracePod
+from moorage.lab.trial import Trial
+from moorage.queue.entries import QueuedPodInfo
+from moorage.simulator.instant import InstantApi
+from moorage.simulator.loop import AwaitedExtender, VirtualLoop
+
+NEVER: Final = 10.0 * 365 * 86_400
+"""Pods that were rejected are woken by what helps them; the queue's wake-up for events that were lost stays away."""
+ROUNDING: Final = 1e-5
+"""So far off the loop's clock may be, which counts from 1970."""
+MAX_TURNS: Final = 64
+"""So often others on the loop get a turn before we let time pass: what they wait for is a timer."""
+ARRIVAL, DEPARTURE, NODE_DOWN, NODE_UP, NODE_EMPTY = range(5)
+
+log = structlog.get_logger(__name__)
+
+
+class PodLife:
+    """What happens to one pod of the trace, under all the names it comes back with."""
+
+    __slots__ = ("evictions", "fails", "line", "pod", "times", "waited")
+
+    def __init__(self, line: TracePod) -> None:
+        self.line = line
+        self.pod: Pod | None = None
+        self.times = 0
+        """How many of its runs were lost, by failures and evictions."""
+        self.fails = line.fails
+        self.evictions = 0
+        self.waited: float | None = None
+
+    @property
+    def node(self) -> str:
+        """The node it has now; empty while it waits."""
+        return self.pod.node_name if self.pod is not None else ""
+
+
+class TrialWatch:
+    """Is told of what happens in a trial, for measures; the base of those that care."""
+
+    def time_passes(self, seconds: float) -> None:
+        """Learn that the world will be as it is now until that moment of the trial."""
+
+    def arrived(self, life: PodLife) -> None:
+        """Learn that a pod of the trace arrived for the first time; it has not been tried yet."""
+
+    def decided(self) -> None:
+        """Learn that everybody who could be tried has been."""
+
+
+class Attempts(AttemptObserver):
+    """Notes who was rejected and what failed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rejected: dict[str, Pod] = {}
+        self.problem = ""
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Note how an attempt ended."""
+        self.count += 1
+        if isinstance(outcome, Parked):
+            if not outcome.nominated_node:
+                self.rejected[queued.uid] = queued.pod
+        elif isinstance(outcome, Failed):
+            self._failed(queued, outcome)
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Note a binding that failed."""
+        if isinstance(outcome, Failed):
+            self._failed(queued, outcome)
+
+    def _failed(self, queued: QueuedPodInfo, outcome: Failed) -> None:
+        if outcome.is_rejection:
+            self.rejected[queued.uid] = queued.pod
+        else:
+            self.problem = self.problem or f"pod {queued.key}: {outcome.message}"
+
+
+class Play:
+    """One trial under way. What happens at the same moment happens in the order in which it was planned."""
+
+    def __init__(self, trial: Trial, policy: Policy, clock: VirtualClock, watch: TrialWatch) -> None:
+        self.trial, self.conditions = trial, trial.conditions
+        self.clock, self.watch = clock, watch
+        self.now = 0.0
+        """Seconds since the trial began; kept apart from the clock, whose large numbers round them."""
+        self._start = clock.now()
+        self.ledger, self.attempts = UsageLedger(), Attempts()
+        self.lives: dict[str, PodLife] = {}
+        """All pods of the trace, by the name they arrived with."""
+        self._of_uid: dict[str, PodLife] = {}
+        self._maker = PodMaker()
+        self._agenda: list[tuple[float, int, int, object]] = []
+        self._planned = 0
+        self._running = self._returning = 0
+        self._to_come = 0
+        """How many pods of the trace have not arrived yet."""
+        self._is_down: dict[str, Node] = {}
+        self.parts = self._assemble(policy)
+        self.scheduler = self.parts.scheduler
+        self.scaler = Autoscaler(trial.cluster.scaled)
+
+    def _assemble(self, policy: Policy) -> Parts[InstantApi]:
+        api = InstantApi()
+        seed = self.trial.seed
+        ways: dict[str, Ties] = {"random": DrawnTies(chance_of(seed, "ties")), "name": TiesByName()}
+        ties = ways.get(self.conditions.ties)
+        tuning = Tuning(max_unschedulable=NEVER, make_extender=AwaitedExtender, ties=ties)
+        watching = Observers(attempts=self.attempts)
+        parts = assemble(policy, api, self.clock, observers=watching, background=TaskBackground(), tuning=tuning)
+        api.scheduler, api.on_bound, api.on_deleted = parts.scheduler, self._bound, self._evicted
+        return parts
+
+    @property
+    def waiting(self) -> int:
+        """How many pods have arrived, or are about to come back, and have no node."""
+        return len(self._of_uid) - self._running + self._returning
+
+    async def run(self) -> None:
+        """Play the trial to its end; PluginError if a plugin fails."""
+        self._set_up()
+        await self.scheduler.life.start()
+        while True:
+            await self._settle()
+            self.watch.decided()
+            moment = self._next_moment()
+            if moment is None:
+                break
+            await self._advance(moment)
+            self.watch.time_passes(self.now)
+            self._perform()
+        await self.scheduler.life.close()
+        self.parts.close()
+
+    def _set_up(self) -> None:
+        cluster, apply = self.trial.cluster, self.scheduler.handlers.apply
+        watched = kinds_of(self.scheduler.objects)
+        for thing in cluster.objects:
+            if type(thing) in watched and not isinstance(thing, Pod):
+                apply(None, thing)
+        for node in cluster.nodes:
+            self.add_node(node)
+        for thing in cluster.objects:
+            if isinstance(thing, Pod) and thing.node_name in self.ledger.nodes:
+                apply(None, thing)
+                self.ledger.take(thing)
+        pods = pods_of(self.trial.trace, cluster, self.conditions, self.trial.seed)
+        for line in pods:
+            self.plan(line.arrives, ARRIVAL, PodLife(line))
+        self._to_come = len(pods)
+        last = max((line.arrives for line in pods), default=0.0)
+        for outage in outages_of(self.trial.trace, cluster, self.conditions, self.trial.seed, last):
+            self.plan(outage.down, NODE_DOWN, outage.node)
+            if outage.up is not None:
+                self.plan(outage.up, NODE_UP, outage.node)
+
+    def plan(self, moment: float, what: int, subject: object) -> None:
+        """Have something happen at a moment of the trial."""
+        self._planned += 1
+        heappush(self._agenda, (moment, self._planned, what, subject))
+
+    async def _settle(self) -> None:
+        """Have everybody tried who can be, and everything written that is on its way."""
+        loop, turns = self.parts.loop, 0
+        while turns < MAX_TURNS:
+            if await loop.step():
+                turns = 0
+            elif self._is_idle:
+                self._give_up()
+                return
+            turns += 1
+            if self.attempts.problem:
+                raise PluginError("", self.attempts.problem)
+            await asyncio.sleep(0)
+
+    @property
+    def _is_idle(self) -> bool:
+        held = len(self.scheduler.services.waiting.all())
+        return not self.scheduler.binder.in_flight and len(self.parts.background) <= held
+
+    def _give_up(self) -> None:
+        rejected, self.attempts.rejected = self.attempts.rejected, {}
+        if self.conditions.skip_unplaced:
+            for pod in rejected.values():
+                known = self.scheduler.objects[Pod].find(pod.key)
+                if known is not None and not known.node_name:
+                    self.scheduler.handlers.apply(known, None)
+                    self._of_uid.pop(known.uid, None)
+        elif rejected:
+            self._ask_for_nodes(rejected.values())
+
+    def _ask_for_nodes(self, rejected: Iterable[Pod] = ()) -> None:
+        for coming in self.scaler.rejected(rejected):
+            self.plan(self.now + coming.seconds, NODE_UP, coming.node)
+
+    def _next_moment(self) -> float | None:
+        """Return when something happens next; ``None`` when everybody has come and nobody waits."""
+        if not self._to_come and not self.waiting:
+            return None
+        moments = [self._agenda[0][0]] if self._agenda else []
+        queue = self.scheduler.queue
+        if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
+            moments.append(wakeup - self._start + ROUNDING)
+        if not moments and len(self.parts.background):
+            moments.append(self.now + 1.0)  # somebody waits on permit, or for a timer of a plugin
+        moment = min(moments, default=None)
+        horizon = self.conditions.horizon
+        return None if moment is None or (horizon is not None and moment > horizon) else max(moment, self.now)
+
+    async def _advance(self, moment: float) -> None:
+        """Let time pass until a moment, or until a timer has done something before it."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualLoop) and loop.has_timers:
+            await self.parts.loop.sleep(until=self._start + moment)
+            passed = self.clock.now() - self._start
+            self.now = moment if passed > moment - ROUNDING else max(self.now, passed)
+        else:
+            self.clock.advance_to(self._start + moment)
+            self.now = moment
+
+    def _perform(self) -> None:
+        """Do what is planned for now."""
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= self.now:
+            _, _, what, subject = heappop(agenda)
+            if what == ARRIVAL:
+                assert isinstance(subject, PodLife)
+                self._arrive(subject)
+            elif what == DEPARTURE:
+                assert isinstance(subject, tuple)
+                self._depart(*subject)
+            elif what == NODE_DOWN:
+                self._node_down(str(subject))
+            elif what == NODE_UP:
+                assert isinstance(subject, str | Node)
+                self._node_up(subject)
+            else:
+                self._node_idle(str(subject))
+
+    def _arrive(self, life: PodLife, *, is_rerun: bool = False) -> None:
+        if life.line.name not in self.lives:
+            self.lives[life.line.name] = life
+            self._to_come -= 1
+            self.watch.arrived(life)
+        elif not is_rerun:
+            self._returning -= 1
+        life.pod = pod = self._maker.make(life.line, life.times)
+        self._of_uid[pod.uid] = life
+        self.scheduler.handlers.apply(None, pod)
+
+    def _bound(self, pod: Pod) -> None:
+        life = self._of_uid[pod.uid]
+        life.pod = pod
+        if life.waited is None:
+            life.waited = self.now - life.line.arrives
+        self.ledger.take(pod)
+        self._running += 1
+        self.attempts.rejected.pop(pod.uid, None)
+        self.scaler.no_longer_waiting(pod.uid)
+        if life.line.runs is not None:
+            self.plan(self.now + life.line.runs, DEPARTURE, (life, life.times))
+
+    def _depart(self, life: PodLife, times: int) -> None:
+        if life.times != times or life.pod is None:
+            return  # it was evicted meanwhile
+        self._remove(life)
+        if life.fails:
+            life.fails -= 1
+            life.times += 1
+            self._arrive(life, is_rerun=True)
+
+    def _remove(self, life: PodLife) -> None:
+        assert life.pod is not None
+        known = self.scheduler.objects[Pod].find(life.pod.key)
+        self.scheduler.handlers.apply(known or life.pod, None)
+        self._gone(life)
+
+    def _gone(self, life: PodLife) -> None:
+        assert life.pod is not None
+        self.ledger.release(life.pod.uid)
+        self._running -= 1
+        self._look_for_idle(life.pod.node_name)
+        del self._of_uid[life.pod.uid]
+
+    def _evicted(self, pod: Pod) -> None:
+        life = self._of_uid.get(pod.uid)
+        if life is None:
+            self.ledger.release(pod.uid)  # it ran already when the trial began
+            return
+        self._gone(life)
+        life.evictions += 1
+        life.times += 1
+        if self.conditions.evicted_return:
+            self._returning += 1
+            self.plan(self.now, ARRIVAL, life)
+
+    def _node_down(self, name: str) -> None:
+        node = self.scheduler.objects[Node].find(name)
+        if node is None:
+            return
+        for pod in [pod for pod in self.scheduler.objects[Pod].list() if pod.node_name == name]:
+            self.scheduler.handlers.apply(pod, None)
+            self._evicted(pod)
+        self._is_down[name] = node
+        self.remove_node(node)
+
+    def _node_up(self, node: str | Node) -> None:
+        back = self._is_down.pop(node, None) if isinstance(node, str) else node
+        if back is not None:
+            self.add_node(back)
+            self.scaler.joined(back)
+            self._look_for_idle(back.name)
+
+    def _look_for_idle(self, name: str) -> None:
+        if not self.ledger.nodes[name].pods and (moment := self.scaler.emptied(name, self.now)) is not None:
+            self.plan(moment, NODE_EMPTY, name)
+
+    def _node_idle(self, name: str) -> None:
+        if name in self.ledger.nodes and not self.ledger.nodes[name].pods:
+            gone = self.scaler.take_idle(name, self.now)
+            if gone is not None:
+                self.remove_node(gone)
+                self._ask_for_nodes()
+
+    def add_node(self, node: Node) -> None:
+        """Let a node join."""
+        self.ledger.add_node(node)
+        self.scheduler.handlers.apply(None, node)
+
+    def remove_node(self, node: Node) -> None:
+        """Let an empty node go."""
+        self.scheduler.handlers.apply(node, None)
+        self.ledger.remove_node(node.name)

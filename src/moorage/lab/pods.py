@@ -1,0 +1,63 @@
+"""From the lines of a trace to the pods that an API server would have stored."""
+
+import msgspec
+
+from moorage.api.codec import convert
+from moorage.api.container import Container, ResourceRequirements
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
+from moorage.api.meta import ObjectMeta
+from moorage.api.pod import Pod, PodSpec
+from moorage.lab.trace import TracePod
+
+NO_ANNOTATIONS: dict[str, str] = {}
+
+
+class PodMaker:
+    """Makes pods; those that ask for the same share one spec, which saves memory and the time to look at it again."""
+
+    def __init__(self) -> None:
+        self._specs: dict[object, tuple[PodSpec, dict[str, str]]] = {}
+
+    def make(self, line: TracePod, times: int = 0) -> Pod:
+        """Make the pod of a line, or the one that comes after so many runs of it were lost."""
+        spec, annotations = self._spec(line)
+        name = f"{line.name}-{times}" if times else line.name
+        metadata = ObjectMeta(
+            name=name,
+            namespace=line.namespace,
+            uid=f"{line.namespace}/{name}",
+            resource_version="1",
+            labels=line.labels,
+            annotations=annotations,
+        )
+        return Pod(metadata=metadata, spec=spec)
+
+    def _spec(self, line: TracePod) -> tuple[PodSpec, dict[str, str]]:
+        more = msgspec.json.encode((line.requests, line.spec)) if line.requests or line.spec else b""
+        key = (line.cpu_milli, line.memory_mib, line.gpus, line.gpu_milli, line.gpu_models, line.priority, more)
+        known = self._specs.get(key)
+        if known is None:
+            known = self._specs[key] = (spec_of(line), gpu_annotations(line))
+        return known
+
+
+def spec_of(line: TracePod) -> PodSpec:
+    """Return what a pod asks for: one container with its requests, and whatever else its line says."""
+    wanted = {**line.requests}
+    if line.cpu_milli:
+        wanted["cpu"] = f"{line.cpu_milli}m"
+    if line.memory_mib:
+        wanted["memory"] = f"{line.memory_mib}Mi"
+    if line.gpu_asked:
+        wanted[GPU_MILLI] = line.gpu_asked
+    container = Container(name="main", resources=ResourceRequirements(requests=wanted))
+    base = convert(PodSpec, line.spec) if line.spec else PodSpec()
+    return msgspec.structs.replace(base, containers=(container, *base.containers), priority=line.priority or None)
+
+
+def gpu_annotations(line: TracePod) -> dict[str, str]:
+    """Return how a pod says which GPUs it wants; nothing, if it wants none."""
+    if not line.gpus:
+        return NO_ANNOTATIONS
+    said = {GPU_COUNT: str(line.gpus), GPU_MILLI: str(line.gpu_milli)}
+    return said | ({GPU_MODEL: "|".join(line.gpu_models)} if line.gpu_models else {})

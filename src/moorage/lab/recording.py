@@ -1,0 +1,163 @@
+"""A live cluster as a trace: what its watches say of pods and nodes that come and go. Nothing is written to it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.codec import encode
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI
+from moorage.api.kinds import Kind
+from moorage.api.node import Node
+from moorage.api.pod import Pod, PodSpec
+from moorage.client.informer import Informers
+from moorage.client.list_watch import Change
+from moorage.client.rest import ApiClient
+from moorage.clock import Clock
+from moorage.errors import InputError
+from moorage.lab.trace import NodeOutage, Trace, TracePod
+from moorage.plugins.gpu.demand import readable_demand
+
+KEPT: Final = ("node_selector", "affinity", "tolerations", "topology_spread_constraints", "preemption_policy")
+"""What of a spec decides where a pod goes, beside what it asks for."""
+MIB: Final = 1 << 20
+
+
+class SeenPod:
+    """What has been seen of a pod: when it came, when it got its node, when it ended."""
+
+    __slots__ = ("arrived", "bound", "ended", "pod")
+
+    def __init__(self, pod: Pod, arrived: float) -> None:
+        self.pod, self.arrived = pod, arrived
+        self.bound: float | None = None
+        self.ended: float | None = None
+
+
+class TraceRecorder:
+    """Puts changes together to a trace; pods that are there when it begins arrive at its beginning."""
+
+    def __init__(self, clock: Clock, class_label: str = "") -> None:
+        self._clock = clock
+        self._start = clock.now()
+        self._class_label = class_label
+        self._pods: dict[str, SeenPod] = {}
+        self._down: dict[str, float] = {}
+        self._outages: list[NodeOutage] = []
+        self.nodes: dict[str, Node] = {}
+        """Every node that was ever there, as it was last."""
+
+    def on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        """Take changes from an informer."""
+        now = self._clock.now() - self._start
+        for change in changes:
+            if isinstance(change.after or change.before, Node):
+                self._node(change.before, change.after, now)
+            else:
+                self._pod(change.before, change.after, now)
+
+    def begin(self) -> None:
+        """Have time begin now, when everything that is there already has been listed."""
+        self._start = self._clock.now()
+        for seen in self._pods.values():
+            seen.arrived = 0.0
+            seen.bound = 0.0 if seen.pod.node_name else None
+
+    def _pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
+        pod = after or before
+        assert pod is not None
+        seen = self._pods.get(pod.uid)
+        if seen is None:
+            if pod.is_finished or after is None:
+                return
+            seen = self._pods[pod.uid] = SeenPod(pod, now)
+        seen.pod = pod
+        if pod.node_name and seen.bound is None:
+            seen.bound = now
+        if (after is None or pod.is_finished) and seen.ended is None:
+            seen.ended = now
+
+    def _node(self, before: Node | None, after: Node | None, now: float) -> None:
+        node = after or before
+        assert node is not None
+        self.nodes[node.name] = node
+        is_up = after is not None and _is_ready(after)
+        if not is_up and node.name not in self._down:
+            self._down[node.name] = now
+        elif is_up and node.name in self._down:
+            self._outages.append(NodeOutage(node.name, round(self._down.pop(node.name), 3), round(now, 3)))
+
+    def trace(self, name: str) -> Trace:
+        """Return what was recorded; a pod that never got a node, or still runs, has no end."""
+        names: set[str] = set()
+        lines: list[TracePod] = []
+        for seen in sorted(self._pods.values(), key=lambda seen: (seen.arrived, seen.pod.key)):
+            if seen.bound is None and seen.ended is not None:
+                continue  # it was deleted before it got a node, so nobody knows how long it would have run
+            line = line_of(seen.pod, self._class_label)
+            unique = line.name if line.name not in names else f"{line.name}-{len(lines)}"
+            names.add(unique)
+            runs = None if seen.ended is None or seen.bound is None else round(seen.ended - seen.bound, 3)
+            lines.append(replace(line, name=unique, arrives=round(seen.arrived, 3), runs=runs))
+        lost = [NodeOutage(node, round(since, 3)) for node, since in self._down.items()]
+        return Trace(name, tuple(lines), (*self._outages, *lost))
+
+
+def _is_ready(node: Node) -> bool:
+    ready = next((item for item in node.status.conditions if item.type == "Ready"), None)
+    return ready is None or ready.status == "True"
+
+
+def line_of(pod: Pod, class_label: str = "") -> TracePod:
+    """Return the line of a trace that stands for a pod; times are not known from it."""
+    demand, asked = readable_demand(pod), dict(pod.requests)
+    kept = {field: getattr(pod.spec, field) for field in KEPT}
+    for name in (GPU_COUNT, GPU_MILLI) if demand is not None else ():
+        asked.pop(name, None)
+    return TracePod(
+        name=pod.name,
+        namespace=pod.namespace,
+        cpu_milli=asked.pop("cpu", 0),
+        memory_mib=-(-asked.pop("memory", 0) // MIB),
+        gpus=demand.count if demand is not None else 0,
+        gpu_milli=demand.milli if demand is not None else 0,
+        gpu_models=demand.models if demand is not None else (),
+        kind=pod.labels.get(class_label, "") if class_label else pod.namespace,
+        priority=max(0, pod.priority),
+        labels=dict(pod.labels),
+        requests={**asked},
+        spec=msgspec.json.decode(msgspec.json.encode(PodSpec(**kept))),
+    )
+
+
+async def record(client: ApiClient, recorder: TraceRecorder, stop: asyncio.Event, seconds: float | None) -> None:
+    """Follow nodes and pods until told to stop, or for so many seconds from when everything is listed."""
+    informers = Informers(client, (Node, Pod), recorder.on_changes)
+    following = asyncio.create_task(informers.run(), name="recording")
+    listed = asyncio.create_task(informers.synced())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((following, listed, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            following.result()
+        recorder.begin()
+        await asyncio.wait((following, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            following.result()
+    finally:
+        for task in (following, listed, stopping):
+            task.cancel()
+        await asyncio.gather(following, listed, stopping, return_exceptions=True)
+
+
+def write_nodes(path: Path, nodes: Sequence[Node]) -> None:
+    """Write nodes as a list of Kubernetes objects, which is a cluster file; what changes all the time is left out."""
+    items = [encode(replace(node, status=replace(node.status, conditions=(), images=()))) for node in nodes]
+    content = {"apiVersion": "v1", "kind": "List", "items": items}
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+    except OSError as error:
+        raise InputError(str(path), f"the file cannot be written: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""The report of an experiment: one HTML page that needs nothing else."""

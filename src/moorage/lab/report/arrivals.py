@@ -1,0 +1,117 @@
+"""What was given away when how much had been asked for: the table in which results of arrivals are published."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from statistics import fmean, stdev
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.lab.rows import PointRow, TrialResult
+
+ALLOCATED_AT: Final = (100, 130)
+FRAGMENTED_AT: Final = (40, 60, 80, 90, 100)
+
+
+class ArrivalCell(Struct, frozen=True):
+    """One policy on one trace: per cent, at each share of the cluster that had been asked for; mean of all seeds."""
+
+    allocated: tuple[float, ...]
+    deviation: float
+    """Standard deviation of a seed, of the last of them."""
+    fragmented: tuple[float, ...]
+    seeds: int
+
+
+def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[str, ArrivalCell]]:
+    """Return the cells of the table, by trace and cluster, and configuration; nothing where less was asked for."""
+    grouped: dict[tuple[str, str], dict[str, list[tuple[PointRow, ...]]]] = {}
+    for result in results:
+        trial = result.trial
+        if not trial.error and result.points:
+            scene = grouped.setdefault((trial.trace, trial.cluster), {})
+            scene.setdefault(trial.configuration, []).append(result.points)
+    cells = {
+        scene: {name: cell for name, seeds in by_name.items() if (cell := _cell(seeds)) is not None}
+        for scene, by_name in grouped.items()
+    }
+    return {scene: found for scene, found in cells.items() if found}
+
+
+def _cell(seeds: Sequence[tuple[PointRow, ...]]) -> ArrivalCell | None:
+    allocated = [[_at(points, percent) for points in seeds] for percent in ALLOCATED_AT]
+    fragmented = [[_at(points, percent) for points in seeds] for percent in FRAGMENTED_AT]
+    given = [[100 * point.gpu for point in column if point is not None] for column in allocated]
+    if any(len(column) != len(seeds) for column in given):
+        return None
+    useless = [[100 * (point.fragmentation or 0.0) for point in column if point is not None] for column in fragmented]
+    spread = stdev(given[-1]) if len(seeds) > 1 else 0.0
+    return ArrivalCell(tuple(map(fmean, given)), spread, tuple(map(fmean, useless)), len(seeds))
+
+
+def _at(points: Sequence[PointRow], percent: int) -> PointRow | None:
+    """Return the first point at which so much had been asked for."""
+    return next((point for point in points if point.asked >= percent / 100 - 1e-9), None)
+
+
+def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
+    """Write the table as lines of text."""
+    cells = arrival_cells(results)
+    if not cells:
+        return
+    names = list(dict.fromkeys(name for found in cells.values() for name in found))
+    seeds = max(cell.seeds for found in cells.values() for cell in found.values())
+    shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
+    width = max(13, *(len(name) + 2 for name in names))
+    first = max(10, *(len(_title(scene, cells)) + 2 for scene in cells))
+    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of the cluster's had been asked for"
+    yield "".ljust(first) + "".join(name.rjust(width) for name in names)
+    for scene, found in cells.items():
+        texts = ("/".join(f"{value:.2f}" for value in found[n].allocated) if n in found else "–" for n in names)
+        yield _title(scene, cells).ljust(first) + "".join(text.rjust(width) for text in texts)
+
+
+def _title(scene: tuple[str, str], cells: dict[tuple[str, str], dict[str, ArrivalCell]]) -> str:
+    has_several = len({cluster for _, cluster in cells}) > 1
+    return f"{scene[0]} on {scene[1]}" if has_several else scene[0]
+
+
+def arrivals_as_html(results: Sequence[TrialResult]) -> str:
+    """Write the table, and one of fragmentation, for a page; empty where pods did not come one after another."""
+    cells = arrival_cells(results)
+    if not cells:
+        return ""
+    names = list(dict.fromkeys(name for found in cells.values() for name in found))
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    given, useless = [], []
+    for scene, found in cells.items():
+        title = f"<tr><th>{escape(_title(scene, cells))}</th>"
+        known = [found.get(name) for name in names]
+        given.append(title + "".join(_allocated(cell) for cell in known) + "</tr>")
+        useless.append(title + "".join(_fragmented(cell) for cell in known) + "</tr>")
+    shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
+    parts = "/".join(map(str, FRAGMENTED_AT))
+    return (
+        f"<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean of all seeds when {shares} of the cluster's GPUs "
+        f"had been asked for, and the standard deviation of a seed.</p>{_html_table(head, given)}"
+        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>When {parts}% had been asked for.</p>"
+        f"{_html_table(head, useless)}</section>"
+    )
+
+
+def _html_table(head: str, rows: Sequence[str]) -> str:
+    return (
+        f'<div class="scroll"><table><thead><tr><th>Pods</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _allocated(cell: ArrivalCell | None) -> str:
+    if cell is None:
+        return "<td>–</td>"
+    values = " / ".join(f"{value:.2f}" for value in cell.allocated)
+    return f"<td><b>{values}</b><small>± {cell.deviation:.2f}</small></td>"
+
+
+def _fragmented(cell: ArrivalCell | None) -> str:
+    return "<td>–</td>" if cell is None else f"<td>{' / '.join(f'{value:.1f}' for value in cell.fragmented)}</td>"

@@ -1,0 +1,110 @@
+"""The rows of an experiment, sorted for a report: a scene is one trace on one cluster, under all configurations."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.lab.report.measures import MEASURES, Measure
+from moorage.lab.report.statistics import Interval, difference_of, interval_of, values_of
+from moorage.lab.report.svg import Line
+from moorage.lab.rows import PointRow, TrialResult, TrialRow
+
+GRID = 120
+
+
+class Finding(Struct, frozen=True):
+    """A measure of one configuration, and how it differs from the baseline's."""
+
+    measure: Measure
+    configuration: str
+    value: Interval
+    difference: Interval | None
+
+    @property
+    def verdict(self) -> int:
+        """+1 if it is surely better than the baseline, -1 if surely worse, 0 if that cannot be told."""
+        if self.difference is None or self.difference.count < 2:
+            return 0
+        if self.measure.shown(abs(self.difference.median)) == self.measure.shown(0.0):
+            return 0  # sure, perhaps, but too small to be seen
+        sign = 1 if self.difference.is_above else -1 if self.difference.is_below else 0
+        return sign * self.measure.better
+
+
+class Scene:
+    """All trials of one trace on one cluster that did not fail."""
+
+    def __init__(self, trace: str, cluster: str, names: Sequence[str], results: Sequence[TrialResult]) -> None:
+        self.trace, self.cluster = trace, cluster
+        self.by_name = {name: [r for r in results if r.trial.configuration == name] for name in names}
+        self.names = [name for name, found in self.by_name.items() if found]
+
+    def rows(self, name: str) -> list[TrialRow]:
+        """Return the measures of a configuration, a row for each seed."""
+        return [with_counts(result.trial) for result in self.by_name[name]]
+
+    def measures(self) -> list[Measure]:
+        """Return the measures that say something here: not those that are 0 everywhere."""
+        return [measure for measure in MEASURES if any(self._amounts(measure.key))]
+
+    def _amounts(self, key: str) -> Iterator[float]:
+        for name in self.names:
+            yield from values_of(self.rows(name), key).values()
+
+    def find(self, measure: Measure, name: str, baseline: str) -> Finding | None:
+        """Return what was measured of a configuration; ``None`` if nothing was."""
+        values = values_of(self.rows(name), measure.key)
+        if not values:
+            return None
+        compared = values_of(self.rows(baseline), measure.key) if name != baseline and baseline in self.names else {}
+        return Finding(measure, name, interval_of(list(values.values())), difference_of(values, compared))
+
+    @property
+    def counts_arrivals(self) -> bool:
+        """Whether pods came one after another, so that what was asked for is the time."""
+        return not any("wait.mean" in row.measures for name in self.names for row in self.rows(name))
+
+    def lines(self, amount: Callable[[PointRow], float | None]) -> list[Line]:
+        """Return a series for each configuration: the median of its seeds, and their range."""
+        made = []
+        along: Callable[[PointRow], float] = (
+            (lambda p: 100 * p.asked) if self.counts_arrivals else lambda p: p.at / 3600
+        )
+        for name in self.names:
+            series = [
+                (np.array([along(p) for p in points]), np.array([amount(p) for p in points], dtype=np.float64))
+                for points in (result.points for result in self.by_name[name])
+                if len(points) > 1 and amount(points[0]) is not None
+            ]
+            if series:
+                end = min(x[-1] for x, _ in series)
+                grid = np.linspace(min(x[0] for x, _ in series), end, GRID)
+                heights = np.array([np.interp(grid, x, y) for x, y in series])
+                shown = (grid, np.median(heights, axis=0), heights.min(axis=0), heights.max(axis=0))
+                made.append(Line(name, *(column.tolist() for column in shown)))
+        return made
+
+    def classes(self) -> list[str]:
+        """Return the classes of pods that waiting times are told apart by."""
+        prefix = "wait.p95."
+        found = {key: None for name in self.names for row in self.rows(name) for key in row.measures}
+        return [key.removeprefix(prefix) for key in found if key.startswith(prefix)]
+
+
+def with_counts(row: TrialRow) -> TrialRow:
+    """Return a row whose counts are measures as well."""
+    measures = {**row.measures, "unplaced": float(row.unplaced)}
+    return TrialRow(
+        row.trace, row.cluster, row.configuration, row.seed, row.pods, row.placed, row.unplaced, measures, row.error
+    )
+
+
+def scenes_of(names: Sequence[str], results: Sequence[TrialResult]) -> list[Scene]:
+    """Sort trials by trace and cluster, in the order in which they come."""
+    good = [result for result in results if not result.trial.error]
+    pairs = dict.fromkeys((result.trial.trace, result.trial.cluster) for result in good)
+    return [
+        Scene(trace, cluster, names, [r for r in good if (r.trial.trace, r.trial.cluster) == (trace, cluster)])
+        for trace, cluster in pairs
+    ]

@@ -1,0 +1,69 @@
+"""From rows of single trials to what can be said: medians, how sure they are, differences, and the Pareto front."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.lab.rows import TrialRow
+
+RESAMPLES: Final = 2000
+CONFIDENCE: Final = 0.95
+SEED: Final = 20231
+"""The bootstrap draws the same lots in every report."""
+
+
+class Interval(Struct, frozen=True):
+    """A median, and between what it lies with 95% confidence."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it is surely above 0."""
+        return self.low > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it is surely below 0."""
+        return self.high < 0
+
+
+def interval_of(values: Sequence[float]) -> Interval:
+    """Return the median of some values with a bootstrap interval: percentiles of medians of resampled values."""
+    given = np.array(values, dtype=np.float64)
+    if len(given) == 1:
+        return Interval(float(given[0]), float(given[0]), float(given[0]), 1)
+    chance = np.random.default_rng(SEED)
+    drawn = np.median(given[chance.integers(0, len(given), (RESAMPLES, len(given)))], axis=1)
+    rest = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, (rest, 1 - rest))
+    return Interval(float(np.median(given)), float(low), float(high), len(given))
+
+
+def values_of(rows: Iterable[TrialRow], measure: str) -> dict[int, float]:
+    """Return a measure by seed, of the trials that have it."""
+    return {row.seed: row.measures[measure] for row in rows if measure in row.measures}
+
+
+def difference_of(values: dict[int, float], baseline: dict[int, float]) -> Interval | None:
+    """Return how much larger a measure is, seed by seed: what a seed makes easy or hard, it does for both."""
+    shared = [values[seed] - baseline[seed] for seed in sorted(values.keys() & baseline.keys())]
+    return interval_of(shared) if shared else None
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the places of points that no other beats: smaller in the first and larger in the second is better."""
+    front = []
+    for place, (cost, gain) in enumerate(points):
+        beaten = any(
+            other_cost <= cost and other_gain >= gain and (other_cost, other_gain) != (cost, gain)
+            for other_cost, other_gain in points
+        )
+        if not beaten:
+            front.append(place)
+    return sorted(front, key=lambda place: points[place])

@@ -1,0 +1,182 @@
+"""Charts as SVG: lines, dots and texts whose colours come from the page, so that they follow light and dark."""
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.lab.report.statistics import Interval
+
+WIDTH: Final = 520
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
+ROW: Final = 34
+COLOURS: Final = 8
+"""How many colours the page has; further series begin again."""
+Shown = Callable[[float], str]
+
+
+class Line(Struct, frozen=True):
+    """A series over time: its median, and a band around it."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+class Dot(Struct, frozen=True):
+    """One point of a scatter, with how sure it is either way."""
+
+    name: str
+    x: Interval
+    y: Interval
+
+
+def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
+    """Write words at a place."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def picture(title: str, height: float, parts: Sequence[str]) -> str:
+    """Put parts together; the title is for those who hear the page."""
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}" '
+        f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>{"".join(parts)}</svg>'
+    )
+
+
+def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round numbers between two, for an axis."""
+    if high <= low:
+        high = low + 1.0
+    rough = (high - low) / most
+    size = 10.0 ** np.floor(np.log10(rough))
+    step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough)
+    first = np.ceil(low / step - 1e-9) * step
+    return [float(round(first + step * place, 10)) for place in range(most + 2) if first + step * place <= high + 1e-9]
+
+
+class ChartFrame:
+    """The axes of a chart: from numbers to places."""
+
+    def __init__(self, x: tuple[float, float], y: tuple[float, float], height: float = 250.0) -> None:
+        self.height = height
+        self._x, self._y = _widened(*x), _widened(*y)
+
+    def at_x(self, number: float) -> float:
+        """Return how far right a number is."""
+        low, high = self._x
+        return LEFT + (number - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+
+    def at_y(self, number: float) -> float:
+        """Return how far down a number is."""
+        low, high = self._y
+        return self.height - BOTTOM - (number - low) / (high - low) * (self.height - TOP - BOTTOM)
+
+    def axes(self, x_title: str, shown_x: Shown, shown_y: Shown) -> list[str]:
+        """Draw the grid and its numbers."""
+        parts = []
+        for number in nice_steps(*self._y):
+            y = self.at_y(number)
+            parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+            parts.append(text(LEFT - 6, y + 4, shown_y(number), kind="tick", anchor="end"))
+        for number in nice_steps(*self._x):
+            x = self.at_x(number)
+            parts.append(text(x, self.height - BOTTOM + 16, shown_x(number), kind="tick", anchor="middle"))
+        parts.append(text((LEFT + WIDTH - RIGHT) / 2, self.height - 6, x_title, kind="tick", anchor="middle"))
+        return parts
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, shown_y: Shown) -> str:
+    """Draw series over time with their bands; the axis begins at 0."""
+    last = max(max(line.x) for line in lines)
+    first = min(min(line.x) for line in lines)
+    frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
+    parts = frame.axes(x_title, shown_x, shown_y)
+    for place, line in enumerate(lines):
+        there = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
+        back = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
+        parts.append(f'<path class="band c{place % COLOURS}" d="M{"L".join((*there, *back))}Z"/>')
+    for place, line in enumerate(lines):
+        way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
+        parts.append(f'<path class="line c{place % COLOURS}" d="M{way}"><title>{escape(line.name)}</title></path>')
+    return picture(title, frame.height, parts)
+
+
+def interval_chart(title: str, names: Sequence[str], found: Sequence[Interval], shown: Shown) -> str:
+    """Draw a median and its interval for each name, one below the other."""
+    low, high = min(item.low for item in found), max(item.high for item in found)
+    room = (high - low) * 0.12 or abs(high) * 0.05 or 1.0
+    left, height = 150, ROW * len(names) + 30
+    low, high = max(low - room, 0.0) if low >= 0 else low - room, high + room
+
+    def at(number: float) -> float:
+        return left + (number - low) / (high - low) * (WIDTH - left - 80)
+
+    parts = []
+    for number in nice_steps(low, high, 4):
+        parts.append(f'<path class="grid" d="M{at(number):.1f} 6V{height - 24}"/>')
+        parts.append(text(at(number), height - 8, shown(number), kind="tick", anchor="middle"))
+    for place, (name, item) in enumerate(zip(names, found, strict=True)):
+        y, colour = 6 + ROW * (place + 0.5), f"c{place % COLOURS}"
+        parts.append(text(left - 10, y + 4, shortened_name(name), kind="name", anchor="end"))
+        end = max(at(item.high), at(item.low) + 1)
+        parts.append(f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
+        parts.append(f'<circle class="dot {colour}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
+        parts.append(text(at(item.high) + 10, y + 4, shown(item.median), kind="value"))
+    return picture(title, height, parts)
+
+
+def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], shown: Shown) -> str:
+    """Draw a group of bars for each name, one for each series."""
+    longest = max((value for _, values in groups for value in values), default=0.0) or 1.0
+    left, bar, gap, top, parts = 150, 15, 14, 4.0, []
+    for name, values in groups:
+        parts.append(text(left - 10, top + bar * len(values) / 2 + 4, shortened_name(name), kind="name", anchor="end"))
+        for place, value in enumerate(values):
+            width = max(1.0, value / longest * (WIDTH - left - 80))
+            size = f'x="{left}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
+            parts.append(f'<rect class="bar c{place % COLOURS}" {size}/>')
+            parts.append(text(left + width + 6, top + bar - 4, shown(value), kind="value"))
+            top += bar
+        top += gap
+    return picture(title, top, parts)
+
+
+def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], axes: tuple[str, Shown, Shown]) -> str:
+    """Draw what each costs against what it gains; those that nobody beats are joined."""
+    xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
+    ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
+    room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
+    frame = ChartFrame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
+    parts = frame.axes(axes[0], axes[1], axes[2])
+    if len(front) > 1:
+        way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
+        parts.append(f'<path class="front" d="M{way}"/>')
+    labels: list[float] = []
+    for place, dot in enumerate(dots):
+        colour, x, y = f"c{place % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
+        across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
+        upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
+        parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
+        kind = "dot" if place in front else "dot beaten"
+        parts.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
+        at, is_near_edge = y - 9, x > WIDTH - 130
+        while any(abs(at - other) < 14 for other in labels):
+            at += 14  # names of neighbours stand below each other
+        labels.append(at)
+        edge, anchor = (x - 10, "end") if is_near_edge else (x + 10, "start")
+        parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
+    return picture(title, frame.height, parts)
+
+
+def shortened_name(name: str, most: int = 22) -> str:
+    """Cut a name that would not fit."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,0 +1,120 @@
+"""Autoscaled pools: nodes come when pods wait in vain, and go when they have been empty for a while."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.api.node import HOSTNAME_LABEL, Node
+from moorage.api.pod import Pod
+from moorage.lab.cluster import ScaledPool
+
+
+class ComingNode(NamedTuple):
+    """A node that was asked for, and how long it takes to come."""
+
+    node: Node
+    seconds: float
+
+
+class PoolState:
+    """What an autoscaled pool has had added, and what is on its way."""
+
+    def __init__(self, pool: ScaledPool) -> None:
+        self.pool = pool
+        self.nodes: dict[str, Node] = {}
+        self.starting: dict[str, dict[str, int]] = {}
+        """Nodes that have been asked for, and what is left on each for pods that wait."""
+        self._made = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it may have no more nodes."""
+        return len(self.nodes) + len(self.starting) >= self.pool.most_added
+
+    def next_node(self) -> Node:
+        """Make one more node of the pool."""
+        name = f"{self.pool.name}-added-{self._made}"
+        self._made += 1
+        template = self.pool.template
+        labels = {**template.labels, HOSTNAME_LABEL: name}
+        return replace(template, metadata=replace(template.metadata, name=name, uid=f"node/{name}", labels=labels))
+
+
+class Autoscaler:
+    """Asks for nodes for pods that were rejected: by their requests, first fit, in the order of the pools."""
+
+    def __init__(self, pools: Sequence[ScaledPool]) -> None:
+        self._pools = [PoolState(pool) for pool in pools]
+        self._pool_of: dict[str, PoolState] = {}
+        self._waiting: dict[str, Pod] = {}
+        self._served: dict[str, str] = {}
+        """For which pods which node is on its way."""
+        self._empty_since: dict[str, float] = {}
+
+    def rejected(self, pods: Iterable[Pod]) -> list[ComingNode]:
+        """Return the nodes to ask for, for pods that fit nowhere and for which none is on its way."""
+        if not self._pools:
+            return []
+        self._waiting.update((pod.uid, pod) for pod in pods)
+        return [node for pod in self._waiting.values() if (node := self._serve(pod)) is not None]
+
+    def no_longer_waiting(self, uid: str) -> None:
+        """Learn that a pod got a node, or is gone."""
+        self._waiting.pop(uid, None)
+        self._served.pop(uid, None)
+
+    def _serve(self, pod: Pod) -> ComingNode | None:
+        if pod.uid in self._served:
+            return None
+        asked = {**pod.requests, "pods": 1}
+        for state in self._pools:
+            for name, free in state.starting.items():
+                if _fits(asked, free):
+                    _take(asked, free)
+                    self._served[pod.uid] = name
+                    return None
+            free = dict(state.pool.template.allocatable)
+            if not state.is_full and _fits(asked, free):
+                _take(asked, free)
+                node = state.next_node()
+                state.starting[node.name] = free
+                self._pool_of[node.name] = state
+                self._served[pod.uid] = node.name
+                return ComingNode(node, state.pool.scaling.startup_seconds)
+        return None
+
+    def joined(self, node: Node) -> None:
+        """Learn that a node has come: whoever it does not help is asked for again when it is rejected again."""
+        state = self._pool_of.get(node.name)
+        if state is not None:
+            del state.starting[node.name]
+            state.nodes[node.name] = node
+            self._served = {uid: name for uid, name in self._served.items() if name != node.name}
+
+    def emptied(self, name: str, now: float) -> float | None:
+        """Learn that a node is empty; return when to look whether it can go, ``None`` for one that stays."""
+        state = self._pool_of.get(name)
+        if state is None:
+            return None
+        self._empty_since[name] = now
+        return now + state.pool.scaling.idle_seconds
+
+    def take_idle(self, name: str, now: float) -> Node | None:
+        """Return a node that has been empty for long enough, and forget it."""
+        state = self._pool_of.get(name)
+        if state is None or name not in state.nodes:
+            return None
+        if now < self._empty_since[name] + state.pool.scaling.idle_seconds:
+            return None
+        del self._pool_of[name]
+        return state.nodes.pop(name)
+
+
+def _fits(asked: dict[str, int], free: dict[str, int]) -> bool:
+    return all(free.get(name, 0) >= amount for name, amount in asked.items())
+
+
+def _take(asked: dict[str, int], free: dict[str, int]) -> None:
+    for name, amount in asked.items():
+        free[name] -= amount

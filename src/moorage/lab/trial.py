@@ -1,0 +1,76 @@
+"""One trial: a cluster, a trace, a configuration and a seed; the same input always gives the same rows."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from moorage.errors import MoorageError
+from moorage.lab.cluster import LabCluster
+from moorage.lab.conditions import Conditions
+from moorage.lab.rows import TrialId, TrialResult, TrialRow
+from moorage.lab.trace import Trace
+
+if TYPE_CHECKING:
+    from moorage.assembly.policy import Policy
+
+
+class PolicyText(Struct, frozen=True):
+    """How to schedule, as it was written: a configuration, the plugins that it may name, and feature gates."""
+
+    name: str
+    config: str = ""
+    """A KubeSchedulerConfiguration in YAML; the defaults, if it is empty."""
+    plugins: tuple[str, ...] = ()
+    """Plugins beside those that are installed, as ``module:Class``."""
+    gates: dict[str, bool] = {}
+
+
+class Trial(Struct, frozen=True):
+    """What one trial needs; it can be pickled and sent to wherever it is to run."""
+
+    trace: Trace
+    cluster: LabCluster
+    policy: PolicyText
+    seed: int
+    conditions: Conditions = Conditions()
+
+    @property
+    def id(self) -> TrialId:
+        """Which trial this is."""
+        return TrialId(self.trace.name, self.cluster.name, self.policy.name, self.seed)
+
+
+def run_trial(trial: Trial) -> TrialResult:
+    """Run one trial in virtual time, in this process; a policy that fails costs its trial, and the row says why."""
+    from moorage.clock import VirtualClock
+    from moorage.lab.measuring import Measures
+    from moorage.lab.playing import Play
+    from moorage.simulator.loop import run_virtual
+
+    measures, clock = Measures(trial), VirtualClock()
+
+    async def play() -> None:
+        measures.play = Play(trial, policy_of(trial), clock, measures)
+        await measures.play.run()
+
+    try:
+        run_virtual(play(), clock)
+    except MoorageError as error:
+        of = trial.id
+        return TrialResult(TrialRow(of.trace, of.cluster, of.configuration, of.seed, error=str(error)))
+    return measures.result()
+
+
+def policy_of(trial: Trial) -> "Policy":
+    """Return how to schedule in a trial; ConfigError if its configuration cannot be used."""
+    from moorage.assembly.policy import Policy, collect_plugins, load_policy
+    from moorage.features import FeatureGates
+    from moorage.lab.fragmentation import told_typical, typical_of
+
+    written = trial.policy
+    registry = collect_plugins(paths=written.plugins)
+    policy = load_policy(registry, written.config, features=FeatureGates(written.gates))
+    if any(pod.gpus for pod in trial.trace.pods):
+        config = told_typical(policy.config, typical_of(trial.trace.pods))
+        policy = Policy(config, policy.registry, policy.features)
+    return policy

@@ -1,0 +1,123 @@
+"""Shared GPUs on an embedded cluster: no device is given away twice, and what is given is written down."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
+from moorage.api.pod import Pod
+from moorage.app.metrics.cells import CellRegistry
+from moorage.app.metrics.readings import read_scheduler
+from moorage.plugins.gpu.devices import gpus_of
+from moorage.testing import Cluster, in_virtual_time
+from moorage.testing.rig import Rig
+from tests.support.exposing import exposing
+
+POLICIES = ("FGD", "GpuBestFit", "GpuClustering", "GpuDotProd", "GpuPacking", "GpuRandom")
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: GpuShare}, {name: POLICY, weight: 1000}]}
+"""
+
+
+def shape(gpus: int) -> str:
+    return f"cpu=64,memory=256Gi,{GPU_COUNT}={gpus},{GPU_MILLI}={1000 * gpus}"
+
+
+def pod(name: str, gpus: int, milli: int | str, priority: str = "") -> dict[str, Any]:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {GPU_COUNT: str(gpus), GPU_MILLI: str(milli)},
+        },
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, "priorityClassName": priority},
+    }
+
+
+def taken(pods: list[Pod]) -> Counter[tuple[str, str]]:
+    """Add up what each device has been given away of, as the annotations say."""
+    found: Counter[tuple[str, str]] = Counter()
+    for placed in pods:
+        annotations = placed.metadata.annotations
+        devices = annotations[GPU_DEVICES].split(",")
+        assert len(devices) == int(annotations[GPU_COUNT]), placed.name
+        found.update({(placed.node_name, device): int(annotations[GPU_MILLI]) for device in devices})
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@in_virtual_time
+async def test_no_device_is_given_away_twice(policy: str) -> None:
+    chance = Random(policy)
+    async with Cluster(nodes=3, shape=shape(4), config=CONFIG.replace("POLICY", policy)) as cluster:
+        for number in range(40):
+            gpus = chance.choice((1, 1, 1, 1, 2))
+            milli = 1000 if gpus > 1 else chance.choice((110, 320, 470, 810, 1000))
+            await cluster.apply(pod(f"p{number}", gpus, milli))
+            await cluster.sleep(1)
+            if number % 5 == 4 and (running := cluster.running()):
+                gone = chance.choice(running)
+                await cluster.delete(pod(gone.name, 1, 1000))
+        await cluster.sleep(60)
+        placed = cluster.running()
+        assert len(placed) >= 12
+        assert max(taken(placed).values()) <= 1000
+
+        # A scheduler that starts now reads all of it from the API.
+        anew = Rig(*cluster.nodes(), *placed)
+        for info in anew.nodes:
+            known = [1000 - taken(placed)[info.name, str(device)] for device in range(len(gpus_of(info).free))]
+            assert list(gpus_of(info).free) == known
+
+
+@in_virtual_time
+async def test_a_pod_waits_for_its_share_and_gets_it_when_another_goes() -> None:
+    async with Cluster(nodes=1, shape=shape(1), config=CONFIG.replace("POLICY", "FGD")) as cluster:
+        await cluster.apply(pod("first", 1, 700))
+        await cluster.wait_for(lambda: len(cluster.running()) == 1)
+        await cluster.apply(pod("second", 1, 400))
+        await cluster.apply(pod("broken", 1, "half"))
+        await cluster.sleep(5)
+        assert "node(s) had no GPU with enough left to share" in cluster.why_pending("second")
+        assert 'annotation moorage.io/gpu-milli is "half": write thousandths' in cluster.why_pending("broken")
+        await cluster.delete(pod("first", 1, 700))
+        await cluster.wait_for(lambda: [placed.name for placed in cluster.running()] == ["second"])
+
+
+@in_virtual_time
+async def test_the_important_are_given_the_devices_of_others() -> None:
+    async with Cluster(nodes=1, shape=shape(2), config=CONFIG.replace("POLICY", "GpuPacking")) as cluster:
+        for number in range(2):
+            await cluster.apply(pod(f"small-{number}", 1, 600))
+        await cluster.wait_for(lambda: len(cluster.running()) == 2)
+        important = {"kind": "PriorityClass", "metadata": {"name": "important"}, "value": 10}
+        await cluster.apply({"apiVersion": "scheduling.k8s.io/v1", **important})
+        await cluster.apply(pod("large", 2, 1000, priority="important"))
+        await cluster.wait_for(lambda: "large" in {placed.name for placed in cluster.running()})
+        assert taken([placed for placed in cluster.running() if placed.name == "large"]) == {
+            ("node-1", "0"): 1000,
+            ("node-1", "1"): 1000,
+        }
+
+
+@in_virtual_time
+async def test_metrics_say_what_is_wasted_and_what_still_fits() -> None:
+    async with Cluster(nodes=1, shape=shape(4), config=CONFIG.replace("POLICY", "FGD")) as cluster:
+        await cluster.apply(pod("half", 1, 600), pod("whole", 1, 1000))
+        await cluster.wait_for(lambda: len(cluster.running()) == 2)
+        cells, scheduling = CellRegistry(), cluster.box.scheduling
+        assert scheduling is not None
+        read_scheduler(cells, scheduling.scheduler)
+        found = exposing(cells)
+        assert found.get_sample_value("moorage_largest_job_gpus", {"pool": "all"}) == 2
+        wasted = found.get_sample_value("moorage_fragmentation_ratio", {"pool": "all", "shape": "cpu=1000m,gpu=1x600"})
+        assert wasted == pytest.approx(0.1), "400 of 4000 thousandths are too little for another one"

@@ -1,0 +1,107 @@
+"""The published comparison of GPU policies, small: on made-up pods and nodes the order of the policies is the same."""
+
+import csv
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.gpu_sharing import GPU_COUNT, GPU_MODEL
+from moorage.cli.main import run as moorage
+from moorage.lab.experiment import load_experiment
+from moorage.lab.generating import generate
+from moorage.lab.openb import openb_like_cluster
+from moorage.lab.report.arrivals import ArrivalCell, arrival_cells, arrivals_as_text
+from moorage.lab.rows import TrialResult
+from moorage.lab.trial import Trial, run_trial
+
+EXAMPLE = Path(__file__).parents[2] / "examples/lab/published-table-made-up.yaml"
+SHARE, PODS, SEEDS = 0.06, 500, (1, 2)
+
+
+@lru_cache(1)
+def results() -> tuple[TrialResult, ...]:
+    """Run the example on a small part of its cluster."""
+    loaded = load_experiment(EXAMPLE)
+    cluster = openb_like_cluster(SHARE)
+    options = loaded.experiment.options
+    return tuple(
+        run_trial(Trial(replace(generate("openb", seed, pods=PODS), name="made up"), cluster, policy, seed, options))
+        for seed in SEEDS
+        for policy in loaded.policies
+    )
+
+
+def cells() -> dict[str, ArrivalCell]:
+    return arrival_cells(results())["made up", "openb"]
+
+
+def test_the_order_of_the_policies_is_the_published_one() -> None:
+    found = {name: cell.allocated[-1] for name, cell in cells().items()}
+    packing = min(found["GpuPacking"], found["GpuClustering"]), max(found["GpuPacking"], found["GpuClustering"])
+    assert found["Random"] < found["DotProd"] < packing[0], found
+    assert packing[1] <= found["BestFit"] + 0.5, found
+    assert max(found["BestFit"], packing[1]) < found["FGD"], found
+
+
+def test_fragmentation_is_least_under_fgd_and_most_at_random() -> None:
+    found = cells()
+    for place in range(5):
+        parts = {name: cell.fragmented[place] for name, cell in found.items()}
+        assert min(parts, key=parts.__getitem__) == "FGD", parts
+        assert max(parts, key=parts.__getitem__) == "Random", parts
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    first = results()[5]
+    loaded = load_experiment(EXAMPLE)
+    trace = replace(generate("openb", SEEDS[0], pods=PODS), name="made up")
+    again = Trial(trace, openb_like_cluster(SHARE), loaded.policies[5], SEEDS[0], loaded.experiment.options)
+    assert run_trial(again) == first
+
+
+def test_the_table_is_printed_as_it_was_published() -> None:
+    lines = list(arrivals_as_text(results()))
+    assert lines[0] == "GPUs allocated in %, mean of 2 seeds, when 100% / 130% of the cluster's had been asked for"
+    assert lines[1].split() == ["Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD"]
+    assert lines[2].startswith("made up ")
+    assert len(lines[2].split("/")) == 7
+
+
+def test_the_real_files_only_have_to_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_openb_files(tmp_path)
+    nodes = ["--nodes", str(tmp_path / "nodes.csv"), "--cluster-out", str(tmp_path / "openb-nodes.csv")]
+    for name, more in (("default", nodes), ("gpushare100", []), ("multigpu50", [])):
+        files = ["--pods", str(tmp_path / f"{name}.csv"), "-o", str(tmp_path / f"openb-{name}.jsonl")]
+        assert moorage(["lab", "import", "openb", *files, *more]) == 0
+    experiment = EXAMPLE.with_name("published-table.yaml").read_text(encoding="utf-8")
+    seeds = "seeds: [42, 43, 44, 45, 46, 47, 48, 49, 50, 51]"
+    assert seeds in experiment
+    (tmp_path / "table.yaml").write_text(experiment.replace(seeds, "seeds: [42]"), encoding="utf-8")
+    capsys.readouterr()
+    assert moorage(["lab", "run", str(tmp_path / "table.yaml"), "--workers", "1", "-q"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["default", "gpushare100", "multigpu50"]
+    assert "18 of 18 trials" in lines[5]
+    report = (tmp_path / "table-results/report.html").read_text(encoding="utf-8")
+    assert "GPU fragmentation, in % of all GPUs" in report
+
+
+def write_openb_files(folder: Path) -> None:
+    """Write made-up nodes and pods in the form of the public files: one list with all columns, two with five."""
+    with (folder / "nodes.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["sn", "cpu_milli", "memory_mib", "gpu", "model"])
+        for node in openb_like_cluster(0.01).nodes:
+            has = node.allocatable
+            rows.writerow([node.name, has["cpu"], has["memory"] >> 20, has[GPU_COUNT], node.labels[GPU_MODEL]])
+    short = ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"]
+    times = ["gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"]
+    for name in ("default", "gpushare100", "multigpu50"):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow([*short, *times] if name == "default" else short)
+            for number, pod in enumerate(generate("openb", 7, pods=60).pods):
+                line = [pod.name, pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli]
+                rows.writerow([*line, "", "LS", "Running", number, number + 9, ""] if name == "default" else line)

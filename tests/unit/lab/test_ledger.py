@@ -1,0 +1,64 @@
+"""What the lab counts is what the scheduler counts, whatever happens in between."""
+
+from random import Random
+
+import pytest
+from tests.support.lab import pool_cluster, trial_with
+from tests.unit.lab.test_trials import config_with
+
+from moorage.api.gpu_sharing import GPU_MILLI
+from moorage.clock import VirtualClock
+from moorage.lab.conditions import NodeFailures
+from moorage.lab.ledger import RESOURCES
+from moorage.lab.playing import Play, TrialWatch
+from moorage.lab.trace import TracePod
+from moorage.lab.trial import Trial, policy_of
+from moorage.simulator.loop import run_virtual
+
+
+def random_trial(seed: int) -> Trial:
+    chance = Random(seed)
+    pods = [
+        TracePod(
+            f"p{number}",
+            arrives=number * chance.uniform(0, 20),
+            runs=chance.choice([None, 30.0, 400.0]),
+            cpu_milli=chance.choice([100, 1000, 3000]),
+            memory_mib=chance.choice([128, 4096]),
+            gpus=(gpus := chance.choice([0, 0, 1, 1, 2])),
+            gpu_milli=1000 if gpus == 2 else chance.choice([250, 600, 1000]) if gpus else 0,
+            priority=chance.choice([0, 0, 10]),
+            fails=chance.choice([0, 0, 1]),
+        )
+        for number in range(60)
+    ]
+    failing = NodeFailures(600.0, 60.0) if seed % 2 else None
+    config = config_with(enabled=("GpuShare",), weights={"FGD": 2})
+    return trial_with(*pods, cluster=pool_cluster(3, 8, gpus=4), config=config, seed=seed, node_failures=failing)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nobody_is_over_capacity_and_both_books_agree(seed: int) -> None:
+    trial, clock = random_trial(seed), VirtualClock()
+
+    class Checking(TrialWatch):
+        def decided(self) -> None:
+            ledger = play.ledger
+            assert ledger.overcommitted == 0
+            infos = {info.name: info for info in play.scheduler.cache.nodes}
+            assert infos.keys() == ledger.nodes.keys()
+            for name, info in infos.items():
+                free = [info.allocatable.get(key, 0) - info.requested.get(key, 0) for key in RESOURCES]
+                assert free == ledger.nodes[name].free, name
+                assert sum(ledger.nodes[name].devices) == free[RESOURCES.index(GPU_MILLI)]
+
+    async def scenario() -> None:
+        nonlocal play
+        play = Play(trial, policy_of(trial), clock, Checking())
+        await play.run()
+        assert not play.scheduler.unexpected
+        play.scheduler.queue.check_invariants()
+
+    play: Play
+    run_virtual(scenario(), clock)
+    assert len(play.lives) == 60
