@@ -10,10 +10,11 @@ import yaml
 from moorage.api.kinds import kind_of
 from moorage.client.rest import ApiClient
 from moorage.plugins.community.coscheduling.gangs import CoschedulingGroup
-from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound, patiently
+from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.scheduler import scheduler
 from tests.support.control_plane import ControlPlane
+from tests.support.custom_writes import until_served
 from tests.support.gangs import COSCHEDULING
 
 DEFINITIONS = Path(__file__).parents[2] / "deploy/community/definitions.yaml"
@@ -50,7 +51,7 @@ def test_gangs_need_no_gate(plane: ControlPlane, live: Callable[[Story], None], 
 
             for definition in yaml.safe_load_all(DEFINITIONS.read_text()):
                 await cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-            await patiently(lambda: cluster.client.request("GET", groups.path(namespace=NAMESPACE)), PATIENCE)
+            await until_served(cluster.client, groups)
             await cluster.create(groups.path(namespace=NAMESPACE), GROUP)
             for number in range(3):
                 await add_pod(cluster, f"train-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"})

@@ -68,6 +68,11 @@ async def define(client: ApiClient, kind: Kind, *, has_status: bool = True) -> N
     """Define a kind and wait until it is served."""
     body = msgspec.json.encode(definition(kind, has_status=has_status))
     await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    await until_served(client, kind)
+
+
+async def until_served(client: ApiClient, kind: Kind) -> None:
+    """Wait until a kind that has just been defined is served: a moment after its definition says so."""
     async with asyncio.timeout(60):
         while True:
             try:
