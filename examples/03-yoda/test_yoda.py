@@ -98,6 +98,15 @@ ROWS: dict[str, tuple[list[KubeObject], Pod, str | None, bool]] = {
     "nor is a negative one": (
         [scv("n", card())], gpu_pod(number="-1"),
         """the pod's label scv/number is '-1': write a whole number such as "2\"""", False),
+    "so is a priority that is none": (
+        [scv("n", card())], gpu_pod(priority="high"),
+        """the pod's label scv/priority is 'high': write a whole number such as "10\"""", True),
+    "and a label that there is not": (
+        [scv("n", card())], gpu_pod(numbr="2"),
+        "the pod's label scv/numbr means nothing: write one of scv/number, scv/memory, scv/clock, scv/priority", True),
+    "a pod that runs takes what it asks for, whatever else is wrong with it": (
+        [scv("n", card()), gpu_pod("a", node="n", given="0", memory="8000", priority="high", ready=EARLIER)],
+        gpu_pod(memory="8000"), FULL, True),
     "a card list of nonsense is told": (
         [scv("n", cardList="many")], gpu_pod(), NONSENSE + "(Expected array, got str at cardList)", False),
     "so is a number that is none": (

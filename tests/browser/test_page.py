@@ -29,6 +29,24 @@ TIMED = (node("n1"), node("n2"), pod("too-big", "9"), job("short", 6, 1), job("l
 UNNAMED = """() => [...document.querySelectorAll('main input, main select, main textarea, main button, #nav a')]
   .filter(item => !(item.getAttribute('aria-label') || item.labels?.length || item.innerText.trim()))
   .map(item => item.outerHTML)"""
+FAINT = """() => {
+  const parts = color => color.match(/[\\d.]+/g).map(Number)
+  const light = color => parts(color).slice(0, 3).map(part => part / 255)
+    .map(part => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0.05)
+  const ground = item => !item ? 'rgb(255, 255, 255)'
+    : (parts(getComputedStyle(item).backgroundColor)[3] ?? 1) > 0.99 ? getComputedStyle(item).backgroundColor
+    : ground(item.parentElement)
+  return [...document.querySelectorAll('body *')]
+    .filter(item => item.offsetParent && [...item.childNodes].some(node => node.nodeType === 3 && node.data.trim()))
+    .filter(item => {
+      const style = getComputedStyle(item)
+      const both = [light(style.color), light(ground(item))].sort((one, other) => other - one)
+      return both[0] / both[1] < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)
+    })
+    .map(item => item.innerText)
+}"""
+"""Text that has less contrast than the guidelines for accessible pages ask for (WCAG, AA)."""
 
 
 def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(look: Look) -> None:
@@ -40,6 +58,7 @@ def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(loo
                 assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
                 assert window.page.locator("main h1").count() == (view != "no-such-view"), view
                 assert window.page.evaluate(UNNAMED) == [], view
+                assert window.page.evaluate(FAINT) == [], view
             assert window.page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
             assert [said for said in window.problems if "422" not in said] == []
 

@@ -35,13 +35,14 @@ def main() -> int:
 
 
 def _decisions(drawn: str, console: Console) -> int:
-    """Compare decisions on random clusters: plain ones, with volumes and devices, with groups, and limited searches."""
+    """Compare decisions on random clusters: with volumes, devices, groups and alpha gates, and limited searches."""
     budget = [
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (drawn, 60))),
         *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (drawn, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", drawn)),
         *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (drawn, 40))),
         *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (drawn, 20))),
+        *(Options(seed, count, features_of("groups,devices,alphas")) for seed, count in (("fixed", 60), (drawn, 20))),
     ]
     differing = 0
     with Oracle() as oracle:

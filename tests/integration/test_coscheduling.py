@@ -73,3 +73,17 @@ async def test_annotations_are_enough_where_nobody_has_defined_anything() -> Non
         await cluster.wait_for(lambda: cluster.pods() == [])
         await cluster.apply(job("500m", annotations=gang))
         await cluster.wait_for(lambda: len(cluster.running()) == 3)
+
+
+@in_virtual_time
+async def test_pods_that_end_while_the_configuration_changes_are_counted() -> None:
+    async with Cluster(nodes=1, shape="cpu=3", config=CONFIG, definitions=[DEFINITIONS]) as cluster:
+        await cluster.apply(GROUP)
+        await cluster.apply(job("1", labels={"scheduling.x-k8s.io/pod-group": "train"}))
+        await cluster.wait_for(lambda: len(cluster.running("job-name=train")) == 3)
+        for seconds in range(80):
+            await cluster.reload(config=CONFIG.replace("10", str(seconds + 1)))
+            await cluster.sleep(1.0)
+        group = cluster.find(CoschedulingGroup, "train")
+        assert group is not None
+        assert (group.status.phase, group.status.succeeded) == ("Finished", 3)

@@ -16,6 +16,12 @@ PRIORITY: Final = "scv/priority"
 CARDS: Final = "scv/cards"
 """The annotation that says which cards a pod was given, such as ``0,2``."""
 
+EXAMPLES: Final = {
+    NUMBER: '"2"',
+    MEMORY: '"8000" (MB per card)',
+    CLOCK: '"5705" (MHz)',
+    PRIORITY: '"10"',
+}
 MOST: Final = 1 << 40
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
@@ -45,6 +51,16 @@ class WrongLabel(Exception):
 def demand_of(pod: Pod) -> Demand:
     """Read a pod's labels; WrongLabel says which one is no whole number."""
     return _demand(*_labels(pod))
+
+
+def check_labels(pod: Pod) -> None:
+    """Refuse what says nothing about cards but is wrong all the same: a priority that is none, a name that is none."""
+    for key in pod.labels:
+        if key.startswith("scv/") and key not in EXAMPLES:
+            raise WrongLabel(f"the pod's label {key[:40]} means nothing: write one of {', '.join(EXAMPLES)}")
+    priority = pod.labels.get(PRIORITY)
+    if priority is not None and not _WHOLE.match(priority):
+        raise WrongLabel(_wrong(PRIORITY, priority))
 
 
 def original_demand_of(pod: Pod) -> Demand:
@@ -79,6 +95,9 @@ def _demand(*labels: str | None) -> Demand:
 
 def _amount(key: str, label: str) -> int:
     if not _WHOLE.match(label) or not 0 <= int(label) <= MOST:
-        example = {NUMBER: '"2"', MEMORY: '"8000" (MB per card)', CLOCK: '"5705" (MHz)'}[key]
-        raise WrongLabel(f"the pod's label {key} is {label[:40]!r}: write a whole number such as {example}")
+        raise WrongLabel(_wrong(key, label))
     return int(label)
+
+
+def _wrong(key: str, label: str) -> str:
+    return f"the pod's label {key} is {label[:40]!r}: write a whole number such as {EXAMPLES[key]}"

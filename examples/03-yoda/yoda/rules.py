@@ -12,7 +12,7 @@ from moorage import Pod, Status
 from moorage.framework.queued import QueuedPod
 from moorage.framework.status import BoolArray, IntArray
 from yoda.cards import Cards, usable
-from yoda.demand import PRIORITY, Demand, demand_of, number, original_demand_of
+from yoda.demand import PRIORITY, Demand, check_labels, demand_of, number, original_demand_of
 
 FEW_HEALTHY = Status.unresolvable("node(s) had too few healthy cards")
 SLOW = Status.unresolvable("node(s) had too few cards with the wanted clock")
@@ -61,6 +61,7 @@ class Rules:
 
     def demand(self, pod: Pod) -> Demand:
         """Read the labels of a pod; WrongLabel if one is no number."""
+        check_labels(pod)
         return demand_of(pod)
 
     def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:

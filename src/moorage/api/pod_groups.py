@@ -1,12 +1,8 @@
 """Groups of pods that are scheduled together, and the workloads that describe such groups."""
 
-from typing import Final
-
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.pod import PodResourceClaim, PodResourceClaimStatus
 from moorage.api.struct import Data, Int32, KubeStruct
-
-NEVER_PREEMPTS: Final = "Never"
 
 
 class GangPolicy(KubeStruct, frozen=True):

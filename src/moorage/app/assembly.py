@@ -1,7 +1,7 @@
 """The parts of the daemon: a scheduler on a real API server, measured, whose writes pass the gate of its lease."""
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
@@ -9,6 +9,7 @@ from moorage.app.metrics.measuring import RequestMeter
 from moorage.app.metrics.timed_changes import TimedChanges
 from moorage.app.options import Options
 from moorage.app.version import USER_AGENT
+from moorage.assembly.loop import Apply
 from moorage.assembly.parts import Observers, Parts, Tuning, assemble
 from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender
@@ -16,12 +17,29 @@ from moorage.client.kubeconfig import Connection, load_connection
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.engine.observing import AttemptObserver
-from moorage.http.pool import HttpPool, WriteGate
+from moorage.http.pool import HttpPool, Transport, WriteGate
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
 DaemonParts = Parts[RemoteApi]
+
+
+class LooksOn(Protocol):
+    """Who looks on while the daemon works: at attempts, and at what carries the scheduler's requests."""
+
+    @property
+    def observer(self) -> AttemptObserver:
+        """Who is notified of attempts."""
+        ...
+
+    def around(self, transport: Transport) -> Transport:
+        """Put something around what carries requests."""
+        ...
+
+    def around_apply(self, apply: Apply) -> Apply:
+        """Put something around what applies changes."""
+        ...
 
 
 def connect(options: Options) -> Connection:
@@ -34,15 +52,15 @@ def assemble_daemon(
     connection: Connection,
     instruments: Instruments,
     gate: WriteGate | None = None,
-    attempts: AttemptObserver | None = None,
+    looking: LooksOn | None = None,
 ) -> DaemonParts:
     """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written.
 
-    ``attempts`` looks on in the place of the instruments, and passes on to them.
+    ``looking`` looks on in the place of the instruments, and passes on to them.
     """
     clock, registry = SteadyClock(), instruments.registry
     api = RemoteApi(
-        _client(connection, f"{USER_AGENT}/scheduler", registry, gate),
+        _client(connection, f"{USER_AGENT}/scheduler", registry, gate, looking),
         _client(connection, USER_AGENT, registry, gate),
         clock,
         options.config.client_connection,
@@ -53,10 +71,10 @@ def assemble_daemon(
         api,
         clock,
         observers=Observers(
-            attempts or instruments.attempts,
+            instruments.attempts if looking is None else looking.observer,
             instruments.queue,
             registry,
-            lambda apply: TimedChanges(apply, instruments.events),
+            partial(_around_apply, instruments, looking),
             partial(registry.count, APPLY_FAILURES),
         ),
         tuning=Tuning(
@@ -67,7 +85,18 @@ def assemble_daemon(
     )
 
 
-def _client(connection: Connection, user_agent: str, registry: CellRegistry, gate: WriteGate | None) -> ApiClient:
+def _around_apply(instruments: Instruments, looking: LooksOn | None, apply: Apply) -> Apply:
+    timed = TimedChanges(apply, instruments.events)
+    return timed if looking is None else looking.around_apply(timed)
+
+
+def _client(
+    connection: Connection,
+    user_agent: str,
+    registry: CellRegistry,
+    gate: WriteGate | None,
+    looking: LooksOn | None = None,
+) -> ApiClient:
     pool = HttpPool(
         connection.server,
         tls=connection.tls,
@@ -76,5 +105,6 @@ def _client(connection: Connection, user_agent: str, registry: CellRegistry, gat
         source=connection.source,
         gate=gate,
     )
+    transport = pool if looking is None else looking.around(pool)
     meter = RequestMeter(pool.host_header, registry)
-    return ApiClient(connection, user_agent=user_agent, transport=pool, on_exchange=meter.note)
+    return ApiClient(connection, user_agent=user_agent, transport=transport, on_exchange=meter.note)

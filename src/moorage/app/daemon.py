@@ -1,7 +1,8 @@
 """The daemon: starts everything, works while it leads, and ends in order.
 
 SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, and the keeper releases the lease; a second one ends
-it at once. SIGUSR2 has the debugger compare cache and queue with the API.
+it at once. SIGHUP has configuration and plugins read again. SIGUSR2 has the debugger compare cache and queue with
+the API.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ import signal
 import socket
 import uuid
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -25,7 +27,9 @@ from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler
 from moorage.app.metrics.table import GATED
+from moorage.app.onlookers import Onlookers
 from moorage.app.options import Options
+from moorage.app.reloads import Reloads
 from moorage.app.serving.pages import Pages, PageSources, set_verbosity
 from moorage.app.version import version_line
 from moorage.client.informer import Informers
@@ -33,13 +37,9 @@ from moorage.client.leader import LeaseSettings
 from moorage.client.rest import ApiClient
 from moorage.clock import SteadyClock
 from moorage.config import completed_view, to_yaml, without_secrets
-from moorage.engine.observing import AttemptObserver
 from moorage.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.framework.logs import VERBOSITY
 from moorage.http.pool import WriteGate
-
-if TYPE_CHECKING:
-    from moorage.app.page.in_scheduler import SchedulerPage
 
 CYCLE_SECONDS: Final = 5.0
 """What a cycle that waits for a plugin gets to end by itself when we are to stop."""
@@ -93,6 +93,8 @@ class Daemon:
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
+        self._onlookers: Onlookers
+        self._reloads: Reloads
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
@@ -100,12 +102,11 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        page = page_of(self.options, instruments.attempts)
-        watching = None if page is None else page.observer
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, watching)
-        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
-        instruments.sampler.watch(profiles)
-        keeper.watch(profiles, parts.scheduler.services.freeze)
+        self._onlookers = onlookers = Onlookers(self.options, instruments)
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
+        self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
+        reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
+        self._watch_plugins(parts, instruments)
         keeper.record = parts.connection.recorder.record_core
         keeper.is_synced = lambda: parts.connection.informers.are_synced
         read_process(registry, self.options.features)
@@ -114,25 +115,31 @@ class Daemon:
         read_informers(registry, parts.connection.informers, parts.deliveries)
         debugger = Debugger(parts.scheduler, parts.connection.client, instruments.queue.story)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
-        _tell_forms(parts)
         resources = PodResources(parts.scheduler.objects[Pod])
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            if page is not None:
-                page.add_to(keeper.router, parts.scheduler)
-                ending.push_async_callback(page.stop)
+            ending.push_async_callback(onlookers.stop)
+            onlookers.attach(parts, keeper.router)
+            reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
             # Most often this has been done; but a signal may come while plugins start, or before.
-            ending.push_async_callback(parts.scheduler.life.close)
+            ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
+    def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
+        """Time the plugins in use, know them when they block, and say which of them go node by node."""
+        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
+        instruments.sampler.watch(profiles)
+        self._keeper.watch(profiles, parts.scheduler.services.freeze)
+        _tell_forms(parts)
+
     def _add_pages(self, resources: PodResources) -> None:
-        options, router = self.options, self._keeper.router
+        options, router, reloads = self.options, self._keeper.router, self._reloads
         sources = PageSources(
             metrics=self._registry,
             pod_resources=resources,
-            configuration=lambda: without_secrets(completed_view(options.config)),
+            configuration=lambda: without_secrets(completed_view(reloads.options.config)),
             flags=options.flags,
             features=options.features,
         )
@@ -174,6 +181,10 @@ class Daemon:
             asyncio.create_task(_fold(self._registry), name="folding metrics"),
             asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
         ]
+        if self.options.flags["reload"]:
+            follower = self._reloads.follower()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.ask)
+            helpers.append(asyncio.create_task(follower.run(), name="following the configuration"))
         try:
             await leading
         except asyncio.CancelledError:
@@ -209,9 +220,10 @@ class Daemon:
         if self._setup.lease is not None:
             await _catch_up(parts.connection.informers)
         self._keeper.show_synced()
-        await parts.scheduler.life.start()
-        keep_everything()
-        parts.deliveries.start_through_loop()
+        async with parts.changing:
+            await parts.scheduler.life.start()
+            keep_everything()
+            parts.deliveries.start_through_loop()
         self._is_scheduling = True
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
         if not self._stopping.is_set():
@@ -224,6 +236,7 @@ class Daemon:
         self._keeper.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
         explaining = asyncio.create_task(self._explain(parts), name="explaining")
+        beside = asyncio.create_task(self._onlookers.run(), name="looking on")
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():
@@ -236,24 +249,16 @@ class Daemon:
             cycling.cancel()
             stopping.cancel()
             explaining.cancel()
-            await asyncio.gather(explaining, return_exceptions=True)
+            beside.cancel()
+            await asyncio.gather(explaining, beside, return_exceptions=True)
 
     async def _explain(self, parts: DaemonParts) -> None:
         """Explain pods that fit nowhere, beside the loop, if that is wanted."""
         if self.options.flags["explain-events"]:
             from moorage.app.explain_events import ExplainEvents, request_of
 
-            recorder, clock = parts.connection.recorder, SteadyClock()
-            await ExplainEvents(parts.scheduler, recorder.record, clock, request_of(self.options)).run()
-
-
-def page_of(options: Options, then: AttemptObserver) -> "SchedulerPage | None":
-    """Prepare the page, if it is wanted; a scheduler without one does not import what it takes."""
-    if not options.flags["ui"]:
-        return None
-    from moorage.app.page.in_scheduler import SchedulerPage
-
-    return SchedulerPage(options, then)
+            recorder, clock, reloads = parts.connection.recorder, SteadyClock(), self._reloads
+            await ExplainEvents(parts.scheduler, recorder.record, clock, lambda: request_of(reloads.options)).run()
 
 
 def setup_of(options: Options) -> Setup:

@@ -53,14 +53,14 @@ def _mind(child: int) -> int:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
         patience = asked + GRACE_SECONDS - time.monotonic() if asked else 3600.0
-        heard = signal.sigtimedwait((*_ENDING, signal.SIGCHLD), max(patience, 0.0))
-        if heard is not None and heard.si_signo in _ENDING:
+        received = signal.sigtimedwait((*_ENDING, signal.SIGCHLD), max(patience, 0.0))
+        if received is not None and received.si_signo in _ENDING:
             is_second = asked and time.monotonic() - asked > _REPEATED_SECONDS
-            asked, number = asked or time.monotonic(), number or heard.si_signo
+            asked, number = asked or time.monotonic(), number or received.si_signo
             if not is_second:
-                os.kill(child, heard.si_signo)
+                os.kill(child, received.si_signo)
                 continue
-        elif heard is not None or not asked:
+        elif received is not None or not asked:
             continue
         sys.stderr.write("it does not end by itself, perhaps since a plugin does not return: killed\n")
         os.kill(child, signal.SIGKILL)

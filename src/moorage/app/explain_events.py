@@ -77,7 +77,7 @@ class ExplainEvents:
         scheduler: Scheduler,
         record: Callable[[EventNote], None],
         clock: Clock,
-        request: ExplainRequest,
+        request: Callable[[], ExplainRequest],
         ask: Ask | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -85,7 +85,7 @@ class ExplainEvents:
         self._clock = clock
         self._request = request
         self._ask = ask or ask_beside
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     async def run(self) -> None:
         """Go on until cancelled; what goes wrong is logged and costs one round."""
@@ -99,22 +99,22 @@ class ExplainEvents:
     async def round(self) -> None:
         """Explain some of the pods that wait, none of which was explained in the last minute."""
         now = self._clock.now()
-        self._told = {uid: told for uid, told in self._told.items() if now - told < POD_SECONDS}
+        self._reported = {uid: explained for uid, explained in self._reported.items() if now - explained < POD_SECONDS}
         waiting = (
             queued
             for queued in self._scheduler.queue
-            if queued.rejectors and not queued.is_gated and queued.uid not in self._told
+            if queued.rejectors and not queued.is_gated and queued.uid not in self._reported
         )
         batch = {queued.key: queued for queued in islice(waiting, MAX_BATCH)}
         if not batch:
             return
         for queued in batch.values():
-            self._told[queued.uid] = now
-        answers = await self._ask(msgspec.structs.replace(self._request, pods=tuple(batch)))
+            self._reported[queued.uid] = now
+        answers = await self._ask(msgspec.structs.replace(self._request(), pods=tuple(batch)))
         for key, text in answers.items():
-            told = batch.get(key)
-            if told is not None and self._scheduler.queue.find(told.pod) is not None:
-                self._record(EventNote(told.pod, REASON, "Scheduling", text, told.scheduler_name))
+            explained = batch.get(key)
+            if explained is not None and self._scheduler.queue.find(explained.pod) is not None:
+                self._record(EventNote(explained.pod, REASON, "Scheduling", text, explained.scheduler_name))
 
 
 async def ask_beside(request: ExplainRequest) -> dict[str, str]:

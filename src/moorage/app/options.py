@@ -1,6 +1,6 @@
 """What the command line asks for, checked and typed: configuration, gates, and how to serve, log and measure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.app.flags.kinds import NamedCertificate
-from moorage.app.flags.parsing import FlagValues, parse
+from moorage.app.flags.parsing import FlagValues
 from moorage.app.flags.table import FLAGS, LEADER_ELECTION
 from moorage.app.gates import GateChoice, choose_gates
 from moorage.config.catalogue import Catalogue
@@ -121,11 +121,6 @@ class Options(Struct, frozen=True):
         from moorage.assembly.policy import Policy
 
         return Policy(self.config, self.registry, self.features)
-
-
-def load_options(arguments: Sequence[str]) -> Options:
-    """Read a command line and the files it names; InputError says what is wrong."""
-    return complete_options(parse(arguments))
 
 
 def complete_options(flags: FlagValues) -> Options:

@@ -1,5 +1,6 @@
 """What `moorage up` shows: a live picture on a terminal, plain lines elsewhere."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,17 @@ class Screen:
         """Say where the cluster can be looked at."""
         self._say(f"Look at it in a browser: {url}\n")
 
+    def taken(self, fixed: list[str]) -> None:
+        """Say that the scheduler goes on with what was just saved."""
+        self._say(f"{_now()} The scheduler has taken up what was saved.")
+        if fixed:
+            self._say(f"  {', '.join(fixed)}: only from the next start on.")
+
+    def refused(self, problem: str) -> None:
+        """Say why it goes on as before."""
+        self._say(f"{_now()} The scheduler goes on as before: what was saved cannot be used.")
+        self._say("  " + problem.replace("\n", "\n  "))
+
     def _say(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, markup=False)
 
@@ -70,6 +82,10 @@ class Screen:
         self._say(f"{summary.placed} pods found a node. In the end: {summary.line}")
         for reason in summary.reasons:
             self._say(f"  {reason.count} pending, such as {reason.example}: {reason.text}")
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")
 
 
 def picture(summary: "Summary") -> Group:

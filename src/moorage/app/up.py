@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import tempfile
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +13,19 @@ from typing import Any, Final
 
 import structlog
 import yaml
+from msgspec.structs import replace
 
 from moorage.api.documents import read_documents
+from moorage.app.decision_log.opening import OpenDecisionLog
+from moorage.app.decision_log.writing import LogLimits
 from moorage.app.explain_events import request_for
+from moorage.app.following import FileFollower
 from moorage.app.gc_tuning import collect_rarely
 from moorage.app.page.beside import QuestionProcess
 from moorage.app.page.server import PageServer
 from moorage.app.screen import Screen
 from moorage.app.tally import Tally
+from moorage.assembly.policy import Policy
 from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest
 from moorage.box.box import Box, BoxOptions
@@ -27,7 +33,10 @@ from moorage.client.credentials import FixedCredentials
 from moorage.client.kubeconfig import Connection
 from moorage.client.rest import ApiClient
 from moorage.clock import SystemClock
+from moorage.config import completed_view
+from moorage.engine.observing import observed_by
 from moorage.errors import InputError
+from moorage.framework.metering import NumberCell
 from moorage.ui.live import LiveCluster
 from moorage.ui.watching import PageObserver
 
@@ -49,8 +58,12 @@ class UpOptions:
     seconds: float | None = None
     page_port: int | None = None
     """Where to serve the page; 0 is any port, ``None`` is nowhere."""
+    decision_log: Path | None = None
+    config: Path | None = None
     plugins: tuple[str, ...] = ()
     """Third-party plugins as they were named, for the process that answers the page's questions."""
+    load_policy: Callable[[], Policy] | None = None
+    """Reads configuration and plugins again when their files change; ``None`` if that is not wanted."""
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:
@@ -70,18 +83,21 @@ class Up:
     options: UpOptions
     screen: Screen
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _asking: QuestionProcess | None = None
 
     async def run(self) -> None:
         """Start everything, show how it fares, and end in order."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
-        async with AsyncExitStack() as ending:
+        async with self._ending as ending:
             server = await ending.enter_async_context(self._server())
             path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
             self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
             box = await ending.enter_async_context(self._box(server))
             await self._serve_page(box, path, ending)
+            self._follow_files(box, ending)
             await box.applier.apply(self.options.manifests)
             await self._watch(box)
 
@@ -97,16 +113,29 @@ class Up:
         connection = Connection(server.plain_url, "this cluster", credentials=credentials)
         self._tally = Tally()
         self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
-        return Box(
-            lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=self._watching
-        )
+        log = self._open_log()
+        watching = observed_by(self._watching, None if log is None else log.observer)
+        box = Box(lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=watching)
+        if log is not None and box.scheduling is not None:
+            log.observer.watch(box.scheduling.scheduler.cycles.values())
+        return box
+
+    def _open_log(self) -> OpenDecisionLog | None:
+        """Open the decision log, if there is to be one; what it drops is counted nowhere."""
+        path = self.options.decision_log
+        if path is None:
+            return None
+        log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())
+        log.start()
+        self._ending.callback(log.close)
+        return log
 
     async def _serve_page(self, box: Box, kubeconfig: Path, ending: AsyncExitStack) -> None:
         """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""
         policy, port = self.options.box.policy, self.options.page_port
         if box.scheduling is None or policy is None or port is None or self._watching is None:
             return
-        asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
+        self._asking = asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
         ending.push_async_callback(asking.stop)
         scheduler = box.scheduling.scheduler
         source = LiveCluster(scheduler, self._watching, SystemClock(), "this cluster", asking.ask)
@@ -115,6 +144,23 @@ class Up:
         await page.start()
         ending.push_async_callback(page.stop)
         self.screen.page(page.url)
+
+    def _follow_files(self, box: Box, ending: AsyncExitStack) -> None:
+        """Have the scheduler take up configuration and plugins whenever they are saved."""
+        scheduling, load = box.scheduling, self.options.load_policy
+        if scheduling is None or load is None:
+            return
+
+        async def apply() -> list[str]:
+            policy = await asyncio.to_thread(load)
+            fixed = await scheduling.reload(policy)
+            if self._asking is not None:
+                await self._asking.change(replace(self._asking.request, config=completed_view(policy.config)))
+            return fixed
+
+        follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
+        task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
+        ending.push_async_callback(_ended, task)
 
     async def _watch(self, box: Box) -> None:
         """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""
@@ -137,6 +183,11 @@ class Up:
                 await self._stopping.wait()
         except TimeoutError:
             return
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 class written:  # noqa: N801 - read as a verb: with written(config, path) as path

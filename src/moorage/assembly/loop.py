@@ -4,13 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.client.list_watch import Change
 from moorage.client.mending import Mending
 from moorage.engine.scheduler import Scheduler
+
+T = TypeVar("T")
 
 CYCLES_PER_TURN: Final = 8
 """After so many cycles in a row, everything else on the loop (watches, bindings, leases) gets its turn."""
@@ -38,6 +40,23 @@ class Deliveries:
     def start_through_loop(self) -> None:
         """Have changes wait for the end of a cycle from now on: the loop runs."""
         self._through_loop = True
+
+    async def between_cycles(self, action: Callable[[], T]) -> T:
+        """Do something behind all changes that came before, when no cycle is under way, and return its result."""
+        if not self._through_loop:
+            return action()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def act() -> None:
+            if done.cancelled():
+                return  # whoever wanted it has gone
+            try:
+                done.set_result(action())
+            except Exception as error:
+                done.set_exception(error)
+
+        self._loop.deliver(act)
+        return await done
 
     def on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         """Take changes from an informer."""

@@ -1,5 +1,6 @@
 """The one way to put a scheduler together: its parts, over whatever API it is to work with."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -84,7 +85,12 @@ class Parts(Struct, Generic[C], frozen=True):
     scheduler: Scheduler
     loop: SchedulingLoop
     deliveries: Deliveries
-    extenders: tuple[HttpExtender, ...]
+    extenders: list[HttpExtender]
+    first: Policy
+    """What it was put together from; others may have followed."""
+    tuning: Tuning
+    changing: asyncio.Lock
+    """Held while plugins are started, or replaced by others."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -105,7 +111,7 @@ def assemble(
     """Build a scheduler on an API; must be called on the loop that is to run it."""
     watching, tuned = observers or Observers(), tuning or Tuning()
     beside = background if background is not None else TaskBackground()
-    extenders = tuple(tuned.make_extender(extender) for extender in policy.config.extenders)
+    extenders = [tuned.make_extender(extender) for extender in policy.config.extenders]
     scheduler = Scheduler(
         policy.config,
         policy.registry,
@@ -127,7 +133,7 @@ def assemble(
     deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
     scheduler.services.is_following = True
-    return Parts(connection, beside, scheduler, loop, deliveries, extenders)
+    return Parts(connection, beside, scheduler, loop, deliveries, extenders, policy, tuned, asyncio.Lock())
 
 
 def kinds_of(objects: Objects) -> tuple[type[KubeObject], ...]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME
 from moorage.config import (
@@ -62,6 +63,23 @@ def catalogue_of(registry: Registry) -> Catalogue:
     others = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
     facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in others}
     return {**KNOWN_PLUGINS, **facts}
+
+
+FIXED: Final = {
+    "leader_election": "leaderElection",
+    "client_connection": "clientConnection",
+    "enable_profiling": "enableProfiling",
+    "enable_contention_profiling": "enableContentionProfiling",
+    "delay_cache_until_active": "delayCacheUntilActive",
+}
+"""What is settled when a scheduler starts, and stays so whatever its configuration says later."""
+
+
+def with_fixed(policy: Policy, running: SchedulerConfiguration) -> tuple[Policy, list[str]]:
+    """Return a policy with what a running scheduler cannot change left as it is, and which of that would differ."""
+    kept = {field: getattr(running, field) for field in FIXED}
+    differing = [name for field, name in FIXED.items() if getattr(policy.config, field) != kept[field]]
+    return replace(policy, config=replace(policy.config, **kept)), differing
 
 
 def load_policy(

@@ -57,7 +57,6 @@ class Box:
         observers: Sequence[Controller] = (),
         attempts: AttemptObserver | None = None,
     ) -> None:
-        self._connect = connect
         self._clock = clock
         self._options = options
         self._ending = AsyncExitStack()

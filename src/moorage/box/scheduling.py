@@ -8,7 +8,8 @@ from typing import Final
 import structlog
 
 from moorage.assembly.parts import Observers, Tuning, assemble
-from moorage.assembly.policy import Policy
+from moorage.assembly.policy import Policy, with_fixed
+from moorage.assembly.reloading import reload
 from moorage.assembly.remote import RemoteApi
 from moorage.client.rest import ApiClient
 from moorage.clock import Clock
@@ -41,6 +42,12 @@ class RunningScheduler:
         )
         self.scheduler = self._parts.scheduler
 
+    async def reload(self, policy: Policy) -> list[str]:
+        """Go on under another policy; return what of its configuration cannot change while a scheduler runs."""
+        usable, differing = with_fixed(policy, self.scheduler.profiles.config)
+        await reload(self._parts, usable)
+        return differing
+
     def failure(self) -> Exception | None:
         """Return what went wrong in an attempt: an exception of ours, or a standing answer that did not hold."""
         if self.scheduler.unexpected is not None:
@@ -55,8 +62,9 @@ class RunningScheduler:
                 group.create_task(self._api.informers.run(), name="scheduler's informers")
                 group.create_task(self._api.recorder.run(), name="event series")
                 await self._api.informers.synced()
-                await self.scheduler.life.start()
-                self._parts.deliveries.start_through_loop()
+                async with self._parts.changing:
+                    await self.scheduler.life.start()
+                    self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
         except BaseExceptionGroup as group:
             # One message for whoever reads it: which task of several it came from is of no interest.

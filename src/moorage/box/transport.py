@@ -22,7 +22,6 @@ class InProcess:
         self._api = api
         self._latency = latency
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        self._is_open = True
         api.store.subscribe(self._wake)
 
     def _wake(self, resource: str, _change: StoredChange) -> None:

@@ -15,8 +15,10 @@ from moorage.cli import (
     extender,
     lab,
     new,
+    promote,
     record,
     scheduler,
+    shadow,
     simulate,
     snapshot,
     ui,
@@ -40,8 +42,10 @@ app.command()(capacity.capacity)
 app.add_typer(whatif.app, name="whatif")
 app.add_typer(lab.app, name="lab")
 app.command()(record.record)
+app.add_typer(shadow.app, name="shadow")
 app.command()(up.up)
 app.command()(extender.extender)
+app.command()(promote.promote)
 app.command()(ui.ui)
 
 

@@ -9,6 +9,7 @@ import typer
 from moorage.cli.shared import (
     ConfigOption,
     ContextOption,
+    DecisionLogOption,
     GatesOption,
     KubeconfigOption,
     NamespaceOption,
@@ -41,6 +42,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     namespace: NamespaceOption = "",
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
+    decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
     node: Annotated[str, typer.Option("--node", help="Why not on this node, and what would make it fit there.")] = "",
     output: Annotated[PageFormat, typer.Option("--output", "-o", help="How to print it.")] = PageFormat.TEXT,
@@ -57,9 +59,19 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     The cluster is the live one that kubectl uses (it is only read), a snapshot, or files. Every change that is named
     was tried: the real plugins agreed to it on the changed cluster. Exit code 0 whether or not the pod fits; 2 for a
     mistake in what was given.
+
+    With --decision-log it tells what was decided on the pod instead, attempt by attempt, also if the pod is gone.
     """
     start_lightly()
     log_trials_as_asked(verbosity)
+    if decision_log is not None:
+        from moorage.cli.logged import explain_logged
+
+        if file or snapshot or kubeconfig or context or output is PageFormat.HTML:
+            hint = "leave -f, --snapshot, --kubeconfig and -o html out"
+            raise typer.BadParameter(f"with --decision-log there is no cluster to look at: {hint}")
+        explain_logged(decision_log, pod, namespace or "default", as_json=output is PageFormat.JSON)
+        return
     policy = policy_of(config, plugin, feature_gates)
     cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
     if shown := _gates_shown(cluster, feature_gates or []):

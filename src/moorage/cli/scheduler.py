@@ -1,6 +1,7 @@
 """`moorage scheduler`: the daemon. It reads its own command line, in kube-scheduler's syntax."""
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -54,6 +55,10 @@ def _start(flags: "FlagValues") -> int:
     from moorage.app.gc_tuning import collect_rarely
     from moorage.app.keeper.keeper import keep
     from moorage.app.keeper.process import Ends, split
+
+    if flags["reload"]:
+        # It would end a process that is not ready for it yet.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def schedule(ends: Ends) -> int:
         collect_rarely()  # the keeper has started; this has not

@@ -34,6 +34,10 @@ ObjectFiles = Annotated[
 SnapshotOption = Annotated[
     str, typer.Option("--snapshot", metavar="FILE", help="A cluster that `moorage snapshot` has saved.")
 ]
+DecisionLogOption = Annotated[
+    Path | None,
+    typer.Option("--decision-log", metavar="FILE", help="What `moorage scheduler --decision-log FILE` has written."),
+]
 NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="The namespace, unless the name says it.")]
 KubeconfigOption = Annotated[
     str, typer.Option("--kubeconfig", metavar="FILE", help="How to reach the cluster; without it, as kubectl does.")

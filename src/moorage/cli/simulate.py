@@ -10,6 +10,7 @@ import typer
 
 from moorage.cli.shared import (
     ConfigOption,
+    DecisionLogOption,
     GatesOption,
     ObjectFiles,
     PluginPaths,
@@ -105,6 +106,7 @@ TimelineOption = Annotated[
 def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
+    decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
     compare: CompareOption = None,
     set_: SetOption = None,
@@ -132,26 +134,55 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     What if: --snapshot takes a live cluster that was saved, and -f adds to it; --set, --remove-node and --add-nodes
     change it first; --compare runs it under two configurations.
 
+    With --decision-log nothing is simulated: what a scheduler decided is told in the same words.
+
     A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
     """
     start_lightly()
     log_as_asked(verbosity)
+    if decision_log is not None:
+        is_alone = not (file or snapshot or compare or one_pass or set_ or remove_node or add_nodes)
+        _show(_logged(decision_log, is_alone=is_alone), output, whole_timeline=timeline)
+        return
     policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
     if one_pass and (until or run_for):
         raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
     asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
     documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
-    cluster = _cluster(documents, policy, one_pass=one_pass, quiet=quiet)
+    other = None if compare is None else policy_of(compare, plugin, feature_gates)
+    _simulate(asked, documents, policy, other, quiet=quiet, whole_timeline=timeline)
+
+
+def _simulate(
+    asked: "_Asked",
+    documents: "list[Document]",
+    policy: "Policy",
+    other: "Policy | None",
+    *,
+    quiet: bool,
+    whole_timeline: bool,
+) -> None:
+    """Simulate under one policy and show what came of it, or under two and show what differs."""
+    cluster = _cluster(documents, policy, one_pass=asked.one_pass, quiet=quiet)
     with simulation_progress(shown=not quiet and sys.stderr.isatty()) as progress:
         result = asked.decide(cluster, policy, progress)
-        if compare is not None:
-            other = asked.decide(cluster, policy_of(compare, plugin, feature_gates), progress)
-            _print_differences(result.decisions, other.decisions, output)
+        if other is not None:
+            _print_differences(result.decisions, asked.decide(cluster, other, progress).decisions, asked.output)
             return
     if not quiet:
         _note_custom(cluster)
         _note_refusals(result.refusals)
-    _show(result, output, whole_timeline=timeline)
+    _show(result, asked.output, whole_timeline=whole_timeline)
+
+
+def _logged(path: Path, *, is_alone: bool) -> "_Result":
+    if not is_alone:
+        raise typer.BadParameter("with --decision-log nothing is simulated: leave the cluster and what-ifs out")
+    from moorage.simulator.decision_log import read_log
+    from moorage.simulator.logged_run import LoggedRun
+
+    run = LoggedRun(read_log(path)).run()
+    return _Result(run.decisions, run, {}, run.more())
 
 
 def _show(result: "_Result", output: DecisionFormat, *, whole_timeline: bool) -> None:

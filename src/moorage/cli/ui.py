@@ -10,6 +10,7 @@ import typer
 from moorage.cli.shared import (
     ConfigOption,
     ContextOption,
+    DecisionLogOption,
     GatesOption,
     KubeconfigOption,
     ObjectFiles,
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
     from moorage.whatif.sources import LoadedCluster
 
 
+BesideOption = Annotated[
+    Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
+]
+
+
 def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
+    decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
-    compare: Annotated[
-        Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
-    ] = None,
+    compare: BesideOption = None,
     play: Annotated[
         bool | None,
         typer.Option("--play/--still", help="Simulate, to be played; or show as it is. Files are played, others not."),
@@ -58,7 +63,8 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """Show a cluster in the browser: its nodes, who waits and why, what would help, and what would be if.
 
     The cluster is in files, in a snapshot, or the live one that kubectl uses, as it is now; it is only read. Files are
-    simulated, so that there is a history to play forwards and backwards. Ctrl-C ends it.
+    simulated, so that there is a history to play forwards and backwards; with --decision-log the history is what a
+    scheduler decided, and the files or the snapshot say how large its nodes are. Ctrl-C ends it.
     """
     start_lightly()
     log_trials_as_asked(verbosity)
@@ -69,9 +75,12 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     policies = {"as configured" if config is None else config.name: policy_of(config, plugin, feature_gates)}
     if compare is not None:
         policies[f"{compare.name} (compared)"] = policy_of(compare, plugin, feature_gates)
-    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
+    is_known = decision_log is None or file or snapshot or kubeconfig or context
+    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet) if is_known else _unknown()
     title = ", ".join(file) if file else snapshot or "the cluster that kubectl uses"
-    if (bool(file) if play is None else play) or compare is not None:
+    if decision_log is not None:
+        source = _logged(cluster, policies, decision_log)
+    elif (bool(file) if play is None else play) or compare is not None:
         source = _played(cluster, policies, title, until, shown=not quiet and sys.stderr.isatty())
     else:
         source = _still(cluster, next(iter(policies.values())), title)
@@ -84,6 +93,28 @@ def _say(url: str, *, opens: bool) -> None:
         import webbrowser
 
         webbrowser.open(url)
+
+
+def _unknown() -> "LoadedCluster":
+    from moorage.whatif.sources import LoadedCluster
+
+    note = "a decision log does not say how large nodes are: -f, --snapshot or --kubeconfig does"
+    return LoadedCluster([], note)
+
+
+def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path) -> "StartedSource":
+    if len(policies) > 1:
+        raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
+    from moorage.simulator.decision_log import read_log
+    from moorage.simulator.loading import cluster_of
+    from moorage.simulator.logged_run import LoggedRun
+    from moorage.simulator.replay import Replay
+    from moorage.ui.played import PlayedCluster, PlayedRun
+
+    (policy,) = policies.values()
+    described = cluster_of(cluster.documents, features=policy.features)
+    recorder = LoggedRun(read_log(path)).recorder(described.nodes, described.running)
+    return PlayedCluster(cluster, [PlayedRun(path.name, policy, Replay(recorder))], str(path))
 
 
 def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":

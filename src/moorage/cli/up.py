@@ -1,5 +1,6 @@
 """`moorage up`: a cluster on this machine in one command."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,12 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Where to write how to reach the cluster.")
 ]
 NoScheduler = Annotated[bool, typer.Option("--no-scheduler", help="Leave scheduling to one that you run yourself.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--decision-log", metavar="FILE", help="Write every decision there, a line of JSON each.")
+]
+ReloadOption = Annotated[
+    bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration whenever they are saved.")
+]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="End after a while, such as 30s or 5m.")]
 
 
@@ -35,10 +42,12 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     kubeconfig: KubeconfigOption = None,
     no_scheduler: NoScheduler = False,
     file: ManifestFiles = None,
+    decision_log: LogOption = None,
     lasts: ForOption = "",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
     ui_port: Annotated[int, typer.Option("--ui-port", min=0, max=65535, help="Its port; 0 is any.")] = 0,
+    reload: ReloadOption = True,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
@@ -57,10 +66,9 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.box.controllers.heartbeats import NodeShape
     from moorage.box.controllers.kubelet import duration
 
-    features = choose_gates(feature_gates or ()).features
-    policy = None if no_scheduler else policy_of(config, plugin, feature_gates)
-    manifests = manifests_in(*file or ())
-    definitions = tuple(manifest for manifest in manifests if manifest.is_definition)
+    load = None if no_scheduler else partial(policy_of, config, plugin, feature_gates)
+    features, manifests = choose_gates(feature_gates or ()).features, manifests_in(*file or ())
+    policy, definitions = None if load is None else load(), tuple(each for each in manifests if each.is_definition)
     options = UpOptions(
         box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
@@ -69,6 +77,9 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         port=port,
         seconds=duration(lasts, where="--for") if lasts else None,
         page_port=ui_port if ui else None,
+        decision_log=decision_log,
+        config=config,
         plugins=tuple(plugin or ()),
+        load_policy=load if reload else None,
     )
     raise typer.Exit(run_up(options, Screen()))

@@ -184,20 +184,29 @@ class HttpExtender:
         raise ExtenderError(f"extender {self.name} answered {content!r} where a whole number belongs")
 
 
+def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:
+    """Name what some extender is sent whole: pods that wait, pods on nodes, nodes."""
+    configs = tuple(extenders)
+    sent = {
+        "pods": any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs),
+        "pods on nodes": any(c.preempt_verb and not c.node_cache_capable for c in configs),
+        "nodes": any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs),
+    }
+    return {name for name, is_sent in sent.items() if is_sent}
+
+
 def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
     """Return which objects must be kept as the API gave them, because some extender is sent them whole.
 
     Extenders that ask for names only cost nothing but the texts of pods that wait; those of all pods are kept only for
     one that is asked about victims, and those of nodes only for one that has no cache of them.
     """
-    configs = tuple(extenders)
-    sends_pods = any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs)
-    sends_victims = any(c.preempt_verb and not c.node_cache_capable for c in configs)
-    sends_nodes = any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs)
+    demands = sent_whole(extenders)
+    sends_victims = "pods on nodes" in demands
     kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
-    if sends_pods:
+    if "pods" in demands:
         kept[Pod] = lambda pod: sends_victims or not pod.node_name
-    if sends_nodes:
+    if "nodes" in demands:
         kept[Node] = lambda _node: True
     return kept
 

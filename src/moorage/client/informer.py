@@ -233,17 +233,56 @@ class Informers:
         observer: InformerObserver | None = None,
         keeps: Mapping[type[KubeObject], Callable[[Any], bool]] | None = None,
     ) -> None:
-        self.all: tuple[Informer[Any], ...] = tuple(
-            Informer(
-                client,
-                kind_of(kind),
-                on_changes,
-                field_selector=UNFINISHED_PODS if kind is Pod else "",
-                observer=observer,
-                keeps=(keeps or {}).get(kind),
-            )
-            for kind in kinds
+        self._client, self._on_changes, self._observer, self._keeps = client, on_changes, observer, keeps or {}
+        self._running: asyncio.TaskGroup | None = None
+        self._tasks: dict[type[KubeObject], asyncio.Task[None]] = {}
+        self.all: tuple[Informer[Any], ...] = tuple(map(self._informer, kinds))
+
+    def _informer(self, kind: type[KubeObject]) -> "Informer[Any]":
+        return Informer(
+            self._client,
+            kind_of(kind),
+            self._on_changes,
+            field_selector=UNFINISHED_PODS if kind is Pod else "",
+            observer=self._observer,
+            keeps=self._keeps.get(kind),
         )
+
+    async def add(self, kinds: Iterable[type[KubeObject]], seconds: float) -> None:
+        """Follow some more kinds; return when all of them were listed, or follow none and raise ApiError.
+
+        Before :meth:`run` it is enough to note them: they are listed with the others.
+        """
+        coming = tuple(map(self._informer, kinds))
+        for informer in coming:
+            self._start(informer)
+        try:
+            async with asyncio.timeout(seconds):
+                for informer in coming if self._running is not None else ():
+                    await informer.synced()
+        except BaseException as error:
+            self._stop(informer.kind.type for informer in coming)
+            if not isinstance(error, TimeoutError):
+                raise
+            problems = "; ".join(f"{i.kind.plural}: {i.problem or 'no answer'}" for i in coming if not i.is_synced)
+            raise ApiError(f"what plugins list cannot be read within {seconds:g} s: {problems}") from error
+        self.all += coming
+
+    def remove(self, kinds: Iterable[type[KubeObject]]) -> None:
+        """Follow some kinds no more."""
+        leaving = set(kinds)
+        self.all = tuple(informer for informer in self.all if informer.kind.type not in leaving)
+        self._stop(leaving)
+
+    def _start(self, informer: "Informer[Any]") -> None:
+        if self._running is not None:
+            task = self._running.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
+            self._tasks[informer.kind.type] = task
+
+    def _stop(self, kinds: Iterable[type[KubeObject]]) -> None:
+        for kind in kinds:
+            if (task := self._tasks.pop(kind, None)) is not None:
+                task.cancel()
 
     @property
     def are_synced(self) -> bool:
@@ -272,6 +311,9 @@ class Informers:
 
     async def run(self) -> None:
         """List and watch every kind until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self.all:
-                group.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
+        try:
+            async with asyncio.TaskGroup() as self._running:
+                for informer in self.all:
+                    self._start(informer)
+        finally:
+            self._running = None

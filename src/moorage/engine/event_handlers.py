@@ -18,7 +18,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import FINISHED, Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.engine.group_sources import GroupSources
+from moorage.engine.group_sources import GroupSources, regroup
 from moorage.errors import CacheError
 from moorage.features import FeatureGates
 from moorage.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
@@ -79,7 +79,7 @@ class EventHandlers:
         cache: Cache,
         objects: Objects,
         queue: SchedulingQueue,
-        profiles: Collection[str],
+        profiles: Collection[str] = (),
         waiting: RejectsWaitingPods,
         features: FeatureGates | None = None,
         sources: GroupSources | None = None,
@@ -95,6 +95,51 @@ class EventHandlers:
         self._adapt = pod_adapter(features) if features is not None else None
         gate = "InPlacePodVerticalScalingSchedulerPreemption"
         self._heeds_resizes = features is not None and features.enabled(gate)
+
+    def serve(self, profiles: Collection[str], sources: GroupSources | None) -> None:
+        """Answer to these scheduler names from now on, with these plugins that describe groups.
+
+        Pods of names that we no longer answer to leave the queue, those of new ones enter it; pods whose group is
+        another one now are taken out of the one, and into the other.
+        """
+        former, self._profiles = self._profiles, frozenset(profiles)
+        before, self._sources = self._sources, sources
+        regrouped = () if self._groups is None else regroup(before, sources, self._pods.list())
+        for pod, member in regrouped:
+            if self._cache.is_assumed(pod):  # one on its way to a node stays what it was placed as
+                continue
+            self.pod_deleted(pod)
+            if sources is not None:
+                sources.member_changed(member)
+            self.pod_added(member)
+            if sources is not None:
+                sources.member_settled(member)
+        if sources is not None:
+            sources.describe_again()
+        if former == self._profiles:
+            return
+        for pod in list(self._pods.list()):
+            name = pod.scheduler_name
+            if (name in former) == (name in self._profiles) or (pod.node_name and not self._heeds_resizes):
+                continue
+            if name in former:
+                self._leave_queue(pod)
+            elif self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod)):
+                self._enter_queue(pod)
+
+    def _enter_queue(self, pod: Pod) -> None:
+        if self._groups is None or pod.node_name:
+            self._queue.add(pod)
+        else:
+            self._groups.add_waiting(pod)
+            self._queue.add(pod)
+            self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
+
+    def _leave_queue(self, pod: Pod) -> None:
+        self._queue.end_nomination(pod)
+        self._queue.delete(pod)
+        if self._groups is not None and not pod.node_name:
+            self._groups.drop_waiting(pod)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
@@ -156,12 +201,7 @@ class EventHandlers:
                 self._queue.add(pod)
             self._count(pod)
         elif pod.scheduler_name in self._profiles:
-            if self._groups is None:
-                self._queue.add(pod)
-            else:
-                self._groups.add_waiting(pod)
-                self._queue.add(pod)
-                self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
+            self._enter_queue(pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
@@ -191,7 +231,7 @@ class EventHandlers:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
-        if pod.scheduler_name in self._profiles and not (pod.node_name and is_final):
+        if not (pod.node_name and is_final) and (pod.scheduler_name in self._profiles or self._cache.is_assumed(pod)):
             self._waiting_pod_deleted(pod)
 
     def node_added(self, node: Node) -> None:

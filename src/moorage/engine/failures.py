@@ -49,6 +49,10 @@ class FailureHandler:
         if current is None or current.node_name:
             log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
             self._queue.done(queued.uid)
+        elif not self._queue.serves(current.scheduler_name):
+            # Its profile is gone since it was placed: somebody else's pod now.
+            self._queue.done(queued.uid)
+            return
         else:
             self._queue.add_unschedulable(queued, current)
         self._report(tried, current or tried, outcome)

@@ -3,7 +3,7 @@
 Everything behind it (queue, cycle, preemption) knows PodGroups only, whoever they come from.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -17,6 +17,20 @@ from moorage.framework.groups import DescribedGroup
 from moorage.framework.status import Status
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.state.pod_groups import PodGroups, group_key
+
+
+def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
+    """Have other plugins describe groups; return the pods whose group is another one now, before and after."""
+    if before is None and after is None:
+        return []
+    known = before or after
+    assert known is not None
+    return (after or known.empty()).take_over(before or known.empty(), list(pods))
+
+
+def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str, tuple[object, ...]]:
+    """Return which classes describe groups, by profile."""
+    return {profile: tuple(map(type, found)) for profile, found in sources.items()}
 
 
 class GroupSources:
@@ -39,6 +53,46 @@ class GroupSources:
         self._queue = queue
         self._with_objects = with_objects
         self._source_of: dict[str, GroupSourcePlugin] = {}
+
+    def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
+        """Go on from what others described; return the pods that are in another group now, before and after.
+
+        Plugins of the same classes and names describe the same groups; otherwise every pod is asked about again.
+        """
+        if signature(former._sources) == signature(self._sources):
+            places = {
+                id(plugin): (name, at) for name, found in former._sources.items() for at, plugin in enumerate(found)
+            }
+            for key, plugin in former._source_of.items():
+                name, at = places[id(plugin)]
+                self._source_of[key] = self._sources[name][at]
+            moved: list[tuple[Pod, Pod]] = []
+        else:
+            moved = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
+        for key in former._source_of.keys() - self._source_of.keys():
+            self._forget(key)
+        return moved
+
+    def describe_again(self) -> None:
+        """Have every group described: other code, or other arguments, may see it otherwise."""
+        for key, plugin in list(self._source_of.items()):
+            self._describe(plugin, key)
+
+    def _regrouped(self, former: "GroupSources", pod: Pod) -> Pod:
+        is_described = group_key(pod) in former._source_of
+        plain = replace(pod, spec=replace(pod.spec, scheduling_group=None)) if is_described else pod
+        member = self.adapt(plain, None)
+        return pod if member.spec.scheduling_group == pod.spec.scheduling_group else member
+
+    def empty(self) -> "GroupSources":
+        """Return what describes no groups, in the same books."""
+        return GroupSources({}, self._groups, self._queue, with_objects=self._with_objects)
+
+    def _forget(self, key: str) -> None:
+        group, queued = self._groups.group(key), self._queue.groups
+        if group is not None and queued is not None:
+            self._groups.drop(group)
+            queued.group_deleted(group)
 
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -48,12 +48,17 @@ async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposa
 class EngineHandle(PreemptionHandle, ClusterHandle):
     """The handle of one plugin of one profile; what it asks for decides which part of it the plugin sees."""
 
-    def __init__(self, services: Services, plugin: type[Plugin], profile: str) -> None:
+    def __init__(
+        self, services: Services, plugin: type[Plugin], profile: str, extenders: Sequence[PreemptionExtender]
+    ) -> None:
         self._profile_name = profile
+        self._extenders = extenders
         self._log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
         self._metrics = PluginMetrics(services.meter, plugin.name, profile)
         self.listed: dict[type[KubeObject], None] = {}
         """The kinds that the plugin asked for, in order."""
+        self.shares: set[StateKey[Any]] = set()
+        """Under which keys it shares something with others."""
         self._plugin = plugin.name
         self._services = services
         self._profile: Profile | None = None
@@ -111,7 +116,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
         """The web services that have a say in preemption, in the order in which they are asked."""
-        return self._services.extenders
+        return self._extenders
 
     @property
     def pods(self) -> PodIndex:
@@ -170,9 +175,17 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
         """Return what plugins of all profiles share under a key; the first that asks makes it."""
-        if key not in self._services.shared:
-            self._services.shared[key] = make()
-        found: S = self._services.shared[key]
+        shared = self._services.shared
+        if key not in shared:
+            before, self.listed = self.listed, {}
+            try:
+                shared[key] = make(), tuple(self.listed)
+            finally:
+                self.listed = before | self.listed
+        found: S = shared[key][0]
+        # Whoever shares it depends on the same kinds.
+        self.listed.update(dict.fromkeys(shared[key][1]))
+        self.shares.add(key)
         return found
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
@@ -292,14 +305,15 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 class ProfileHandles:
     """The handles of one profile's plugins, by the plugin's name."""
 
-    def __init__(self, services: Services, profile: str) -> None:
+    def __init__(self, services: Services, profile: str, extenders: Sequence[PreemptionExtender] = ()) -> None:
         self._services = services
         self._profile = profile
+        self._extenders = extenders
         self.made: dict[str, EngineHandle] = {}
 
     def make(self, plugin: type[Plugin]) -> EngineHandle:
         """Make the handle of a plugin that is about to be built."""
-        handle = self.made[plugin.name] = EngineHandle(self._services, plugin, self._profile)
+        handle = self.made[plugin.name] = EngineHandle(self._services, plugin, self._profile, self._extenders)
         return handle
 
     def attach(self, profile: Profile, filter_node: FilterNode) -> None:

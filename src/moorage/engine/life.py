@@ -26,27 +26,39 @@ class PluginLife:
             (plugin, handles.made[name]) for profile, handles in profiles for name, plugin in profile.plugins.items()
         ]
         self._started: list[Plugin] = []
-        self._has_begun = False
+        self._former: list[PluginLife] = []
+        self.has_begun = False
+        """Whether plugins were started, or are being."""
+        self.is_closed = False
 
     async def start(self) -> None:
         """Start every plugin, once; PluginError says which one cannot be."""
-        if self._has_begun:
+        if self.has_begun:
             return
-        self._has_begun = True
+        self.has_begun = True
         for plugin, _ in self._members:
             # Before it is awaited: one that fails half-way may have something to close, too.
             self._started.append(plugin)
             if type(plugin).start is not Plugin.start:
                 await _start(plugin)
 
+    def follow(self, former: "PluginLife") -> None:
+        """Take the place of other plugins, which have pods to bind yet: they are closed with these, if not before."""
+        self._former = [former, *(life for life in former._former if not life.is_closed)]
+        former._former = []
+
     async def close(self) -> None:
         """Close every plugin that was started, and end the background work of all; never fails, and takes seconds."""
-        for plugin in reversed(self._started):
+        for former in self._former:
+            await former.close()
+        self._former = []
+        while self._started:
+            plugin = self._started.pop()
             if type(plugin).close is not Plugin.close:
                 await _close(plugin)
-        self._started.clear()
         for _, handle in self._members:
             await handle.close()
+        self.is_closed = True
 
 
 async def _start(plugin: Plugin) -> None:

@@ -1,6 +1,6 @@
 """Looking on: metrics, simulations and explanations learn of attempts here, so that the cycle itself stays prose."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from moorage.engine.cycle.found import ExtendedNodes, Found
@@ -35,6 +35,9 @@ class AttemptObserver:
         """Return what the extension points of a profile are timed with; asked once, when the profile is built."""
         return None
 
+    def trying(self, queued: QueuedPodInfo) -> None:
+        """Learn that a pod is tried by itself from now on; members of a group are not announced."""
+
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
         """Learn which nodes a pod fits on, before one is chosen."""
 
@@ -58,3 +61,65 @@ class AttemptObserver:
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Learn that a pod comes back from its binding cycle."""
+
+
+class ObserverChain(AttemptObserver):
+    """Several who look on, notified one after the other; the first that times extension points times them."""
+
+    def __init__(self, observers: Sequence[AttemptObserver]) -> None:
+        self._observers = observers
+
+    def stopwatch(self, profile: str) -> Stopwatch | None:
+        """Return the stopwatch of the first that has one."""
+        return next((found for each in self._observers if (found := each.stopwatch(profile)) is not None), None)
+
+    def trying(self, queued: QueuedPodInfo) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.trying(queued)
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.found(queued, cycle, found)
+
+    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.chosen(queued, choice)
+
+    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.settled(queued, found)
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.group_ended(attempt)
+
+    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.post_filtered(queued, result)
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.ended(queued, outcome)
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.bound(queued, node_name)
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.binding_failed(queued, outcome)
+
+
+def observed_by(*observers: AttemptObserver | None) -> AttemptObserver | None:
+    """Put those who look on together, leaving out who is not there; a single one is not wrapped."""
+    there = [observer for observer in observers if observer is not None]
+    return ObserverChain(there) if len(there) > 1 else there[0] if there else None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from operator import attrgetter
 from time import perf_counter
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from moorage.engine.binding.binder import BindingPhases
 from moorage.engine.cycle.filter import PreFiltered
@@ -37,28 +37,39 @@ Phase = Callable[..., Any]
 CodeOf = Callable[[Any], Code]
 
 
+class PhaseSpec(NamedTuple):
+    """One phase of a profile: where it is an attribute, its extension point, and how to read what it returns.
+
+    ``code_of`` reads the code from what the phase returned; a phase without one succeeds unless it raises.
+    """
+
+    name: str
+    point: Point
+    of_binding: bool = False
+    waits: bool = False
+    code_of: CodeOf | None = None
+
+
+Wrapper = Callable[[Phase, PhaseSpec], Phase]
+
+
+def wrap_phases(cycle: ProfileCycle, binding: BindingPhases, wrap: Wrapper) -> None:
+    """Have all extension points of a profile called through wrappers from now on."""
+    for spec in PHASES:
+        owner: object = binding if spec.of_binding else cycle
+        *way, name = spec.name.split(".")
+        for part in way:
+            owner = getattr(owner, part)
+        setattr(owner, name, wrap(getattr(owner, name), spec))
+
+
 def time_phases(cycle: ProfileCycle, binding: BindingPhases, stopwatch: Stopwatch) -> None:
     """Have all extension points of a profile timed from now on."""
 
-    def timed(owner: object, name: str, point: Point, wrap: "Wrap", code_of: CodeOf | None = None) -> None:
-        setattr(owner, name, wrap(getattr(owner, name), PhaseTimes(point, stopwatch, code_of)))
+    def timed(phase: Phase, spec: PhaseSpec) -> Phase:
+        return (_timed_waiting if spec.waits else _timed)(phase, PhaseTimes(spec.point, stopwatch, spec.code_of))
 
-    timed(cycle.filtering, "pre_filter", PRE_FILTER, _timed, _code_of_pre_filter)
-    timed(cycle.filtering, "filter", FILTER, _timed)
-    timed(cycle.scoring, "pre_score", PRE_SCORE, _timed)
-    timed(cycle.scoring, "score", SCORE, _timed)
-    timed(cycle, "post_filter", POST_FILTER, _timed_waiting, attrgetter("code"))
-    timed(cycle, "reserve", RESERVE, _timed, attrgetter("code"))
-    timed(cycle, "unreserve", UNRESERVE, _timed)
-    timed(cycle, "permit", PERMIT, _timed, _code_of_permit)
-    timed(cycle, "placement_feasible", PLACEMENT_FEASIBLE, _timed, _code_of_status)
-    timed(cycle, "generate_placements", PLACEMENT_GENERATE, _timed, _code_of_status)
-    timed(cycle, "score_placements", PLACEMENT_SCORE, _timed)
-    timed(cycle, "post_filter_group", POD_GROUP_POST_FILTER, _timed_waiting, attrgetter("code"))
-    timed(binding, "pre_flight", PRE_BIND_PRE_FLIGHT, _timed)
-    timed(binding, "pre_bind", PRE_BIND, _timed_waiting, attrgetter("code"))
-    timed(binding, "bind", BIND, _timed_waiting, attrgetter("code"))
-    timed(binding, "post_bind", POST_BIND, _timed_waiting)
+    wrap_phases(cycle, binding, timed)
     binding.wait_on_permit = _timed_wait(binding.wait_on_permit, stopwatch)  # type: ignore[method-assign]
 
 
@@ -83,9 +94,6 @@ class PhaseTimes:
     def failed(self, seconds: float) -> None:
         """Take the seconds of a phase that raised."""
         self._stopwatch.cell(self._name, Code.ERROR)(seconds)
-
-
-Wrap = Callable[[Phase, PhaseTimes], Phase]
 
 
 def _timed(phase: Phase, times: PhaseTimes) -> Phase:
@@ -149,3 +157,24 @@ def _code_of_status(result: object) -> Code:
 def _code_of_permit(result: Status | dict[str, float]) -> Code:
     """Tell a rejection from the plugins to wait for."""
     return result.code if isinstance(result, Status) else Code.WAIT
+
+
+PHASES: Final = (
+    PhaseSpec("filtering.pre_filter", PRE_FILTER, code_of=_code_of_pre_filter),
+    PhaseSpec("filtering.filter", FILTER),
+    PhaseSpec("scoring.pre_score", PRE_SCORE),
+    PhaseSpec("scoring.score", SCORE),
+    PhaseSpec("post_filter", POST_FILTER, waits=True, code_of=attrgetter("code")),
+    PhaseSpec("reserve", RESERVE, code_of=attrgetter("code")),
+    PhaseSpec("unreserve", UNRESERVE),
+    PhaseSpec("permit", PERMIT, code_of=_code_of_permit),
+    PhaseSpec("placement_feasible", PLACEMENT_FEASIBLE, code_of=_code_of_status),
+    PhaseSpec("generate_placements", PLACEMENT_GENERATE, code_of=_code_of_status),
+    PhaseSpec("score_placements", PLACEMENT_SCORE),
+    PhaseSpec("post_filter_group", POD_GROUP_POST_FILTER, waits=True, code_of=attrgetter("code")),
+    PhaseSpec("pre_flight", PRE_BIND_PRE_FLIGHT, of_binding=True),
+    PhaseSpec("pre_bind", PRE_BIND, of_binding=True, waits=True, code_of=attrgetter("code")),
+    PhaseSpec("bind", BIND, of_binding=True, waits=True, code_of=attrgetter("code")),
+    PhaseSpec("post_bind", POST_BIND, of_binding=True, waits=True),
+)
+"""Every phase that can be wrapped, in the order of an attempt."""

@@ -7,15 +7,13 @@ import structlog
 from moorage.api.pod import Pod
 from moorage.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.clock import Clock
-from moorage.config.expansion import expand_plugins
 from moorage.config.types import SchedulerConfiguration
-from moorage.engine.binding.binder import Binder, BindingPhases, PendingBinding, Undo
-from moorage.engine.cycle.filter import Rotation
+from moorage.engine.binding.binder import Binder, PendingBinding, Undo
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.cycle.score import Choice
 from moorage.engine.cycle.ties import Ties
-from moorage.engine.event_handlers import EventHandlers, events_of_listed
+from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_sources import GroupSources
@@ -23,25 +21,19 @@ from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
-from moorage.engine.phase_timing import time_phases
-from moorage.engine.profile import points_of
-from moorage.engine.resizes import resizing
+from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.services import Background, Services
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import ASSUMED, CycleState
-from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
 from moorage.framework.faults import described
-from moorage.framework.group_plugins import GroupSourcePlugin
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.framework.recording import EventNote
 from moorage.framework.registry import Registry
 from moorage.framework.status import Status
-from moorage.queue.backoff import Backoff
 from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import QueuedGroup
-from moorage.queue.hints import EXTENDER, ProfileQueueing
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
@@ -79,7 +71,7 @@ class Scheduler:
         ties: Ties | None = None,
     ) -> None:
         self.observer = observer
-        self._ties = ties
+        self._cross_check, self._ties = cross_check, ties
         self.cache, self.objects = Cache(), Objects()
         self.nominator = Nominations(self._queued_pod, self.objects[Pod])
         self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
@@ -92,20 +84,66 @@ class Scheduler:
             nominator=self.nominator,
             background=background,
             activate=self._activate,
-            extenders=in_order(extenders),
             meter=meter,
         )
-        self.cycles = self._build_cycles(config, registry, cross_check)
-        self._resizes = self._build_cycles(resizing(config, features), registry, cross_check)
-        self.life = self._life_of_plugins()
-        self._bindings = {name: self._build_binding(name, cycle) for name, cycle in self.cycles.items()}
-        self.queue = self._build_queue(config, features, queue_observer, max_unschedulable)
+        self.profiles = self.build_profiles(config, registry, extenders)
+        self._living = [self.profiles]
+        self.queue = self._build_queue(features, queue_observer, max_unschedulable)
         self.failures = FailureHandler(self.services, self.queue)
-        sources = self._group_sources(features)
-        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups, sources)
+        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
-        self.handlers = self._build_handlers(features, sources)
+        self.handlers = EventHandlers(
+            cache=self.cache,
+            objects=self.objects,
+            queue=self.queue,
+            waiting=self.services.waiting,
+            features=features,
+        )
+        self._serve(self.profiles)
+
+    def build_profiles(
+        self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
+    ) -> Profiles:
+        """Build what a configuration makes of this scheduler, beside what is in use; plugins are not started."""
+        return Profiles(
+            config,
+            registry,
+            self.services,
+            extenders=in_order(extenders),
+            observer=self.observer,
+            cross_check=self._cross_check,
+            ties=self._ties,
+        )
+
+    def change_profiles(self, profiles: Profiles) -> Profiles:
+        """Go on with other profiles, between two cycles; return those until now, which still bind what they placed.
+
+        Pods stay where they are: only their order, what holds them back, and what they hope for may change. Those that
+        were rejected get another try, since what rejected them may be gone.
+        """
+        former, self.profiles = self.profiles, profiles
+        self._living = [*self.living(), profiles]
+        profiles.life.follow(former.life)
+        self.queue.reconfigure(profiles.queueing)
+        self._serve(profiles)
+        return former
+
+    def _serve(self, profiles: Profiles) -> None:
+        self.cycles, self._resizes, self._bindings = profiles.cycles, profiles.resizes, profiles.bindings
+        sources = self._group_sources(profiles)
+        if self.groups is not None:
+            self.groups.serve(profiles.cycles.values(), sources)
+        self.handlers.serve(profiles.cycles.keys(), sources)
+
+    def living(self) -> list[Profiles]:
+        """Return the profiles in use, behind those before them that have pods to bind yet."""
+        return [profiles for profiles in self._living if not profiles.life.is_closed]
+
+    @property
+    def life(self) -> PluginLife:
+        """The life of the plugins in use, and of those before them that have pods to bind yet."""
+        return self.profiles.life
 
     def carry_out_by(self, failures: FailureHandler, make_binder: "Callable[[Scheduler], Binder]") -> None:
         """Have others take back what failed and bind the rest: for those who only want to know what would happen."""
@@ -113,26 +151,11 @@ class Scheduler:
         self.binder = make_binder(self)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
 
-    def _life_of_plugins(self) -> PluginLife:
-        built = (*self.cycles.values(), *self._resizes.values())
-        return PluginLife((cycle.profile, cycle.handles) for cycle in built)
-
-    def _build_handlers(self, features: FeatureGates, sources: GroupSources | None) -> EventHandlers:
-        return EventHandlers(
-            cache=self.cache,
-            objects=self.objects,
-            queue=self.queue,
-            profiles=self.cycles.keys(),
-            waiting=self.services.waiting,
-            features=features,
-            sources=sources,
-        )
-
-    def _group_sources(self, features: FeatureGates) -> GroupSources | None:
-        sources = {name: cycle.profile.group_sources for name, cycle in self.cycles.items()}
+    def _group_sources(self, profiles: Profiles) -> GroupSources | None:
+        sources = profiles.group_sources
         if self.cache.groups is None or not any(sources.values()):
             return None
-        with_objects = features.enabled("GenericWorkload")
+        with_objects = self.services.features.enabled("GenericWorkload")
         return GroupSources(sources, self.cache.groups, self.queue, with_objects=with_objects)
 
     def _follow_groups(self, features: FeatureGates, are_described: bool) -> PodGroups | None:
@@ -144,24 +167,6 @@ class Scheduler:
             self.objects[kind]
         return PodGroups(with_composites=with_composites)
 
-    def _build_cycles(
-        self, config: SchedulerConfiguration, registry: Registry, cross_check: bool | float
-    ) -> dict[str, ProfileCycle]:
-        rotation = Rotation()
-        return {
-            profile.scheduler_name or "": ProfileCycle(
-                profile, registry, self.services, rotation, config.percentage_for(profile), cross_check, self._ties
-            )
-            for profile in config.profiles
-        }
-
-    def _build_binding(self, name: str, cycle: ProfileCycle) -> BindingPhases:
-        phases = BindingPhases(cycle.profile, self.services.extenders)
-        stopwatch = None if self.observer is None else self.observer.stopwatch(name)
-        if stopwatch is not None:
-            time_phases(cycle, phases, stopwatch)
-        return phases
-
     def _queued_pod(self, key: str) -> Pod | None:
         return self.queue.queued_pod(key)
 
@@ -170,24 +175,14 @@ class Scheduler:
         self.services.wake()
 
     def _build_queue(
-        self,
-        config: SchedulerConfiguration,
-        features: FeatureGates,
-        observer: QueueObserver | None,
-        max_unschedulable: float,
+        self, features: FeatureGates, observer: QueueObserver | None, max_unschedulable: float
     ) -> SchedulingQueue:
-        of_extenders = {EXTENDER: EVERY_EVENT} if self.services.extenders else {}
+        queueing = self.profiles.queueing
         return SchedulingQueue(
             clock=self.services.clock,
-            sort=next(iter(self.cycles.values())).profile.queue_sort[0],
-            profiles={
-                name: ProfileQueueing(
-                    cycle.profile.pre_enqueue,
-                    with_groups(_registrations(cycle) | of_extenders, self.cache.groups is not None),
-                )
-                for name, cycle in self.cycles.items()
-            },
-            backoff=Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds),
+            sort=queueing.sort,
+            profiles=queueing.profiles,
+            backoff=queueing.backoff,
             pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             nominator=self.nominator,
             groups=self.cache.groups,
@@ -213,6 +208,8 @@ class Scheduler:
         pod = queued.pod
         if pod.is_terminating or self.cache.is_assumed(pod):
             return self._drop(queued)
+        if self.observer is not None:
+            self.observer.trying(queued)
         try:
             outcome: Placed | Parked | Failed = await self.schedule_one(queued)
         except MoorageError as error:
@@ -239,12 +236,12 @@ class Scheduler:
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = cycle.find(pod) if not self.services.extenders else await self._find_extended(cycle, pod)
+        found = cycle.find(pod) if not cycle.extenders else await self._find_extended(cycle, pod)
         if self.observer is not None:
             self.observer.found(queued, cycle, found)
         if isinstance(found, NoNode):
             return await self._park(queued, cycle, found)
-        if self.services.extenders:
+        if cycle.extenders:
             choice = await self._choose_extended(cycle, found)
             if self.observer is not None:
                 self.observer.chosen(queued, choice)
@@ -322,17 +319,3 @@ class Scheduler:
             note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
             self.services.cluster.record(note)
         self.queue.done(pod.uid)
-
-
-def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool:
-    """Tell whether some profile has a plugin that describes groups, before any plugin is built."""
-    return any(
-        name in registry and issubclass(registry[name], GroupSourcePlugin)
-        for profile in config.profiles
-        for name in expand_plugins(profile, lambda name: points_of(registry, name)).names
-    )
-
-
-def _registrations(cycle: ProfileCycle) -> dict[str, tuple[EventRegistration, ...]]:
-    handles = cycle.handles.made
-    return cycle.profile.registrations(lambda plugin: events_of_listed(handles[plugin].listed))

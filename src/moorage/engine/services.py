@@ -1,14 +1,14 @@
 """What all profiles of a scheduler share, and where their work beside the cycles goes on."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.engine.extender import Extender
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
@@ -72,13 +72,13 @@ class Services(Struct):
     nominator: Nominations
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
-    shared: dict[StateKey[Any], Any] = field(default_factory=dict)
+    shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)
+    """What plugins of all profiles share, with the kinds that whoever made it lists."""
     waiting: WaitingPods = field(default_factory=WaitingPods)
     freeze: Freeze = field(default_factory=Freeze)
     wake: Callable[[], None] = lambda: None
     """Called when there may be something to do again."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
-    extenders: Sequence[Extender] = ()
     meter: PluginMeter = SILENT_METER
     is_following: bool = False
     """Whether it is settled which kinds are listed and watched: those that plugins have asked for by now."""

@@ -13,7 +13,7 @@ from moorage.api.pod import Pod
 from moorage.engine.extension_points import FILTER, ask, failure
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import shown
-from moorage.framework.node_statuses import NodeStatuses
+from moorage.framework.node_statuses import NodeStatuses, StatusGroup
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import FilterPlugin, Plugin
 from moorage.framework.status import BoolArray, Code, Status, Verdict, combined
@@ -173,6 +173,16 @@ class RowStatuses(NodeStatuses):
         for number in np.unique(self._status_ids):
             if (status := self._table[int(number)]) is not None:
                 yield status
+
+    def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
+        """Put nodes with the same status together, the most common first, with the names of a few of them."""
+        counts, found = np.bincount(self._status_ids, minlength=len(self._table)), []
+        for number in np.flatnonzero(counts):
+            if (status := self._table[int(number)]) is not None:
+                rows = np.flatnonzero(self._status_ids == number)[:examples].tolist()
+                names = tuple(self._nodes[row].name for row in rows)
+                found.append(StatusGroup(status, int(counts[number]), names))
+        return self._with_absent(found, node_count)
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""

@@ -156,6 +156,7 @@ EVERY_EVENT: Final = tuple(EventRegistration(ClusterEvent(resource, Action.ALL))
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
+CONFIGURATION_CHANGED: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ConfigurationChanged")
 
 _ANY_GROUP: Final = EventRegistration(ClusterEvent(Resource.POD_GROUP, Action.ALL))
 

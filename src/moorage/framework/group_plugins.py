@@ -100,7 +100,7 @@ class PlacementGeneratePlugin(Plugin):
 class PlacementFeasiblePlugin(Plugin):
     """Tells while the pods of a group are placed one by one whether going on makes sense. GangScheduling is one.
 
-    Not configurable: whoever is enabled at any extension point is asked, and the first that objects is heard.
+    Not configurable: whoever is enabled at any extension point is asked, and the first objection counts.
     """
 
     @abstractmethod

@@ -4,9 +4,18 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import Code, Status
+
+
+class StatusGroup(Struct, frozen=True):
+    """Nodes that have the same status: how many, and the names of some."""
+
+    status: Status
+    count: int
+    examples: tuple[str, ...] = ()
 
 
 class NodeStatuses:
@@ -50,6 +59,19 @@ class NodeStatuses:
         for reason in self.absent.reasons:
             counted[reason] += node_count - len(self)
         return +counted
+
+    def grouped(self, node_count: int, examples: int) -> list["StatusGroup"]:
+        """Put nodes with the same status together, the most common first, with the names of a few of them."""
+        counts = Counter(self.explicit.values())
+        named = {status: [name for name, other in self.explicit.items() if other == status] for status in counts}
+        found = [StatusGroup(status, count, tuple(named[status][:examples])) for status, count in counts.items()]
+        return self._with_absent(found, node_count)
+
+    def _with_absent(self, groups: list["StatusGroup"], node_count: int) -> list["StatusGroup"]:
+        others = node_count - sum(group.count for group in groups)
+        if others > 0 and self.absent.reasons:
+            groups.append(StatusGroup(self.absent, others))
+        return sorted(groups, key=lambda group: -group.count)
 
     def histogram(self, node_count: int) -> str:
         """Write the counted reasons as :func:`histogram` does."""

@@ -63,9 +63,9 @@ class StoppingScheduler:
     async def _stopped(self, queued: QueuedPodInfo) -> Outcome:
         pod, scheduler = queued.pod, self._scheduler
         is_plain = not (pod.is_terminating or pod.has_deferred_resize or scheduler.cache.is_assumed(pod))
-        if not is_plain or not len(scheduler.cache.nodes) or scheduler.services.extenders:
-            return await self._try_pod(queued)
         cycle = scheduler.cycles[pod.scheduler_name]
+        if not is_plain or not len(scheduler.cache.nodes) or cycle.extenders:
+            return await self._try_pod(queued)
         try:
             found = cycle.find(pod)
         except MoorageError:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from enum import StrEnum
+from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from moorage import __version__
 from moorage.errors import InputError
+from moorage.framework.registry import ENTRY_POINT_GROUP
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 TEMPLATE: Final = ".tpl"
@@ -69,11 +71,18 @@ def names_of(project: str, taken: Collection[str] = ()) -> ProjectNames:
         suggestion = _suggested(project)
         raise InputError(where, problem, hint=f"write {suggestion}" if suggestion else "write something like spot-only")
     names = ProjectNames(project)
-    if keyword.iskeyword(names.package) or names.package in sys.stdlib_module_names or names.package in _TAKEN_PACKAGES:
+    in_use = {*sys.stdlib_module_names, *_TAKEN_PACKAGES, *_installed(project)}
+    if keyword.iskeyword(names.package) or names.package in in_use:
         raise InputError(where, f"{names.package!r} means something else in Python", hint=f"write {project}-plugin")
     if names.plugin in taken:
         raise InputError(where, f"there is a plugin {names.plugin} already", hint=f"write my-{project}")
     return names
+
+
+def _installed(project: str) -> list[str]:
+    """Name the packages that are installed here, which one of the same name would hide; not the project's own."""
+    own = {entry.dist.name for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.dist is not None}
+    return [name for name, owners in packages_distributions().items() if not (project in owners and project in own)]
 
 
 _TAKEN_PACKAGES: Final = frozenset(("moorage", "test", "tests", "src", "package"))

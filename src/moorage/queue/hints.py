@@ -2,30 +2,26 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from time import perf_counter
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from moorage.api.pod import Pod
-from moorage.framework.events import EVERY_EVENT, ClusterEvent, EventRegistration, HintFunction, QueueingHint
+from moorage.framework.events import ClusterEvent, EventRegistration, HintFunction, QueueingHint
 from moorage.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.framework.plugin import (
-    FilterPlugin,
-    PermitPlugin,
-    Plugin,
     PreEnqueuePlugin,
-    PreFilterPlugin,
-    ReservePlugin,
+    QueueSortPlugin,
 )
-from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.backoff import Backoff
+from moorage.queue.entries import Gates, QueuedPodInfo
 from moorage.queue.inflight import Happening
 from moorage.queue.observing import QueueObserver, report_failure
 
 EXTENDER: Final = "Extender"
 """The name under which rejections by extenders are kept: a plugin that is registered for every event."""
-
-_REJECTING: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
 class ProfileQueueing(Struct, frozen=True):
@@ -43,17 +39,19 @@ class ProfileQueueing(Struct, frozen=True):
             if registered and all(registration.same_group for registration in registered)
         )
 
-    @classmethod
-    def of(
-        cls, plugins: Iterable[Plugin], *, pre_enqueue: Sequence[PreEnqueuePlugin] = (), with_extenders: bool = False
-    ) -> "ProfileQueueing":
-        """Ask the plugins of a profile that can reject a pod for their events."""
-        registrations = {
-            plugin.name: tuple(plugin.events_to_register()) for plugin in plugins if isinstance(plugin, _REJECTING)
-        }
-        if with_extenders:
-            registrations[EXTENDER] = EVERY_EVENT
-        return cls(pre_enqueue, registrations)
+
+class Queueing(Struct, frozen=True):
+    """What the queue needs of a configuration: what sorts it, its profiles by name, and how long pods back off."""
+
+    sort: QueueSortPlugin
+    profiles: Mapping[str, ProfileQueueing]
+    backoff: Backoff
+
+
+def gates_of(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> Gates:
+    """Collect the pre-enqueue plugins of all profiles."""
+    own_group = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
+    return Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer, own_group)
 
 
 class RequeueStrategy(Enum):
@@ -86,6 +84,10 @@ class Hints:
         self._profiles = profiles
         self._observer = observer
         self._interests: dict[ClusterEvent, Interest] = {}
+
+    def has(self, profile: str) -> bool:
+        """Tell whether there is such a profile."""
+        return profile in self._profiles
 
     def interest_in(self, event: ClusterEvent) -> Interest:
         """Return who registered for an event; found once, then remembered."""

@@ -27,11 +27,6 @@ class ParkedPods:
     def __iter__(self) -> Iterator[QueuedPodInfo]:
         return iter(self._by_age)
 
-    @property
-    def gated_count(self) -> int:
-        """How many of the pods are gated."""
-        return len(self._gate_of)
-
     def put(self, info: QueuedPodInfo) -> None:
         """Park a pod, or file it again after its rejectors, gate or age changed."""
         self._forget(info.key)

@@ -40,18 +40,40 @@ class Places(ABC):
         pop_from_backoff: bool,
         observer: QueueObserver | None,
     ) -> None:
-        guard = SortGuard(sort, observer)
         self._observer = observer
         self._pop_from_backoff = pop_from_backoff
+        self._parked = ParkedPods()
+        self._in_flight = InFlight()
+        self._sort_by(sort, gates, backoff or Backoff())
+        self.groups: GroupQueue | None = None
+        """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
+
+    def _sort_by(self, sort: QueueSortPlugin, gates: Gates, backoff: Backoff) -> None:
+        """Begin with nothing that can be popped."""
+        guard = SortGuard(sort, self._observer)
         self._gates = gates
         self._sort_key = guard.key
         self._active = KeyedHeap(guard.guarded)
-        self._backoff = BackoffQueue(guard, backoff or Backoff(), aligned=pop_from_backoff)
-        self._parked = ParkedPods()
+        self._backoff = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
         self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
-        self._in_flight = InFlight()
-        self.groups: GroupQueue | None = None
-        """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
+
+    def sort_anew(self, sort: QueueSortPlugin, gates: Gates, backoff: Backoff, label: str) -> None:
+        """Keep what can be popped in another order, as far as other pre-enqueue plugins do not object."""
+        active: list[QueuedPodInfo] = []
+        while (info := self._active.pop()) is not None:
+            active.append(info)  # in order: equal ones keep theirs
+        backing_off = list(self._backoff)
+        self._sort_by(sort, gates, backoff)
+        for info in active:
+            if gates.admit(info):
+                self._active.put(info, self._sort_key(info))
+            else:
+                self.hold_back(info, label)
+        for info in backing_off:
+            if not self._pop_from_backoff or gates.admit(info):
+                self._backoff.put(info)
+            else:
+                self.hold_back(info, label)
 
     def __len__(self) -> int:
         """Count the pods that wait, those in flight not included."""

@@ -24,14 +24,21 @@ import structlog
 
 from moorage.api.pod import Pod
 from moorage.clock import Clock
-from moorage.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Action, ClusterEvent, Resource
+from moorage.framework.events import (
+    CONFIGURATION_CHANGED,
+    FORCE_ACTIVATE,
+    UNSCHEDULABLE_TIMEOUT,
+    Action,
+    ClusterEvent,
+    Resource,
+)
 from moorage.framework.handle import Lister
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.backoff import WINDOW, Backoff, Ticker
 from moorage.queue.changes import pod_changes
-from moorage.queue.entries import Gates, QueuedPodInfo
+from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import GroupQueue, QueuedGroup, is_member
-from moorage.queue.hints import Hints, Interest, ProfileQueueing, RequeueStrategy
+from moorage.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, gates_of
 from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
     ACTIVE,
@@ -75,11 +82,7 @@ class SchedulingQueue(Places):
         groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
-        gates = Gates(
-            {name: profile.pre_enqueue for name, profile in profiles.items()},
-            observer,
-            frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values())),
-        )
+        gates = gates_of(profiles, observer)
         super().__init__(sort=sort, gates=gates, backoff=backoff, pop_from_backoff=pop_from_backoff, observer=observer)
         self._clock = clock
         self._max_unschedulable = max_unschedulable
@@ -89,6 +92,17 @@ class SchedulingQueue(Places):
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
+
+    def reconfigure(self, queueing: Queueing) -> None:
+        """Go on under other plugins: no pod is lost, and whoever was rejected or held back is looked at again."""
+        self._hints = Hints(queueing.profiles, self._observer)
+        gates, label = gates_of(queueing.profiles, self._observer), CONFIGURATION_CHANGED.label
+        self.sort_anew(queueing.sort, gates, queueing.backoff, label)
+        self.move_all(CONFIGURATION_CHANGED)
+
+    def serves(self, profile: str) -> bool:
+        """Tell whether pods of a scheduler name belong here."""
+        return self._hints.has(profile)
 
     def find(self, pod: Pod) -> QueuedPodInfo | None:
         """Return the waiting pod of this namespace and name."""

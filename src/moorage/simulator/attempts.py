@@ -78,9 +78,9 @@ class AttemptLog(AttemptObserver):
             case Placed(node_name, tied):
                 fields: dict[str, Any] = {"result": Result.SCHEDULED, "node": node_name, "tied": tied, "nodes": entries}
             case Parked():
-                fields = {**_refused(outcome), "nodes": entries, "post_filter": nomination}
+                fields = {**refused(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
-                fields = _refused(outcome)
+                fields = refused(outcome)
                 self.on_failure()
             case Dropped():
                 return
@@ -93,7 +93,7 @@ class AttemptLog(AttemptObserver):
         """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""
         placed = self.decisions.get(queued.uid)
         if placed is not None:
-            failed = replace(placed, node="", tied=(), **_refused(outcome))
+            failed = replace(placed, node="", tied=(), **refused(outcome))
             self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
         self.on_failure()
 
@@ -112,7 +112,8 @@ def _nothing() -> None:
     pass
 
 
-def _refused(outcome: Parked | Failed) -> dict[str, Any]:
+def refused(outcome: Parked | Failed) -> dict[str, Any]:
+    """Return the fields of a decision that say why an attempt failed."""
     if isinstance(outcome, Failed):
         result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
         return {"result": result, "message": outcome.message}

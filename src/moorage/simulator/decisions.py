@@ -92,12 +92,6 @@ class Decision(_Part, frozen=True, kw_only=True):
     nominated_node: str = ""
 
 
-class Decisions(msgspec.Struct, frozen=True):
-    """The whole document, in the order in which pods were tried, gated ones last."""
-
-    decisions: tuple[Decision, ...] = ()
-
-
 def to_builtins(decisions: Iterable[Decision]) -> dict[str, Any]:
     """Turn decisions into plain data."""
     return {"decisions": [msgspec.to_builtins(decision) for decision in decisions]}
@@ -116,8 +110,3 @@ def to_yaml(decisions: Iterable[Decision], *, more: Mapping[str, Any] | None = N
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     whole = {**to_builtins(decisions), **msgspec.to_builtins(more or {})}
     return yaml.dump(whole, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
-
-
-def from_json(text: bytes | str) -> tuple[Decision, ...]:
-    """Read decisions back, whoever wrote them."""
-    return msgspec.json.decode(text, type=Decisions).decisions

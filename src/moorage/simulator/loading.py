@@ -7,11 +7,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from moorage.clock import VirtualClock
 from moorage.errors import InputError, did_you_mean
 from moorage.features import FeatureGates
 from moorage.simulator.custom import CustomInput, added_kinds, custom_object, kind_name
-from moorage.simulator.documents import Document, documents_of, read_files
+from moorage.simulator.documents import Document, documents_of
 from moorage.simulator.workloads import (
     SELECTING,
     WORKLOADS,
@@ -139,13 +139,6 @@ def _moments(thing: KubeObject) -> Iterator[float]:
     for text in (metadata.creation_timestamp, metadata.deletion_timestamp, started):
         if text is not None:
             yield parse_time(text)
-
-
-def load_cluster(
-    paths: Sequence[str], *, features: FeatureGates = _DEFAULT_GATES, stdin: TextIO | None = None
-) -> ClusterInput:
-    """Read files of Kubernetes objects; InputError says where and what is wrong with the first bad one."""
-    return Creation(features).create(read_files(paths, stdin=stdin))
 
 
 def cluster_of(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:

@@ -126,8 +126,12 @@ class RunRecorder:
 
     def begin(self, store: Store, now: Callable[[], float]) -> None:
         """Follow a store from now on."""
-        self._now, self._start = now, now()
+        self.go_by(now)
         store.subscribe(self._changed)
+
+    def go_by(self, now: Callable[[], float]) -> None:
+        """Take the time from a clock; it is the begin now."""
+        self._now, self._start = now, now()
 
     def note(self, what: StepKind, pod: str, detail: Any = None) -> None:
         """Add a step."""

@@ -80,6 +80,10 @@ class Cache:
         """How many pods are assumed."""
         return len(self._assumed)
 
+    def assumed_pods(self) -> list[Pod]:
+        """Return the pods that were given a node which the API has not confirmed yet."""
+        return [self._pods[uid] for uid in self._assumed]
+
     def is_assumed(self, pod: Pod) -> bool:
         """Return whether a pod was given a node that the API has not confirmed yet."""
         return pod.metadata.uid in self._assumed
@@ -105,6 +109,8 @@ class Cache:
     def recount(self, pod: Pod) -> None:
         """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
         self._replace(self._pods[pod.uid], pod)
+        # One that takes more or less was off its node for a moment; it is still to be confirmed, or forgotten.
+        self._assumed.add(pod.uid)
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""

@@ -3,7 +3,7 @@
 The log is the one way to learn what happened since one last looked; rows of nodes and counts have theirs, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.meta import KubeObject
@@ -120,6 +120,11 @@ class Objects:
         if cache is None:
             cache = self._caches[kind] = ObjectCache()
         return cache
+
+    def forget(self, kinds: Iterable[type[KubeObject]]) -> None:
+        """Drop the caches of kinds that nobody asks for any more."""
+        for kind in kinds:
+            self._caches.pop(kind, None)
 
     def kinds(self) -> tuple[type[KubeObject], ...]:
         """Return the kinds somebody asked for."""

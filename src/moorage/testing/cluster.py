@@ -25,7 +25,7 @@ from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.api.selectors import LabelSelector, label_matcher
-from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.assembly.policy import Policy, collect_plugins, load_policy
 from moorage.box.apiserver.api import Api
 from moorage.box.apiserver.server import ApiServer
 from moorage.box.applying import Manifest, manifests_in, manifests_of
@@ -85,9 +85,8 @@ class Cluster:
         feature_gates: str = "",
         cross_check: bool = True,
     ) -> None:
-        enabled, features = tuple(plugins), FeatureGates.parse(feature_gates)
-        registry = collect_plugins(enabled)
-        policy = load_policy(registry, config, features=features, enabled=enabled) if scheduler else None
+        features = FeatureGates.parse(feature_gates)
+        policy = _policy(config, plugins, features) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
         self._options = BoxOptions(
             nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check, features
@@ -149,6 +148,14 @@ class Cluster:
     async def delete(self, *given: Given) -> None:
         """Delete objects that were applied."""
         await self.box.applier.delete(manifest for item in given for manifest in _manifests(item))
+
+    async def reload(self, *, plugins: Iterable[type[Plugin]] = (), config: str | Path = "") -> None:
+        """Have the scheduler go on with other plugins, or another configuration; MoorageError if it refuses.
+
+        As when a configuration file or a plugin's code changes: nothing is lost of who waits, or is being bound.
+        """
+        assert self.box.scheduling is not None, "this cluster has no scheduler"
+        await self.box.scheduling.reload(_policy(config, plugins, self._options.features))
 
     async def fail_node(self, name: str) -> None:
         """Have a node fall silent, as if its machine had lost power."""
@@ -234,6 +241,11 @@ class Cluster:
             for pod in pods
         )
         return "\n".join(lines) or "  none"
+
+
+def _policy(config: str | Path, plugins: Iterable[type[Plugin]], features: FeatureGates) -> Policy:
+    enabled = tuple(plugins)
+    return load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
 
 
 def _manifests(given: Given) -> list[Manifest]:

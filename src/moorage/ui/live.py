@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from moorage.api.pod import Pod
 from moorage.clock import Clock
+from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError, did_you_mean
 from moorage.queue.entries import QueuedPodInfo
@@ -34,9 +35,7 @@ class LiveCluster:
     def __init__(self, scheduler: Scheduler, observer: PageObserver, clock: Clock, title: str, ask: Ask) -> None:
         self._scheduler, self._observer, self._clock = scheduler, observer, clock
         self._title, self._ask = title, ask
-        profiles = [cycle.profile for cycle in scheduler.cycles.values()]
-        self._events = events_of(profiles)
-        self._weights = {profile.name: dict(profile.weights) for profile in profiles}
+        self._registered: tuple[object, dict[str, list[str]]] = (None, {})
         self._helping = Helping(self._ask_helps)
         self._helped_at = 0.0
         self._layout: NodeLayout | None = None
@@ -58,11 +57,21 @@ class LiveCluster:
             self._version += 1
         return self._version
 
+    @property
+    def _profiles(self) -> list[Profile]:
+        return [cycle.profile for cycle in self._scheduler.cycles.values()]  # others after a change of configuration
+
+    def _events(self) -> dict[str, list[str]]:
+        if self._registered[0] is not self._scheduler.cycles:
+            self._registered = self._scheduler.cycles, events_of(self._profiles)
+        return self._registered[1]
+
     def about(self) -> About:
         """Say what this is."""
+        weights = {profile.name: dict(profile.weights) for profile in self._profiles}
         start = self._clock.now()
         return About(
-            kind="live", title=self._title, runs=[self._title], clock_start=time.time() - start, weights=self._weights
+            kind="live", title=self._title, runs=[self._title], clock_start=time.time() - start, weights=weights
         )
 
     def layout(self, run: int) -> NodeLayout:
@@ -97,7 +106,7 @@ class LiveCluster:
             placed=sum(load.pods),
             bound=self._observer.bound_count,
             queues={name: count for name, count in sizes._asdict().items() if count},
-            events=hoped_for(lines, self._events),
+            events=hoped_for(lines, self._events()),
             groups=pod_groups(lines, self._members(lines)),
         )
 

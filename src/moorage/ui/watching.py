@@ -5,12 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moorage.clock import Clock
-from moorage.engine.cycle.found import ExtendedNodes, Found
-from moorage.engine.cycle.post_filter import PostFiltered
-from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.cycle.score import Choice
-from moorage.engine.group_results import GroupAttempt
-from moorage.engine.observing import AttemptObserver, Stopwatch
+from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.lru import LRU
 from moorage.queue.entries import QueuedPodInfo
@@ -36,44 +31,18 @@ class SecondOfWork:
 
 
 class PageObserver(AttemptObserver):
-    """Remembers what the page shows, and passes everything on to whoever else looks on."""
+    """Remembers what the page shows."""
 
-    def __init__(self, clock: Clock, then: AttemptObserver | None = None) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._then = then or AttemptObserver()
         self.recent: deque[DecisionLine] = deque(maxlen=MAX_DECISIONS)
         self.failures: LRU[str, FailedAttempt] = LRU(MAX_FAILURES)
         self.seconds: deque[SecondOfWork] = deque(maxlen=MAX_SECONDS)
         self.count = 0
         self.bound_count = 0
 
-    def stopwatch(self, profile: str) -> Stopwatch | None:
-        """Leave timing to the other."""
-        return self._then.stopwatch(profile)
-
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
-        """Pass it on."""
-        self._then.found(queued, cycle, found)
-
-    def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
-        """Pass it on."""
-        self._then.chosen(queued, choice)
-
-    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
-        """Pass it on."""
-        self._then.settled(queued, found)
-
-    def group_ended(self, attempt: GroupAttempt) -> None:
-        """Pass it on."""
-        self._then.group_ended(attempt)
-
-    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
-        """Pass it on."""
-        self._then.post_filtered(queued, result)
-
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Note an attempt."""
-        self._then.ended(queued, outcome)
         if isinstance(outcome, Placed):
             self._note(queued, Result.SCHEDULED, node=outcome.node_name)
         elif isinstance(outcome, Parked | Failed):
@@ -81,7 +50,6 @@ class PageObserver(AttemptObserver):
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
-        self._then.bound(queued, node_name)
         self.bound_count += 1
         second = self._second()
         second.placed += 1
@@ -91,7 +59,6 @@ class PageObserver(AttemptObserver):
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Note a pod that came back from its binding."""
-        self._then.binding_failed(queued, outcome)
         self._failed(queued, outcome)
 
     def attempts(self, pod: str) -> Sequence[DecisionLine]:

@@ -34,6 +34,11 @@ class Attempt(Struct, frozen=True):
         """Who would have to leave that node."""
         return () if self.decision.post_filter is None else self.decision.post_filter.victims
 
+    def __repr__(self) -> str:
+        """Say what came of it, for a notebook: not every column that was looked at."""
+        came = f"node={self.node!r}" if self.node else f"message={self.decision.message!r}"
+        return f"Attempt(pod={self.decision.pod!r}, {came})"
+
     def fits_on(self, row: int) -> bool:
         """Tell whether the node in a row of the cache will do."""
         found = self.found.found if isinstance(self.found, ExtendedNodes) else self.found

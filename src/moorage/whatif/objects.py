@@ -1,6 +1,6 @@
 """The objects of a cluster twice: as they are written, and as structs; both follow the same changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from moorage.api.cluster import PriorityClass
@@ -118,8 +118,3 @@ def missing(wanted: ObjectId, known: Iterable[str]) -> InputError:
     same = [name for name in names if name.rpartition("/")[2] == wanted.name]
     hint = f"there is {same[0]!r}" if same else did_you_mean(wanted.key, names) or did_you_mean(wanted.name, names)
     return InputError(f"{wanted.kind} {wanted.key}", f"there is no such {wanted.kind.lower()}", hint=hint)
-
-
-def written_by_id(contents: Iterable[Content]) -> Mapping[ObjectId, Content]:
-    """Index objects as they are written."""
-    return {ObjectId.of(content): content for content in contents}

@@ -284,11 +284,6 @@ class Session:
         self._tell(None, waiting)
         return waiting
 
-    def undo_last_placement(self) -> None:
-        """Take back the placement that was the last thing done."""
-        self._undo.pop()()
-        self.roll_back(self.mark())
-
     def try_pod(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
         """Try a pod, and leave everything as it was; ``preempts``: if it fits nowhere, look for victims."""
         with self.branch():

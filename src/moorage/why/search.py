@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.errors import InputError
-from moorage.whatif.edits import Edit, PatchObject
+from moorage.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.whatif.session import Session
 from moorage.why.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
 from moorage.why.fixes.resources import Fix
@@ -61,6 +61,8 @@ MAX_ALIKE_ROWS: Final = 8
 """Of the nodes with the same sorts of obstacles so many are looked at."""
 MAX_IDEAS: Final = 4
 SEVERAL: Final = "several"
+FEW_NODES: Final = 500
+"""On so few it costs little to see what would be without a plugin, though something else was found."""
 
 
 class SearchResult(Struct):
@@ -110,60 +112,67 @@ def _rank(kind: str) -> int:
 
 
 def _search(subject: Subject) -> Iterator[Remedy]:
-    if not (subject.attempt.gates and subject.content.get("spec", {}).get("schedulingGates")):
-        yield from _offers(subject)
+    released = _released(subject) if subject.attempt.gates else None
+    if released is None:
+        yield from offers(subject)
         return
-    nested, gate = _without_gates(subject)
-    if gate is not None:
-        yield gate
+    kind, text, edit = released
+    offer = subject.offer(kind, text, edit)
+    if offer is None and subject.may_preempt:
+        offer = subject.preempting().offer(kind, text, edit)
+    if offer is not None:
+        yield offer
         return
-    for offer in _offers(nested):
-        kind = SEVERAL if offer.parts else "pair"
-        parts = ("gate", *(offer.parts or (offer.kind,)))
-        text = f"Remove its scheduling gates. {offer.text}"
-        yield replace(offer, kind=kind, text=text, edits=merged(offer.edits), parts=parts)
+    for offer in _search(subject.with_base(edit)):
+        parts = (kind, *(offer.parts or (offer.kind,)))
+        several = SEVERAL if offer.parts else "pair"
+        yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merged(offer.edits), parts=parts)
 
 
-def _offers(subject: Subject) -> Iterator[Remedy]:
+def offers(subject: Subject) -> Iterator[Remedy]:
+    """Look for single changes, then for several together, and last for a plugin to do without."""
     any_found = False
     for offer in _single(subject):
         any_found = True
         yield offer
-    if not any_found:
-        yield from together(subject)
+    if any_found:
+        return
+    stopped: LimitReached | None = None
+    try:
+        for offer in together(subject):
+            any_found = True
+            yield offer
+    except LimitReached as limit:
+        stopped = limit
+    # The last resort, and the dearest to try: the whole cluster is read anew for each plugin.
+    if not any_found or len(subject.nodes) <= FEW_NODES:
+        yield from configuration.leave_out_plugins(subject, set(subject.obstacles.plugins()))
+    if stopped is not None:
+        raise stopped
 
 
-def _without_gates(subject: Subject) -> tuple[Subject, Remedy | None]:
-    """Remove the scheduling gates: perhaps that is all; perhaps the pod is held back by something else."""
-    gates = subject.content["spec"]["schedulingGates"]
-    edit = subject.live_draft().remove("spec", "schedulingGates").edit()
-    names = " and ".join(str(gate.get("name")) for gate in gates)
-    offer = subject.offer("gate", f"Remove the scheduling gate {names}", edit)
-    if offer is None and subject.may_preempt:
-        offer = subject.preempting().offer("gate", f"Remove the scheduling gate {names}", edit)
-    return (subject.with_base(edit) if offer is None else subject), offer
+def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
+    """Let go of what holds the pod back before it is tried: its gates, or a group that is not there."""
+    spec = subject.content.get("spec") or {}
+    if gates := spec.get("schedulingGates"):
+        names = " and ".join(str(gate.get("name")) for gate in gates)
+        edit = subject.live_draft().remove("spec", "schedulingGates").edit()
+        return "gate", f"Remove the scheduling gate {names}", edit
+    group = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    if group and ObjectId("PodGroup", subject.pod.namespace, group) not in subject.session.objects:
+        text = f"Make it no member of the pod group {group}, which is not there"
+        return "group", text, subject.draft().remove("spec", "schedulingGroup").edit()
+    return None
 
 
 def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
-    found = False
     if subject.may_raise_priority:
-        for offer in leaving.raise_priority(subject):
-            found = True
-            yield offer
-    for offer in by_plugin(subject):
-        found = True
-        yield offer
+        yield from leaving.raise_priority(subject)
+    yield from by_plugin(subject)
     for fix in (nodes.add_node, leaving.delete_pods):
-        for offer in fix(subject, []):
-            found = True
-            yield offer
-    plugins = set(subject.obstacles.plugins())
-    for offer in configuration.change_arguments(subject, plugins):
-        found = True
-        yield offer
-    if not found:
-        yield from configuration.leave_out_plugins(subject, plugins)
+        yield from fix(subject, [])
+    yield from configuration.change_arguments(subject, set(subject.obstacles.plugins()))
 
 
 def by_plugin(subject: Subject) -> Iterator[Remedy]:
@@ -257,7 +266,7 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     family = _family(plugin)
     # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
     aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
-    for fix in FIXES.get(plugin, ()):
+    for fix in _fixes_beside_others(plugin):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]
         except InputError:
@@ -266,8 +275,15 @@ def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
 
 def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     if row in subject.rows_where_only(*_family(plugin)):
-        for fix in FIXES.get(plugin, ()):
+        for fix in _fixes_beside_others(plugin):
             yield from _tried(fix, subject, plugin)
+
+
+def _fixes_beside_others(plugin: str) -> Iterator[Fix]:
+    """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
+    yield from FIXES.get(plugin, ())
+    if plugin in leaving.CURED_BY_LEAVING:
+        yield leaving.delete_from
 
 
 def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:

@@ -268,6 +268,8 @@ class Subject:
             return False
         if not attempt.node and not self.spared.isdisjoint(attempt.victims):
             return False
+        if not attempt.node and not attempt.victims:
+            return False  # who would have to go is going already: the change is not what it waits for
         if not self.only_node:
             return bool(attempt.node or (self.preempts and attempt.nominated_node))
         info = self.nodes.find(self.only_node)

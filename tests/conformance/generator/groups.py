@@ -63,11 +63,16 @@ def equip(
     for pod in pending:
         if dice.chance(0.8):
             _join(dice, pod, dice.pick(groups))
+    is_round = bool(trees and trees[0].parent)
     for pod in running:
+        joined = None
         if dice.chance(0.3 if leaving else 0.0):
-            _join(dice, pod, dice.pick(leaving))
+            joined = dice.pick(leaving)
         elif dice.wants("boundMembers", 0.6):
-            _join(dice, pod, dice.pick(groups))
+            joined = dice.pick(groups)
+        # Of groups that are part of each other kube-scheduler would evict every pod twice: docs/parity.md.
+        if joined is not None and not (is_round and joined.parent):
+            _join(dice, pod, joined)
     for node in nodes:
         # In the cluster without victims kube-scheduler no longer knows of any images: docs/parity.md.
         node["status"].pop("images", None)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.options import load_options
 
 from moorage.api.kinds import BY_TYPE
 from moorage.app.assembly import assemble_daemon
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.options import load_options
 from moorage.assembly.parts import kinds_of
 from moorage.client.kubeconfig import Connection
 from moorage.clock import SystemClock

@@ -26,7 +26,7 @@ class Rig:
         self.answers: dict[str, str] = {}
         for queued in opened.scheduler.queue:
             queued.rejected_by({"NodeResourcesFit"})
-        self.events = ExplainEvents(opened.scheduler, self.notes.append, self.clock, REQUEST, self.ask)
+        self.events = ExplainEvents(opened.scheduler, self.notes.append, self.clock, lambda: REQUEST, self.ask)
 
     async def ask(self, request: ExplainRequest) -> dict[str, str]:
         self.asked.append(request.pods)

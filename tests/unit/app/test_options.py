@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from tests.support.options import load_options
 
-from moorage.app.options import load_options
 from moorage.config.durations import Duration
 from moorage.errors import InputError
 

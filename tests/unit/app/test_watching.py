@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 from tests.support.fault_server import FaultServer
+from tests.support.options import load_options
 
 from moorage.api.custom import custom_kind
 from moorage.api.pod import Pod
 from moorage.app.assembly import assemble_daemon
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
-from moorage.app.options import load_options
 from moorage.assembly.parts import kinds_of
 from moorage.client.informer import Informers
 from moorage.client.kubeconfig import Connection

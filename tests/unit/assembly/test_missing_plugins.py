@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.options import load_options
 
-from moorage.app.options import load_options
 from moorage.assembly.policy import collect_plugins, load_policy
 from moorage.cli.main import run
 from moorage.errors import ConfigErrors

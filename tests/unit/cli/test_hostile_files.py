@@ -7,7 +7,8 @@ import pytest
 from tests.hostile.classes import CLASSES
 
 from moorage.cli.main import run
-from moorage.simulator.loading import load_cluster
+from moorage.simulator.documents import read_files
+from moorage.simulator.loading import cluster_of
 
 DIGITS = "9" * 5000
 POD = '{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{{}}}}}'
@@ -164,4 +165,4 @@ def test_half_a_character_is_read_as_go_reads_it(
     assert run(("simulate", "-f", str(file))) == 0
     output = capsys.readouterr()
     assert "failed" not in output.out + output.err
-    assert load_cluster([str(file)]).pending[0].labels == {"a": read}
+    assert cluster_of(read_files([str(file)])).pending[0].labels == {"a": read}

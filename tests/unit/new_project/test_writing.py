@@ -31,6 +31,7 @@ BAD_NAMES = {
     "too long": ("a" * (MAX_NAME + 1), f"at most {MAX_NAME} small letters"),
     "a module of Python": ("json", "'json' means something else in Python\n  hint: write json-plugin"),
     "a word of Python": ("async", "'async' means something else in Python\n  hint: write async-plugin"),
+    "a package that is installed": ("numpy", "'numpy' means something else in Python\n  hint: write numpy-plugin"),
     "our own": ("moorage", "hint: write moorage-plugin"),
     "a plugin that there is": ("node-name", "there is a plugin NodeName already\n  hint: write my-node-name"),
 }

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tests.support.engine import cycle_over
 from tests.unit.queue.queue_bench import (
     CLAIM_ADD,
     NODE_ADD,
@@ -210,12 +211,15 @@ class Scores(ScorePlugin):
 
 
 def test_only_plugins_that_can_turn_a_pod_down_register() -> None:
-    profile = ProfileQueueing.of([Filters(), Permits(), Scores()])
-    assert profile.registrations == {"Filters": (EventRegistration(NODE_ADD),), "Permits": EVERY_EVENT}
+    found = dict(cycle_over(plugins=[Filters, Permits, Scores]).profile.registrations())
+    assert {name: found[name] for name in found if name in ("Filters", "Permits", "Scores")} == {
+        "Filters": (EventRegistration(NODE_ADD),),
+        "Permits": EVERY_EVENT,
+    }
 
 
 def test_extenders_register_for_every_event_under_one_name() -> None:
-    profile = ProfileQueueing.of([Filters()], with_extenders=True)
+    profile = ProfileQueueing((), {EXTENDER: EVERY_EVENT})
     found = Hints({"default-scheduler": profile}, None)
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by({EXTENDER})

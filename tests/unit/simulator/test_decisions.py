@@ -12,7 +12,6 @@ from moorage.simulator.decisions import (
     PluginScore,
     Rejection,
     Result,
-    from_json,
     to_json,
     to_yaml,
 )
@@ -82,4 +81,3 @@ def test_wire_form(decision: Decision, want: dict[str, object]) -> None:
     assert json.loads(to_json([decision])) == document
     assert json.loads(to_json([decision], indent=2)) == document
     assert yaml.safe_load(to_yaml([decision])) == document
-    assert from_json(to_json([decision])) == (decision,)

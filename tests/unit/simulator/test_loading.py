@@ -15,7 +15,8 @@ from moorage.api.storage import CSIDriver, PersistentVolume, StorageClass
 from moorage.api.workloads import ReplicationController
 from moorage.errors import InputError
 from moorage.features import GATES, FeatureGates
-from moorage.simulator.loading import ClusterInput, cluster_from, load_cluster
+from moorage.simulator.documents import read_files
+from moorage.simulator.loading import ClusterInput, cluster_from, cluster_of
 
 
 def thing(kind: str, name: str = "a", api: str = "v1", **rest: Any) -> dict[str, Any]:
@@ -306,7 +307,7 @@ class TestFiles:
         )
         json_file.write_text(json.dumps(thing("Node", "n3"), indent="\t") + "\n" + json.dumps(thing("Node", "n4")))
         stdin = io.StringIO("{apiVersion: v1, kind: Node, metadata: {name: n5}}")
-        cluster = load_cluster([str(yaml_file), str(json_file), "-"], stdin=stdin)
+        cluster = cluster_of(read_files([str(yaml_file), str(json_file), "-"], stdin=stdin))
 
         assert [node.name for node in cluster.nodes] == ["n1", "n2", "n3", "n4", "n5"]
 
@@ -420,7 +421,7 @@ def test_the_same_object_twice() -> None:
 
 def test_a_missing_file() -> None:
     with pytest.raises(InputError, match=r"nowhere\.yaml: there is no such file"):
-        load_cluster(["nowhere.yaml"])
+        cluster_of(read_files(["nowhere.yaml"]))
 
 
 def test_yaml_that_does_not_parse(tmp_path: Path) -> None:
@@ -428,4 +429,4 @@ def test_yaml_that_does_not_parse(tmp_path: Path) -> None:
     broken.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n\n")
 
     with pytest.raises(InputError, match=r"broken\.yaml, line \d, column \d"):
-        load_cluster([str(broken)])
+        cluster_of(read_files([str(broken)]))

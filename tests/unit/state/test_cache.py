@@ -103,6 +103,20 @@ def test_in_any_order(story: Callable[[Cache], object], want: dict[str, int]) ->
     assert cpu(cache) == want
 
 
+@pytest.mark.parametrize("end", ["forget", "add_pod"])
+def test_a_pod_that_is_counted_otherwise_is_still_assumed(end: str) -> None:
+    """Devices may stand for cpu of the node: what a pod takes is known once they are allocated."""
+    cache = Cache()
+    cache.add_node(NODES["n1"])
+    small = PODS["p1"]
+    large = replace(small, spec=make_pod("p1", node=small.node_name, requests={"cpu": "3"}).spec)
+    cache.assume(small)
+    cache.recount(large)
+    assert cache.is_assumed(large)
+    getattr(cache, end)(large)
+    assert not cache.is_assumed(large)
+
+
 def test_only_a_confirmation_ends_an_assumption() -> None:
     cache = Cache()
     cache.add_node(NODES["n1"])
@@ -112,6 +126,17 @@ def test_only_a_confirmation_ends_an_assumption() -> None:
     cache.add_pod(PODS["p1"])
     assert not cache.is_assumed(PODS["p1"])
     assert (cache.assumed_count, cache.pod_count) == (0, 1)
+
+
+def test_an_assumption_that_is_counted_as_something_else_is_still_one() -> None:
+    cache = Cache()
+    cache.add_node(NODES["n1"])
+    cache.assume(PODS["p1"])
+    cache.recount(grown(PODS["p1"]))
+    assert cpu(cache) == {"n1": 3000}
+    assert cache.is_assumed(PODS["p1"])
+    cache.forget(PODS["p1"])
+    assert cpu(cache) == {"n1": 0}
 
 
 REFUSED: dict[str, tuple[list[str], Callable[[Cache], None], str]] = {

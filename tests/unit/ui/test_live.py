@@ -9,7 +9,7 @@ from tests.unit.ui.clusters import SMALL, loaded, pod, policy
 
 from moorage.assembly.parts import Observers, Parts, assemble
 from moorage.clock import VirtualClock
-from moorage.engine.observing import AttemptObserver
+from moorage.engine.observing import AttemptObserver, observed_by
 from moorage.engine.outcomes import Outcome
 from moorage.errors import InputError
 from moorage.queue.entries import QueuedPodInfo
@@ -40,8 +40,9 @@ async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
 async def worked() -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
     """Have a scheduler try everybody once."""
     clock, counting = VirtualClock(1000.0), Counting()
-    observer = PageObserver(clock, counting)
-    parts = assemble(policy(), DryRunApi(), clock, observers=Observers(attempts=observer))
+    observer = PageObserver(clock)
+    both = observed_by(counting, observer)
+    parts = assemble(policy(), DryRunApi(), clock, observers=Observers(attempts=both))
     make_known(cluster_of(loaded(SMALL).documents), parts, clock)
     await parts.scheduler.life.start()
     while parts.scheduler.queue.sizes().active:

@@ -84,3 +84,10 @@ def test_nominations_of_others_count_only_where_they_are_honoured() -> None:
     for honours, expected in ((True, ""), (False, "n1")):
         with session(node("n1"), nominated, pod("a"), honours_nominations=honours) as opened:
             assert opened.try_pod("default/a").node == expected
+
+
+def test_an_attempt_is_told_in_one_line() -> None:
+    """In a notebook it is what one sees: where the pod went, or why not."""
+    with session(node("n1"), pod("p"), pod("big", requests={"cpu": "9"})) as opened:
+        assert repr(opened.try_pod("default/p")) == "Attempt(pod='default/p', node='n1')"
+        assert repr(opened.try_pod("default/big")).startswith("Attempt(pod='default/big', message='0/1 nodes are")

@@ -154,7 +154,9 @@ def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.decision.result.value == "gated"
     assert "ring" in explained.decision.message
-    assert explained.changes == ()
+    (change,) = explained.changes
+    assert (change.kind, change.node) == ("group", "n1")
+    assert change.edits[0]["patch"] == [{"op": "remove", "path": "/spec/schedulingGroup"}]
 
 
 def test_a_group_that_fits_has_nothing_to_complain_of() -> None:

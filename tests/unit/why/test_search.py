@@ -9,6 +9,7 @@ from tests.unit.why.clusters import HOSTNAME, ZONE, Object, node, pod, session
 from moorage.whatif.edits import edit_from
 from moorage.why.explain import explain_pod
 from moorage.why.fixes.resources import lower_requests
+from moorage.why.search import offers
 from moorage.why.subject import LimitReached, Limits, Subject
 
 HARD = "DoNotSchedule"
@@ -25,6 +26,8 @@ SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": HARD, "nodeAf
 PORT = [{"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]
+SIZE = {"requests": {"storage": "1Gi"}}
+BETTER = {"selectors": [{"cel": {"expression": "device.driver == 'better.example'"}}]}
 
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "too much cpu": ([node("n1"), pod("p", requests={"cpu": "5"})], ["request", "node-capacity"]),
@@ -60,6 +63,40 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     ),
     "a gate": ([node("n1"), pod("p", schedulingGates=[{"name": "example.com/quota"}])], ["gate"]),
     "a claim that is not there": ([node("n1"), pod("p", volumes=CLAIM)], ["volume"]),
+    "a claim of a class that is not there": (
+        [
+            node("n1"),
+            {
+                **{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"}},
+                **{"provisioner": "disk.example", "volumeBindingMode": "WaitForFirstConsumer"},
+            },
+            {
+                **{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "gone"}},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": SIZE, "storageClassName": "fast"},
+            },
+            pod("p", volumes=CLAIM),
+        ],
+        ["claim", "volume"],
+    ),
+    "devices of another model": (
+        [
+            node("n1"),
+            {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}},
+            {
+                **{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}},
+                "spec": {
+                    **{"driver": "gpu.example", "nodeName": "n1", "devices": [{"name": "d"}]},
+                    "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+                },
+            },
+            {
+                **{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", **BETTER}}]}},
+            },
+            pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}]),
+        ],
+        ["claim", "claim"],
+    ),
     "no nodes at all": ([pod("p")], ["add-node"]),
     "no nodes, and it would go to few": ([pod("p", affinity=ON_SSD, nodeSelector={"arch": "arm"})], ["add-node"]),
     "no nodes, and it would go to one": ([pod("p", affinity=TO_ONE)], ["add-node"]),
@@ -146,6 +183,14 @@ def test_a_pod_that_must_not_preempt_needs_no_higher_priority() -> None:
         (change,) = [found for found in explain_pod(opened, "default/p").changes if found.kind == "priority"]
     assert change.edits[0]["create"]["value"] == 50
     assert change.victims == ("default/a",)
+
+
+def test_nobody_is_preempted_who_is_going_already() -> None:
+    leaving = pod("a", on="n1", requests={"cpu": "4"}, priority=5)
+    leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
+    with session(node("n1"), leaving, pod("p")) as opened:
+        kinds = [change.kind for change in explain_pod(opened, "default/p").changes]
+    assert kinds == ["request", "delete-pod", "add-node", "node-capacity"]
 
 
 def test_two_obstacles_take_a_pair() -> None:
@@ -263,6 +308,18 @@ def test_the_search_tries_only_so_much() -> None:
         with pytest.raises(LimitReached):
             list(lower_requests(subject, subject.rows_where_only("NodeResourcesFit")))
     assert limits.trials == 1
+
+
+def test_plugins_are_left_out_last() -> None:
+    """That costs a reading of the whole cluster for each: no time may be lost on it where two changes help."""
+    with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"})) as opened:
+        limits = Limits(inf)
+        (pair,) = offers(Subject(opened, "default/p", limits))
+        plugins = 2  # each is tried
+        found = offers(Subject(opened, "default/p", Limits(inf, max_trials=limits.trials - plugins)))
+        assert next(found).text == pair.text
+        with pytest.raises(LimitReached):
+            next(found)
 
 
 GPU = "example.com/gpu"

@@ -220,6 +220,25 @@ _ALL: Final = (
         OWN,
         "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
     ),
+    Flag("decision-log", kinds.TEXT, "", OWN, "Write every decision to this file, a line of JSON each."),
+    Flag("decision-log-max-size", kinds.BYTES, 100 << 20, OWN, "Size at which --decision-log is rotated."),
+    Flag("decision-log-max-files", kinds.INT, 5, OWN, "How many rotated files of --decision-log are kept."),
+    Flag("shadow", kinds.TEXT, "", OWN, "Configuration that decides beside the one in charge, and touches nothing."),
+    Flag("shadow-percent", kinds.FLOAT, 100.0, OWN, "Share of the pods that --shadow is asked about."),
+    Flag("shadow-plugin", kinds.PATHS, (), OWN, "Plugin of --shadow as module:Class; without any, those of --plugin."),
+    Flag("shadow-log", kinds.TEXT, "", OWN, "Write what --shadow makes of each pod to this file, a line of JSON each."),
+    Flag("shadow-max-memory", kinds.BYTES, 4 << 30, OWN, "Memory at which --shadow is switched off."),
+    Flag(
+        "tracing-endpoint", kinds.TEXT, "", OWN, "OTLP/HTTP collector to send traces of attempts to: http://host:4318."
+    ),
+    Flag("tracing-sampling-rate-per-million", kinds.INT32, 10_000, OWN, "How many of a million attempts are traced."),
+    Flag(
+        "reload",
+        kinds.BOOL,
+        True,
+        OWN,
+        "Take up changes of --config and of the files of --plugin while running, and read them again on SIGHUP.",
+    ),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a page that shows the cluster, under /ui/ beside /metrics."),
     Flag(
         "stuck-timeout",

@@ -101,6 +101,8 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         loop.add_signal_handler(signal.SIGUSR2, self._child.send, signal.SIGUSR2)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # it does not end us: it is for the scheduler
+            loop.add_signal_handler(signal.SIGHUP, self._child.send, signal.SIGHUP)
         watching = asyncio.create_task(self._incidents.watch(), name="watchdog")
         async for message in self._link.messages():
             self._take(message)

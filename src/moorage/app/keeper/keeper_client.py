@@ -38,6 +38,8 @@ class KeeperClient:
         self.stopping = asyncio.Event()
         self.router = Router()
         self.record: RecordEvent = lambda _note: None
+        self.lease: Lease | None = None
+        """The lease as it was when its holder was last announced."""
         self.is_synced: Callable[[], bool] = lambda: False
         self._ends = ends
         self._setup = setup
@@ -105,9 +107,8 @@ class KeeperClient:
                 case Lead():
                     self._may_lead.set()
                 case Announcement(note, lease):
-                    self.record(
-                        EventNote(decode(Lease, lease), "LeaderElection", "LeaderElection", note, self._setup.component)
-                    )
+                    self.lease = decode(Lease, lease)
+                    self.record(EventNote(self.lease, "LeaderElection", "LeaderElection", note, self._setup.component))
                 case Stop(reason):
                     self._stop(reason)
                 case Asked():

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from moorage.app.metrics.cells import CellRegistry
-from moorage.engine.extension_points import Point
+from moorage.engine.extension_points import CallTimer, Point
 from moorage.engine.profile import Profile
 from moorage.framework.plugin import Plugin
 from moorage.framework.status import Code, Status, Verdict
@@ -52,13 +52,27 @@ class PluginSampler:
         self._chance = chance
         self._plugins: list[Plugin] = []
         self._cells: dict[tuple[str, str, str], Callable[[float], None]] = {}
-        self._is_sampling = False
+        self.is_sampling = False
+        self._over: CallTimer | None = None
         self._left_of_run = 0
 
+    def put_over(self, timer: CallTimer | None) -> None:
+        """Have another timer take all calls of plugins, until it is taken away; it may pass them on to this one."""
+        self._over = timer
+        self._set_timers()
+
+    def _set_timers(self) -> None:
+        timer = self._over or (self if self.is_sampling else None)
+        for plugin in self._plugins:
+            plugin._timer = timer
+
     def watch(self, profiles: Iterable[Profile]) -> None:
-        """Sample the plugins of these profiles from now on."""
-        for profile in profiles:
-            self._plugins += profile.plugins.values()
+        """Sample the plugins of these profiles from now on, and no others."""
+        for plugin in self._plugins:
+            plugin._timer = None
+        self._plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+        self.is_sampling, self._left_of_run = False, 0
+        self._set_timers()
 
     def cycle_begins(self) -> None:
         """Decide whether this cycle is one of those that are timed."""
@@ -67,10 +81,9 @@ class PluginSampler:
             return
         self._left_of_run = RUN
         is_sampling = self._chance.random() < SHARE
-        if is_sampling != self._is_sampling:
-            self._is_sampling = is_sampling
-            for plugin in self._plugins:
-                plugin._timer = self if is_sampling else None
+        if is_sampling != self.is_sampling:
+            self.is_sampling = is_sampling
+            self._set_timers()
 
     def call(self, point: Point, plugin: str, method: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         """Make a call and take its time."""

@@ -248,7 +248,34 @@ _ALL: Final = (
     _counter("moorage_list_watch_failures_total", "resource", "Lists and watches that failed and were tried again."),
     _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
     _counter("moorage_apply_failures_total", "resource", "Changes of objects that could not be applied."),
+    _counter("moorage_config_reloads_total", "result", "Changes of configuration or plugin code: success or refused."),
+    _gauge("moorage_config_last_reload_successful", "", "Whether the last change is in force: 1, or 0 if refused."),
+    _gauge(
+        "moorage_config_last_reload_success_timestamp_seconds", "", "Since when the configuration in force has been so."
+    ),
+    _gauge("moorage_config_info", "hash", "Which configuration is in force: a hash of all its settings; always 1."),
     _counter("moorage_stuck_total", "plugin", "Times a plugin kept the scheduler from its work for over a second."),
+    _counter(
+        "moorage_decision_log_dropped_total",
+        "reason",
+        "Decisions that did not get into --decision-log: too many waited (buffer), or the disk took none (disk).",
+    ),
+    _gauge("moorage_shadow_up", "", "Whether the configuration of --shadow is asked about pods."),
+    _counter(
+        "moorage_shadow_decisions_total",
+        "profile result",
+        "Decisions that --shadow was asked about: agrees, differs, unsure (its cluster was another one), error.",
+    ),
+    _counter(
+        "moorage_shadow_differences_total",
+        "profile plugin",
+        "Decisions that differ, by the plugin behind it.",
+    ),
+    _counter(
+        "moorage_shadow_dropped_total",
+        "reason",
+        "Decisions that --shadow was not asked about or did not answer: busy, starting, lost.",
+    ),
     _counter(
         "moorage_cross_check_differences_total", "profile", "Standing answers found wrong by --cross-check-percent."
     ),

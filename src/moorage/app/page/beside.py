@@ -39,11 +39,17 @@ class QuestionProcess:
     """The process, from the first question on; one question at a time."""
 
     def __init__(self, request: ExplainRequest) -> None:
-        self._request = request
+        self.request = request
         self._process: Process | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._idle: asyncio.TimerHandle | None = None
+
+    async def change(self, request: ExplainRequest) -> None:
+        """Have questions answered under another policy from now on."""
+        self.request = request
+        async with self._turn:
+            await self.stop()
 
     async def ask(self, question: str, asked: Mapping[str, Any]) -> Any:
         """Have a question answered; InputError says why it cannot be."""
@@ -95,7 +101,7 @@ class QuestionProcess:
                 preexec_fn=be_nice,
             )
             assert self._process.stdin is not None
-            self._process.stdin.write(framed(self._request))
+            self._process.stdin.write(framed(self.request))
         return self._process
 
     def _end(self) -> None:

@@ -1,5 +1,6 @@
 """`moorage scheduler --ui`: the page among the other pages of the scheduler, for whoever may read them."""
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from moorage.app.explain_events import request_of
 from moorage.app.options import AuthorizationOptions, Options
 from moorage.app.serving.routing import Router
 from moorage.clock import SteadyClock
-from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
 from moorage.ui.paths import API, ROOT, public_paths
 
@@ -25,14 +25,20 @@ def allowing_page(options: AuthorizationOptions) -> AuthorizationOptions:
 class SchedulerPage:
     """The page of one scheduler: what it looks at, and where it is served."""
 
-    def __init__(self, options: Options, then: AttemptObserver) -> None:
+    def __init__(self, options: Options) -> None:
         from moorage.app.page.beside import QuestionProcess
         from moorage.ui.watching import PageObserver
 
         self._clock = SteadyClock()
         self._asking = QuestionProcess(request_of(options))
         self._source: LiveCluster | None = None
-        self.observer = PageObserver(self._clock, then)
+        self._changing: asyncio.Task[None] | None = None
+        self.observer = PageObserver(self._clock)
+
+    def change(self, options: Options) -> None:
+        """Answer questions as these options say from now on."""
+        changing = self._asking.change(request_of(options))
+        self._changing = asyncio.get_running_loop().create_task(changing, name="page of another configuration")
 
     def add_to(self, router: Router, scheduler: Scheduler) -> None:
         """Register the page."""

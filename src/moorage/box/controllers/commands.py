@@ -13,12 +13,12 @@ _SPECIAL: Final = re.compile(r"[$`|<>(){}*?&\\]").search
 _CODE: Final = re.compile(r"\d{1,3}").fullmatch
 
 
-def told_by_command(template: Data) -> dict[str, str]:
+def annotations_of_command(template: Data) -> dict[str, str]:
     """Return the annotations that have a fake kubelet do what the command of a template's only container does.
 
     Nothing for a command that does more than to sleep, to say something and to end; what the template has itself stays.
 
-    >>> told_by_command({"spec": {"containers": [{"command": ["sh", "-c", "sleep 5; exit 3"]}]}})
+    >>> annotations_of_command({"spec": {"containers": [{"command": ["sh", "-c", "sleep 5; exit 3"]}]}})
     {'moorage.io/run-for': '5s', 'moorage.io/exit-code': '3'}
     """
     containers = (template.get("spec") or {}).get("containers") or []
@@ -46,5 +46,5 @@ def _annotations(steps: list[list[str]]) -> dict[str, str]:
         elif name not in ("true", "false", "echo") or _SPECIAL(" ".join(rest)):
             return {}
         code = "1" if name == "false" else ""
-    told = {RUN_FOR: f"{slept:.0f}s" if slept >= 1 else f"{slept * 1000:.0f}ms"} if slept else {}
-    return {**told, EXIT_CODE: code} if code else told
+    annotations = {RUN_FOR: f"{slept:.0f}s" if slept >= 1 else f"{slept * 1000:.0f}ms"} if slept else {}
+    return {**annotations, EXIT_CODE: code} if code else annotations

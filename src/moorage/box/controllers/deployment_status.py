@@ -54,8 +54,8 @@ def status_of(
     found = list(deployment.status.get("conditions") or ())
     conditions = with_condition(found, format_time(now), **_availability(counts.available >= counts.least))
     if failure is not None:
-        told = {key: failure[key] for key in ("type", "status", "reason", "message")}
-        conditions = with_condition(conditions, format_time(now), **told)
+        copied = {key: failure[key] for key in ("type", "status", "reason", "message")}
+        conditions = with_condition(conditions, format_time(now), **copied)
     else:
         conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
     progress = RolloutProgress(deployment, newest, moved=moved, is_complete=is_complete)

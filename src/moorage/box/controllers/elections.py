@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 5.0
 ALIVE_SECONDS: Final = 2 * ANSWER_SECONDS
 """How long an answer counts: who answered at once must still be there when the others' time is over."""
 VALID_SECONDS: Final = 1800.0
-"""Who has not been heard of for so long is no candidate any more."""
+"""Who has not renewed its candidacy for so long is no candidate any more."""
 
 
 class ElectionController:
@@ -105,7 +105,7 @@ def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[Controll
 
 
 def _is_alive(candidate: LeaseCandidate, now: float) -> bool:
-    """Return whether a candidate has just been heard of, and owes no answer."""
+    """Return whether a candidate has renewed its candidacy recently, and owes no answer."""
     renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
     if renewed is None or _age(renewed, now) > ALIVE_SECONDS:
         return False

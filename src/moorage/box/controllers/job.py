@@ -14,8 +14,8 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.struct import Data
 from moorage.api.workloads import Job, SuccessPolicy
 from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, status_actions
-from moorage.box.controllers.commands import told_by_command
-from moorage.box.controllers.job_events import told
+from moorage.box.controllers.commands import annotations_of_command
+from moorage.box.controllers.job_events import with_events
 from moorage.box.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.box.controllers.ownership import (
     adopter_keys,
@@ -39,7 +39,7 @@ LAST_PAUSE: Final = 600.0
 
 
 class JobController:
-    """Runs jobs; with ``makes_groups`` the pods of each are a group, and users are told what is made for it."""
+    """Runs jobs; with ``makes_groups`` the pods of each are a group, and events say what is made for it."""
 
     name = "jobs"
     pause = 0.1
@@ -66,7 +66,7 @@ class JobController:
         if job is None or job.is_terminating:
             return ()
         actions, now = self._decide(job, view), self._clock.now()
-        return [told(action, job, now) for action in actions] if self._makes_groups else actions
+        return [with_events(action, job, now) for action in actions] if self._makes_groups else actions
 
     def _decide(self, job: Job, view: View) -> Iterable[ControllerAction]:
         if claimed := pod_claims(job, view):
@@ -139,7 +139,7 @@ class JobProgress:
 
     @property
     def _told(self) -> Data:
-        """What the status says; these two counts are told even if they are zero."""
+        """What the status says; these two counts are written even if they are zero."""
         return {"ready": None, "terminating": None, **self.job.status}
 
     @property
@@ -205,16 +205,16 @@ class JobProgress:
             "job-name": job.name,
         }
         template = job.spec.template
-        told = told_by_command(template)
+        annotations = annotations_of_command(template)
         if self.group is not None:
             spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
             template = {**template, "spec": spec}
         if not self.is_indexed:
-            return pod_of(job, template, generateName=f"{job.name}-", labels=labels, annotations=told)
+            return pod_of(job, template, generateName=f"{job.name}-", labels=labels, annotations=annotations)
         labels[INDEX] = str(number)
         name = f"{job.name}-{number}-"
-        told |= {INDEX: str(number)}
-        data = pod_of(job, template, generateName=name, labels=labels, annotations=told)
+        annotations |= {INDEX: str(number)}
+        data = pod_of(job, template, generateName=name, labels=labels, annotations=annotations)
         data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
         return data
 

@@ -1,4 +1,4 @@
-"""What users are told of a job that is a group, as events: word for word what kube-controller-manager tells them."""
+"""The events of a job that is a group: word for word those of kube-controller-manager."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from moorage.box.controllers.actions import NAME, ControllerAction, Create, Dele
 SOURCE: Final = "job-controller"
 
 
-def told(action: ControllerAction, job: Job, now: float) -> ControllerAction:
+def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
     """Return an action with the event that follows it, if one does."""
 
     def tell(reason: str, message: str, *, is_warning: bool = False) -> Tell:

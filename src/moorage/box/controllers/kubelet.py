@@ -216,8 +216,8 @@ def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted")
     for kind, status in own.items():
         known = pod.condition(kind)
         since = known.last_transition_time if known is not None and known.status == status else moment
-        told = {"reason": reason} if status == "False" else {}
-        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **told})
+        explanation = {"reason": reason} if status == "False" else {}
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **explanation})
     return conditions
 
 

@@ -216,7 +216,7 @@ class StandingAnswer:
         self._filters: list[PluginAnswer] = []
         self._pod_filters: list[PluginAnswer] = []
         self._position = self._nodes_filtered = self._nodes_scored = -1
-        self._shares: list[Share] | None = None
+        self.shares: list[Share] | None = None
         self._pod_shares: list[Share] = []
         self.status_ids: IdArray = NO_STATUS_IDS
         self.feasible: BoolArray = NO_MASK
@@ -322,18 +322,18 @@ class StandingAnswer:
     def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:
         """Return the score plugins that keep their answers and take part, with raw scores brought up to date."""
         node_changes = self._columns.node_changes.position
-        if self._shares is None:
-            self._shares = self._new_shares(pod, nodes)
-            self._pod_shares = [share for share in self._shares if share.plugin.depends_on > DependsOn.NODE]
+        if self.shares is None:
+            self.shares = self._new_shares(pod, nodes)
+            self._pod_shares = [share for share in self.shares if share.plugin.depends_on > DependsOn.NODE]
             self._totals_dirty = True
         else:
-            for share in self._shares if self._nodes_scored != node_changes else self._pod_shares:
+            for share in self.shares if self._nodes_scored != node_changes else self._pod_shares:
                 share.part.score(pod, nodes)
-            for share in self._shares:
+            for share in self.shares:
                 if share.version != share.part.version and share.generation != share.part.generation:
                     self._totals_dirty = True
         self._nodes_scored = node_changes
-        return self._shares
+        return self.shares
 
     def _new_shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
         for at in self.layout.only_pre_scoring:
@@ -386,15 +386,17 @@ class StandingAnswer:
             total += share.weight * score
         return total
 
-    def score_over(self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray) -> IntArray:
-        """Return the same sums over another set of feasible rows than the answer's own."""
+    def score_over(
+        self, cycle: CycleState, pod: Pod, nodes: NodeTable, feasible: BoolArray
+    ) -> tuple[IntArray, list[Share]]:
+        """Return the same sums over another set of feasible rows than the answer's own, and what they are made of."""
         rows = None if feasible.all() else np.flatnonzero(feasible)
         shares = [Share(share.part, share.plugin, share.weight, share.normalizes) for share in self._score(pod, nodes)]
         for share in shares:
             write_share(share, cycle, pod, nodes, rows)
         totals = sum_of(shares, len(nodes))
         totals[~feasible] = INFEASIBLE_TOTAL
-        return totals
+        return totals, shares
 
 
 def write_share(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:

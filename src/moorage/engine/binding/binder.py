@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
+from contextvars import Context
 from functools import partial
 from typing import Any, Final
 
@@ -84,6 +85,10 @@ class BindingPhases:
     def __init__(self, profile: Profile, extenders: Sequence[Extender]) -> None:
         self.profile = profile
         self._extenders = extenders
+        self.under_way = 0
+        """How many pods these phases are binding, those that wait on permit included."""
+        self.all_ended: asyncio.Future[None] | None = None
+        """Who waits for the last of them."""
 
     def pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
@@ -172,6 +177,7 @@ class Binder:
     def start(self, binding: PendingBinding) -> None:
         """Begin a binding cycle."""
         self.in_flight += 1
+        binding.phases.under_way += 1
         self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
@@ -184,22 +190,29 @@ class Binder:
         return True
 
     async def _run(self, binding: PendingBinding) -> None:
+        phases = binding.phases
         try:
-            refusal = await self._bind(binding)
-        except MoorageError as error:
-            refusal = Status.error(str(error))
+            try:
+                refusal = await self._bind(binding)
+            except MoorageError as error:
+                refusal = Status.error(str(error))
+            finally:
+                self.in_flight -= 1
+                if binding.permit is not None:
+                    self._services.waiting.release(binding.pod.uid)
+                self._services.wake()
+            if self._services.freeze.thawed is not None:
+                await self._services.freeze.over()
+            if refusal is not None:
+                self._take_back(binding, refusal)
+            elif binding.cycle.pods_to_activate:
+                self._services.activate(binding.cycle.pods_to_activate)
+                binding.cycle.pods_to_activate = {}
         finally:
-            self.in_flight -= 1
-            if binding.permit is not None:
-                self._services.waiting.release(binding.pod.uid)
-            self._services.wake()
-        if self._services.freeze.thawed is not None:
-            await self._services.freeze.over()
-        if refusal is not None:
-            self._take_back(binding, refusal)
-        elif binding.cycle.pods_to_activate:
-            self._services.activate(binding.cycle.pods_to_activate)
-            binding.cycle.pods_to_activate = {}
+            # Not before what was reserved has been taken back: until then the plugins must not be closed.
+            phases.under_way -= 1
+            if phases.all_ended is not None and not phases.under_way and not phases.all_ended.done():
+                phases.all_ended.set_result(None)
 
     async def _bind(self, binding: PendingBinding) -> Status | None:
         """Go through the phases; return the status of the one that failed."""
@@ -351,7 +364,8 @@ class TaskBackground:
                 vacancy.set_result(Work(work, name))
                 return
         first = Work(work, name)
-        task = loop.create_task(self._run(loop, first))
+        # It outlives the attempt that it is made for, so it must not take along what is current there.
+        task = loop.create_task(self._run(loop, first), context=Context())
         self._tasks.add(task)
         task.add_done_callback(partial(self._gone, first))
 

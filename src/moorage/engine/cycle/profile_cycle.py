@@ -1,5 +1,6 @@
 """The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from moorage.engine.cycle.filter import Filtering, Rotation
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.post_filter import post_filter
 from moorage.engine.cycle.score import Choice, Scoring
-from moorage.engine.cycle.ties import Ties
+from moorage.engine.extender import Extender
 from moorage.engine.handle import ProfileHandles
 from moorage.engine.profile import Profile
 from moorage.engine.services import Services
@@ -35,13 +36,14 @@ class ProfileCycle:
         rotation: Rotation,
         percentage: int | None,
         cross_check: bool | float = False,
-        ties: Ties | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
-        self.handles = handles = ProfileHandles(services, config.scheduler_name or "")
+        self.extenders = extenders
+        self.handles = handles = ProfileHandles(services, config.scheduler_name or "", extenders)
         self.profile = profile = Profile(config, registry, handles.make)
         self.filtering = Filtering(profile, services, rotation, percentage)
-        self.scoring = Scoring(profile, services.cache, ties)
-        self.extending = Extending(services.extenders, services.cache)
+        self.scoring = Scoring(profile, services.cache)
+        self.extending = Extending(extenders, services.cache)
         self.cache = services.cache
         self.find = self.filtering.find
         self.choose = self.scoring.choose

@@ -9,16 +9,16 @@ from random import Random
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from moorage.engine.answers.ranking import HeapOrder, Ranks
-from moorage.engine.answers.standing import INFEASIBLE_TOTAL, StandingAnswer
+from moorage.engine.answers.standing import INFEASIBLE_TOTAL, Share, StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import ExtendedNodes, OneNode, SeveralNodes
 from moorage.engine.cycle.ties import Ties
 from moorage.engine.extension_points import check_range, normalize, pre_score, score_nodes
 from moorage.engine.profile import Profile
-from moorage.engine.reference import score_all
+from moorage.engine.reference import PluginScores, score_all
 from moorage.errors import PluginError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -54,14 +54,27 @@ class Totals(Struct):
         return self.column.take(rows) if self.rows is None else self.column
 
 
+class ScoreNotes(Struct):
+    """What the totals of the last choice are made of: shares that stand, over all rows, and fresh scores over some.
+
+    ``rows`` are those of the fresh scores; ``None`` is all. Valid until the next choice.
+    """
+
+    shares: list[Share] = field(default_factory=list)
+    fresh: list[PluginScores] = field(default_factory=list)
+    rows: RowArray | None = None
+
+
 class Scoring:
     """Scores feasible nodes and picks one, one profile's way; among equals as upstream does, or as ``ties`` says."""
 
-    def __init__(self, profile: Profile, cache: Cache, ties: Ties | None = None) -> None:
+    def __init__(self, profile: Profile, cache: Cache) -> None:
         self.profile = profile
         self.cache = cache
-        self._ties = ties
+        self.ties: Ties | None = None
         self.cross_check: CrossCheck | None = None
+        self.notes: ScoreNotes | None = None
+        """Where to note what totals are made of, for who writes decisions down; nobody does unless asked to."""
         self._heap = HeapOrder()
         self._max_total = MAX_NODE_SCORE * sum(profile.weights.values())
         self._ranks_of_all: Ranks | None = None
@@ -77,10 +90,10 @@ class Scoring:
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
             self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
-        if self._ties is not None:
+        if self.ties is not None:
             best = (totals.column == totals.column.max()).nonzero()[0]
             tied = best if totals.rows is None else totals.rows[best]
-            return Choice(self.cache.nodes[self._ties.choose(self.cache.nodes, tied)])
+            return Choice(self.cache.nodes[self.ties.choose(self.cache.nodes, tied)])
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])
@@ -115,15 +128,21 @@ class Scoring:
         scorers = [plugin for plugin in answer.layout.fresh_scores if plugin.name not in skipped]
         standing = answer.score(found.pod, self.cache.nodes)
         is_standing = is_own or answer.totals_ignore_feasibility
+        shares, notes = answer.shares or [], self.notes
         if not is_standing:
-            standing = answer.score_over(found.cycle, found.pod, self.cache.nodes, found.feasible)
+            standing, shares = answer.score_over(found.cycle, found.pod, self.cache.nodes, found.feasible)
+        if notes is not None:
+            notes.shares, notes.fresh, notes.rows = shares, [], rows
         if not scorers and (rows is None or is_own):
             return Totals(standing, is_standing=is_standing)
         column, window = standing if rows is None else standing.take(rows), self._window(rows)
         for scorer in scorers:
             raw = score_nodes(scorer, found.cycle, found.pod, window)
+            noted = raw if notes is None else raw.copy()  # to normalise may change the column
             normalized = normalize(scorer, found.cycle, found.pod, window, raw)
             check_range(scorer.name, normalized)
+            if notes is not None:
+                notes.fresh.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
             # The product is a column of our own, what stands is not.
             weighted = np.multiply(normalized, self.profile.weights[scorer.name], dtype=np.int64)
             weighted += column

@@ -145,7 +145,7 @@ class GroupSearch:
 
     async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial) -> None:
         cycle, pod = self._cycle, queued.pod
-        extended = bool(self._services.extenders)
+        extended = bool(cycle.extenders)
         found = await cycle.find_extended(pod) if extended else cycle.find(pod)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)

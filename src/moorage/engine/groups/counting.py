@@ -39,7 +39,7 @@ class Counting:
         self._outcomes: dict[int, tuple[Status | None, tuple[Proposal, ...]]] = {}
         self._is_possible = (
             not tree.is_composite
-            and not services.extenders
+            and not cycle.extenders
             and cycle.filtering.percentage is None
             and cycle.filtering.rotation.start == 0
             and not any(plugin.looks_at_nodes for plugin in cycle.profile.placement_score)

@@ -58,17 +58,21 @@ class Committing(Protocol):
 class GroupCycle:
     """Tries groups, one at a time, in a frozen world."""
 
-    def __init__(self, scheduler: Committing, groups: PodGroups, sources: GroupSources | None = None) -> None:
+    def __init__(self, scheduler: Committing, groups: PodGroups) -> None:
         self._scheduler = scheduler
-        self._sources = sources
+        self._sources: GroupSources | None = None
         self._services = services = scheduler.services
         self._groups = groups
         self._conditions = GroupConditions(services)
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
         self._members: Mapping[str, QueuedPodInfo] = {}
-        for cycle in scheduler.cycles.values():
-            cycle.handles.search_groups_by(partial(self._search_again, cycle))
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
+
+    def serve(self, cycles: Iterable[ProfileCycle], sources: GroupSources | None) -> None:
+        """Try groups by these profiles from now on, some of whose plugins may describe groups."""
+        self._sources = sources
+        for cycle in cycles:
+            cycle.handles.search_groups_by(partial(self._search_again, cycle))
 
     async def try_group(self, queued: QueuedGroup) -> None:
         """Try a group that was popped, and take back what does not fit."""
@@ -87,7 +91,7 @@ class GroupCycle:
         tree = self._tree_of(queued, members)
         meter, name = self._services.meter, profile.profile.name
         try:
-            trial = await self._searched(search, tree)
+            trial = await self._searched(profile, search, tree)
             code = trial.code
             meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
             helped = await self._post_filter(search, profile, tree, trial) if may_be_helped(search, trial) else None
@@ -116,8 +120,8 @@ class GroupCycle:
         # Pods of groups that fail below a tree that does not count as well, as upstream.
         return trial.status, trial.proposals(of_failed=True)
 
-    async def _searched(self, search: GroupSearch, tree: GroupTree) -> GroupTrial:
-        if not self._services.extenders:
+    async def _searched(self, profile: ProfileCycle, search: GroupSearch, tree: GroupTree) -> GroupTrial:
+        if not profile.extenders:
             return await search.run(tree)
         # Between two questions to an extender pods are placed that are not really there.
         with self._services.freeze:

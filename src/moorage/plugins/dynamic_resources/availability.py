@@ -15,12 +15,25 @@ from moorage.plugins.dynamic_resources.state import DeviceState
 NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 
 
+def unprepared(state: DeviceState) -> Status | None:
+    """Return the status of nodes that have to do work for devices which another pod of the group was just given."""
+    if not state.pending_skips:
+        return None
+    claim = state.claims[state.pending_skips[0]]
+    return Status.unresolvable(f"resource claim {claim.key} allocation requires {SKIPPING} feature on the node")
+
+
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
     """Return the places of the claims that cannot be used on a node."""
+    return unreachable_from(state, info) | state.stuck
+
+
+def unreachable_from(state: DeviceState, info: NodeInfo) -> set[int]:
+    """Return the places of the claims whose devices a node does not reach."""
     away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
     if state.skipping and SKIPPING not in info.node.status.declared_features:
         away |= state.skipping
-    return away | state.stuck
+    return away
 
 
 def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.api.devices import Device, ResourceClaim
+from moorage.api.devices import Device, DeviceRequestAllocationResult, ResourceClaim
 from moorage.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus, Pod
 from moorage.clock import Clock
 from moorage.framework.nodeinfo import NodeInfo
@@ -13,7 +13,14 @@ from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired
 from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, AllocationAnswers, AllocationOutcome, spec_key
-from moorage.plugins.dynamic_resources.availability import NOT_AVAILABLE, unavailable_on, unavailable_on_nodes
+from moorage.plugins.dynamic_resources.availability import (
+    NOT_AVAILABLE,
+    unavailable_on,
+    unavailable_on_nodes,
+    unprepared,
+    unreachable_from,
+)
+from moorage.plugins.dynamic_resources.claims import is_reserved_for, is_reserved_for_member
 from moorage.plugins.dynamic_resources.extended import requests_for
 from moorage.plugins.dynamic_resources.ids import DeviceId
 from moorage.plugins.dynamic_resources.node_allocatable import (
@@ -23,6 +30,7 @@ from moorage.plugins.dynamic_resources.node_allocatable import (
     statuses_of,
     users_of,
 )
+from moorage.plugins.dynamic_resources.pools import SKIPPING
 from moorage.plugins.dynamic_resources.results import result_of
 from moorage.plugins.dynamic_resources.state import DeviceState, Pattern
 from moorage.plugins.dynamic_resources.world import DeviceWorld
@@ -48,6 +56,10 @@ class NodeFilter:
             return pattern
         if pattern.is_idle:
             return None
+        if self._world.features.node_allocatable and (status := self._sharing(state, pod, info)) is not None:
+            return status
+        if (status := unprepared(state)) is not None and SKIPPING not in info.node.status.declared_features:
+            return status
         if pattern.answers is not None:
             try:
                 status = self.outcome(state, pattern.answers, info).status(pattern.names)
@@ -67,8 +79,12 @@ class NodeFilter:
             if pattern.is_idle:
                 continue
             left = mask
+            if (status := unprepared(state)) is not None:
+                lacking = mask & nodes.declared_features.where(lambda declared: SKIPPING not in declared)
+                rejections.append((lacking, status))
+                left = mask & ~lacking
             if pattern.answers is not None:
-                found = self._rejections(state, pattern, numbers, mask, nodes)
+                found = self._rejections(state, pattern, numbers, left, nodes)
                 rejections += found
                 for where, _ in found:
                     left = left & ~where
@@ -79,6 +95,33 @@ class NodeFilter:
                 rejections.append((away, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
+    def _sharing(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
+        """Return why a claim cannot be used though its devices can be reached: they stand for what another pod has."""
+        if state.mapped is None:
+            state.mapped = tuple(self._mapped(state))
+        away = unreachable_from(state, info) if state.mapped else set()
+        for place in state.mapped:
+            if place not in away and self._is_anothers(state, pod, place):
+                text = f"node allocatable resource claim {state.claims[place].name} has a mapped device"
+                return Status.unresolvable(f"{text} and cannot be shared across pods")
+        return None
+
+    def _mapped(self, state: DeviceState) -> Iterator[int]:
+        for place, claim in enumerate(state.claims):
+            allocation = claim.status.allocation or state.shared.get(place)
+            if allocation is not None and any(map(self._is_mapped, allocation.devices.results)):
+                yield place
+
+    def _is_mapped(self, result: DeviceRequestAllocationResult) -> bool:
+        device = self._world.situations.device(DeviceId(result.driver, result.pool, result.device))
+        resources = device.node_allocatable_resources.values() if device is not None else ()
+        return any(resource.mapping is not None for resource in resources)
+
+    def _is_anothers(self, state: DeviceState, pod: Pod, place: int) -> bool:
+        claim, heeds_groups = state.claims[place], self._world.features.group_claims
+        is_own = is_reserved_for_member(claim, pod) if heeds_groups else is_reserved_for(claim, pod.uid)
+        return place in state.shared or (bool(claim.status.reserved_for) and not is_own)
+
     def _shortage(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
         """Return why what the devices of a pod come to is too much for a node that has the devices."""
         held = self._held(state, pod, info)
@@ -86,7 +129,7 @@ class NodeFilter:
             statuses = statuses_of(held, self._devices(held, info))
         except MappingError as error:
             return Status.error(str(error), cause=error)
-        return refusal(pod, held, statuses, info) if statuses else None
+        return refusal(pod, statuses, info) if statuses else None
 
     def statuses(self, state: DeviceState, pod: Pod, info: NodeInfo) -> tuple[NodeAllocatableClaimStatus, ...]:
         """Return what the devices of a pod come to on a node."""
@@ -109,7 +152,7 @@ class NodeFilter:
                 results = tuple(result_of(item, self._world.features) for item in chosen.get(place, ()))
             # The claim for extended resources is named by no container, so none counts as using it.
             users = users_of(pod, state.entries[place]) if claim is not state.extended else ()
-            found.append(HeldClaim(users, claim, results, place in state.shared))
+            found.append(HeldClaim(users, claim, results))
         return found
 
     def _devices(self, held: Iterable[HeldClaim], info: NodeInfo) -> dict[DeviceId, Device]:

@@ -7,13 +7,18 @@ to is written into the pod's status and counts for the pod on its node, as if it
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.api.devices import Device, DeviceRequestAllocationResult, NodeAllocatableResource, ResourceClaim
+from moorage.api.devices import (
+    Device,
+    DeviceRequestAllocationResult,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
+    ResourceClaim,
+)
 from moorage.api.pod import ClaimMapping, ClaimOverhead, NodeAllocatableClaimStatus, Pod
-from moorage.api.quantity import NANO, nano_value
+from moorage.api.quantity import NANO, Quantity, nano_value
 from moorage.api.requests import CPU, claimed_nanos, container_nanos, limit_nanos
 from moorage.errors import MoorageError
 from moorage.framework.nodeinfo import NodeInfo
@@ -22,7 +27,6 @@ from moorage.plugins.dynamic_resources.capacity import written
 from moorage.plugins.dynamic_resources.ids import DeviceId
 
 MILLI: Final = NANO // 1000
-log = structlog.get_logger(__name__)
 
 
 class MappingError(MoorageError):
@@ -35,8 +39,6 @@ class HeldClaim(Struct, frozen=True):
     users: tuple[str, ...]
     claim: ResourceClaim
     results: Sequence[DeviceRequestAllocationResult]
-    is_pending: bool = False
-    """Whether it gets its devices for another pod of the same group."""
 
 
 def statuses_of(
@@ -50,20 +52,25 @@ def statuses_of(
 def _status(held: HeldClaim, devices: Mapping[DeviceId, Device]) -> NodeAllocatableClaimStatus | None:
     mapped: dict[str, tuple[int, str]] = {}
     overhead: dict[str, ClaimOverhead] = {}
-    for result in held.results:
-        device = devices.get(DeviceId(result.driver, result.pool, result.device))
+    found_devices = [devices.get(DeviceId(result.driver, result.pool, result.device)) for result in held.results]
+    if not any(device is not None and device.node_allocatable_resources for device in found_devices):
+        return None
+    for result, device in zip(held.results, found_devices, strict=True):
         if device is None:
-            log.info("device of a claim is in no slice", claim=held.claim.key, device=result.device)
-            continue
+            # Upstream's quirk, and kept: where a node reaches one of the devices and not another, the attempt fails.
+            where = f"not found in pool {result.pool} for driver {result.driver}"
+            text = f"device {result.device}, driver {result.driver}: device {result.device} {where}"
+            raise MappingError(f"claim {held.claim.key}, {text}")
         for name, resource in device.node_allocatable_resources.items():
             if resource.mapping is not None:
                 try:
-                    amount, like = _mapped(name, resource, result)
+                    found = _mapped(name, resource, result)
                 except MappingError as error:
                     raise MappingError(f"claim {held.claim.key}, {error}") from error
-                mapped[name] = (mapped.get(name, (0, like))[0] + amount, like)
+                if found is not None:
+                    mapped[name] = (mapped.get(name, (0, ""))[0] + found[0], found[1])
             if resource.overhead is not None:
-                overhead[name] = ClaimOverhead(name, resource.overhead.per_pod, resource.overhead.per_container)
+                overhead[name] = _added(overhead.get(name, ClaimOverhead(name)), resource.overhead)
     if not mapped and not overhead:
         return None
     return NodeAllocatableClaimStatus(
@@ -74,13 +81,30 @@ def _status(held: HeldClaim, devices: Mapping[DeviceId, Device]) -> NodeAllocata
     )
 
 
-def _mapped(name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult) -> tuple[int, str]:
+def _added(known: ClaimOverhead, more: NodeAllocatableOverhead) -> ClaimOverhead:
+    """Add what another device of the claim costs."""
+    return replace(
+        known, per_pod=_sum(known.per_pod, more.per_pod), per_container=_sum(known.per_container, more.per_container)
+    )
+
+
+def _sum(left: Quantity | None, right: Quantity | None) -> Quantity | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return written(nano_value(left) + nano_value(right), like=left)
+
+
+def _mapped(
+    name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult
+) -> tuple[int, str] | None:
     mapping = resource.mapping
     assert mapping is not None
-    if mapping.capacity_key is None:
-        multiplier = mapping.device_multiplier if mapping.device_multiplier is not None else 1
-        return nano_value(multiplier), str(multiplier)
+    if not mapping.capacity_key:
+        multiplier = mapping.device_multiplier
+        return None if multiplier is None else (nano_value(multiplier), str(multiplier))
     consumed = result.consumed_capacity.get(mapping.capacity_key)
+    if consumed is None and result.consumed_capacity:
+        return None
     if consumed is None:
         key = f"Capacity key '{mapping.capacity_key}' is set in NodeAllocatableResources for resource {name}"
         raise MappingError(f"device {result.device}: ConsumedCapacity is nil, but {key}")
@@ -96,16 +120,8 @@ def users_of(pod: Pod, entry: str) -> tuple[str, ...]:
     )
 
 
-def refusal(
-    pod: Pod, held: Iterable[HeldClaim], statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo
-) -> Status | None:
-    """Return why a pod cannot have its devices on a node: they are another's, or what they come to is not left."""
-    mapped = {status.resource_claim_name for status in statuses if status.mapping}
-    for item in held:
-        others = any(user.uid != pod.uid for user in item.claim.status.reserved_for)
-        if item.claim.name in mapped and (others or item.is_pending):
-            text = f"node allocatable resource claim {item.claim.name} has a mapped device and cannot be shared"
-            return Status.unresolvable(f"{text} across pods")
+def refusal(pod: Pod, statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo) -> Status | None:
+    """Return why a pod cannot have its devices on a node: what they come to is not left."""
     extra = claimed_nanos(statuses)
     if (status := _uncovered(pod, extra, statuses)) is not None:
         return status

@@ -214,8 +214,8 @@ class DynamicResources(
             info = self._nodes.find(node_name)
             state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
             if state.statuses:
-                told = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
-                cycle[ASSUMED] = replace(pod, status=told)
+                status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
+                cycle[ASSUMED] = replace(pod, status=status_there)
         return status
 
     def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
@@ -290,7 +290,7 @@ class DynamicResources(
         What an earlier pod of the same ``group`` was given in the same attempt is there for this one, too.
         """
         launched = (group.get(LAUNCHED) if group is not None else None) or {}
-        stuck, skipping = set(), set()
+        stuck, skipping, pending_skips = set[int](), set[int](), list[int]()
         for place, claim in enumerate(state.claims):
             held = claim.status.allocation
             if held is None and claim.uid in launched:
@@ -314,8 +314,8 @@ class DynamicResources(
                 stuck.add(place)
             # Whatever the gate: what was allocated when it was on needs the same of its node.
             if any(result.skip_node_operations for result in held.devices.results):
-                skipping.add(place)
-        state.stuck, state.skipping = frozenset(stuck), frozenset(skipping)
+                (pending_skips.append if place in state.shared else skipping.add)(place)
+        state.stuck, state.skipping, state.pending_skips = frozenset(stuck), frozenset(skipping), tuple(pending_skips)
         return None
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:

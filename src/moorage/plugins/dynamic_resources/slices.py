@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from moorage.api.devices import DeviceTaintRule, ResourceSlice
+from moorage.api.devices import Device, DeviceTaintRule, ResourceSlice
 from moorage.api.node import Node
 from moorage.framework.handle import Handle, Lister
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
-from moorage.plugins.dynamic_resources.ids import DeviceFeatures, PoolId
+from moorage.plugins.dynamic_resources.ids import DeviceFeatures, DeviceId, PoolId
 from moorage.plugins.dynamic_resources.pools import Pool, PoolBuilder, PoolError, Situation, Slice
 from moorage.state.objects import ChangeLog
 
@@ -56,6 +56,11 @@ class SliceIndex:
         """Return the slices a node may reach."""
         own = self._local.get(node.name)
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
+
+    def device(self, wanted: DeviceId) -> Device | None:
+        """Return a device by its name, whichever node it is for."""
+        slices = self._by_pool.get(PoolId(wanted.driver, wanted.pool), {}).values()
+        return next((found.device for each in slices for found in each.devices if found.id == wanted), None)
 
     def _rebuild(self) -> None:
         self._known.clear()
@@ -155,6 +160,10 @@ class Situations:
     def slices_for(self, node: Node) -> Iterable[Slice]:
         """Return the slices a node may reach, whatever their pools are worth."""
         return self._index.slices_for(node)
+
+    def device(self, wanted: DeviceId) -> Device | None:
+        """Return a device by its name, whichever node it is for."""
+        return self._index.device(wanted)
 
     def at(self, info: NodeInfo) -> Situation:
         """Return what the node of a row sees, or would see in a what-if."""

@@ -35,6 +35,10 @@ class DeviceState(Struct):
     stuck: frozenset[int] = frozenset()
     skipping: frozenset[int] = frozenset()
     """Claims whose devices can be used only where a node does without their drivers' work."""
+    pending_skips: tuple[int, ...] = ()
+    """Such claims among the ``shared`` ones."""
+    mapped: tuple[int, ...] | None = None
+    """Claims whose devices stand for something of a node, once that has been looked up."""
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     shared: dict[int, AllocationResult] = field(default_factory=dict)
     """Claims that get their devices for another pod of the same group, with what they get."""

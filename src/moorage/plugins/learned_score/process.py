@@ -19,7 +19,7 @@ from moorage.framework.status import FloatArray
 from moorage.plugins.learned_score import worker
 from moorage.plugins.learned_score.observation import Observation
 from moorage.plugins.learned_score.policies import UnusablePolicy
-from moorage.plugins.learned_score.worker import LENGTH, LOADING_SECONDS, PolicyReply, Question, framed
+from moorage.plugins.learned_score.worker import LENGTH, LOADING_SECONDS, PolicyReply, ScoreQuestion, framed
 
 SLOW: Final = "slow"
 RAISED: Final = "raised"
@@ -69,7 +69,7 @@ class PolicyProcess:
         link = self._ready_link()
         try:
             link.settimeout(self._seconds)
-            link.sendall(framed(Question.of(observation)))
+            link.sendall(framed(ScoreQuestion.of(observation)))
             reply = self._receive(deadline)
         except TimeoutError:
             self._replace_later()

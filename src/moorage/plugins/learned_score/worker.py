@@ -30,7 +30,7 @@ ALARM_SECONDS: Final = 5.0
 LOADING_SECONDS: Final = 60.0
 
 
-class Question(msgspec.Struct, array_like=True, frozen=True):
+class ScoreQuestion(msgspec.Struct, array_like=True, frozen=True):
     """An observation as it is sent: numbers of four bytes, the nodes row by row."""
 
     nodes: bytes
@@ -38,7 +38,7 @@ class Question(msgspec.Struct, array_like=True, frozen=True):
     count: int
 
     @classmethod
-    def of(cls, observation: Observation) -> "Question":
+    def of(cls, observation: Observation) -> "ScoreQuestion":
         """Write an observation down."""
         return cls(observation.nodes.tobytes(), observation.pod.tobytes(), len(observation.nodes))
 
@@ -56,7 +56,7 @@ class PolicyReply(msgspec.Struct, array_like=True, frozen=True):
     is_nonsense: bool = False
 
 
-def framed(message: Question | PolicyReply) -> bytes:
+def framed(message: ScoreQuestion | PolicyReply) -> bytes:
     """Write a message with its length before it."""
     content = msgspec.msgpack.encode(message)
     return LENGTH.pack(len(content)) + content
@@ -77,7 +77,7 @@ def serve(link: socket.socket, policy: str, seconds: float) -> None:
     link.sendall(framed(PolicyReply()))
     with link.makefile("rb") as stream:
         while header := stream.read(LENGTH.size):
-            question = msgspec.msgpack.decode(stream.read(LENGTH.unpack(header)[0]), type=Question)
+            question = msgspec.msgpack.decode(stream.read(LENGTH.unpack(header)[0]), type=ScoreQuestion)
             signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_SECONDS)
             reply = replied(function, question.read())
             signal.setitimer(signal.ITIMER_REAL, 0.0)

@@ -52,6 +52,8 @@ FILTERED = StateKey[bool]("VolumeBinding/filtered")
 ASKED = StateKey[bool]("VolumeBinding/asked to reserve")
 """Set when volumes were to be reserved, needed or not; a profile may leave that out."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
+VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")
+CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
 NOT_PREPARED: Final = Status.error(WANTED.missing)
 NO_CLAIMS: Final = WantedVolumes()
 STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
@@ -72,8 +74,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         volumes = handle.lister(PersistentVolume)
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
-        self._volumes = AssumeCache(volumes, "persistentvolumes")
-        self._claims = AssumeCache(handle.lister(PersistentVolumeClaim), "persistentvolumeclaims")
+        claims = handle.lister(PersistentVolumeClaim)
+        # Shared: what was given to a pod is taken for the pods of all profiles, and of those of the next configuration.
+        self._volumes = handle.shared(VOLUMES, lambda: AssumeCache(volumes, "persistentvolumes"))
+        self._claims = handle.shared(CLAIMS, lambda: AssumeCache(claims, "persistentvolumeclaims"))
         self._sorter = ClaimSorter(handle, self._claims)
         self._static = StaticVolumes(volumes, self._volumes)
         self._provisioners = Provisioners(handle)

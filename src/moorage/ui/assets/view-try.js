@@ -86,7 +86,7 @@ export function tryView() {
     if (!answer) return;
     const row = new Map(answer.names.map((name, at) => [name, at]));
     const marks = new Map();
-    const gained = theme() === "dark" ? "#59d98e" : "#1a7f37";
+    const gained = theme() === "dark" ? "#59d98e" : "#187532";
     for (const move of [...answer.moves, ...answer.dropped]) {
       if (row.has(move.before)) marks.set(row.get(move.before), OVER[theme()]);
       if (row.has(move.after)) marks.set(row.get(move.after), gained);

@@ -39,11 +39,9 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     curable = subject.rows_where_only(*CURED_BY_LEAVING)
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
-    for row in ranked[:MAX_NODES]:
-        pods = may_leave(_others(subject, subject.nodes[row]), budgets)
-        if offer := _delete(subject, pods):
-            yield offer
-            return
+    if found := next(delete_from(subject, ranked), None):
+        yield found
+        return
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
         others = (pod for info in subject.nodes for pod in _others(subject, info) if _concerns(pod, subject.pod))
@@ -53,8 +51,21 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 return
 
 
+def delete_from(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Delete pods of one node, as few as will do; budgets are respected."""
+    budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
+    for row in rows[:MAX_NODES]:
+        if offer := _delete(subject, may_leave(_others(subject, subject.nodes[row]), budgets)):
+            yield offer
+            return
+
+
 def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
-    return [pod for pod in node.pods.values() if pod.key not in subject.spared]
+    """List the pods of a node that are not of the same workload or group."""
+    group = subject.pod.group_key
+    return [
+        pod for pod in node.pods.values() if pod.key not in subject.spared and not (group and pod.group_key == group)
+    ]
 
 
 def _weight(subject: Subject, row: int) -> float:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from moorage.box.controllers.commands import told_by_command
+from moorage.box.controllers.commands import annotations_of_command
 
 RUN, CODE = "moorage.io/run-for", "moorage.io/exit-code"
 CASES = {
@@ -27,7 +27,7 @@ CASES = {
 @pytest.mark.parametrize(("command", "want"), CASES.values(), ids=CASES)
 def test_what_a_command_would_do(command: list[str], want: dict[str, str]) -> None:
     for container in ({"command": command}, {"command": command[:1], "args": command[1:]}):
-        assert told_by_command({"spec": {"containers": [container]}}) == want
+        assert annotations_of_command({"spec": {"containers": [container]}}) == want
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -42,4 +42,4 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("template", OTHERS.values(), ids=OTHERS)
 def test_what_cannot_be_told_or_is_known_is_not_told(template: dict[str, Any]) -> None:
-    assert told_by_command(template) == {}
+    assert annotations_of_command(template) == {}

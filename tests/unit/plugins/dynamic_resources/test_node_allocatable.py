@@ -53,13 +53,24 @@ def running(cpu: str, **status: Any) -> dict[str, Any]:
     return pod("u", containers=[container], nodeName="n1", status=status)
 
 
-def held(user: str) -> dict[str, Any]:
-    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "d0"}
-    consumer = {"resource": "pods", "name": user, "uid": f"{user}-uid"}
-    return {**claim(), "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]}}
+def held(*users: str, on: str = "", names: tuple[str, ...] = ("d0",)) -> dict[str, Any]:
+    results = [{"request": "r", "driver": DRIVER, "pool": "n1", "device": name} for name in names]
+    allocation: dict[str, Any] = {"devices": {"results": results}}
+    if on:
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
+        allocation["nodeSelector"] = {"nodeSelectorTerms": [term]}
+    consumers = [{"resource": "pods", "name": user, "uid": f"{user}-uid"} for user in users]
+    return {**claim(), "status": {"allocation": allocation, "reservedFor": consumers}}
+
+
+def known(name: str) -> dict[str, Any]:
+    """Make a pod whose uid a claim may name."""
+    made = asking(name)
+    return {**made, "metadata": {**made["metadata"], "uid": f"{name}-uid"}}
 
 
 TWO = {"mapping": {"deviceMultiplier": "2"}}
+TWICE = {"overhead": {"perPod": "2"}}
 COST = {"overhead": {"perPod": "500m", "perContainer": "250m"}}
 SHARED = {
     "name": "d0",
@@ -98,6 +109,26 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
     "D10 a mapped device is nobody else's": (
         [standing(cpu=TWO), held("other"), asking()],
         [turned_down("node allocatable resource claim a has a mapped device and cannot be shared across pods")],
+    ),
+    "a mapped device that the pod is one user of": ([standing(cpu=TWO), held("other", "p"), known("p")], ["n1"]),
+    "one that is out of reach, whoever has it": (
+        [standing(cpu=TWO), held("other", on="n9"), asking()],
+        [turned_down("resourceclaim not available on the node")],
+    ),
+    "what the devices of a claim cost adds up": (
+        [
+            devices(*({"name": f"d{i}", "nodeAllocatableResources": {"cpu": TWICE}} for i in range(2))),
+            held("p", names=("d0", "d1")),
+            known("p"),
+        ],
+        [turned_down("Insufficient cpu")],
+    ),
+    "a node that reaches one of the devices and not the other": (
+        [standing(cpu=COST), held("p", names=("d0", "d9")), known("p")],
+        [
+            'running "DynamicResources" filter plugin: claim default/a, device d9, driver gpu.example.com: '
+            "device d9 not found in pool n1 for driver gpu.example.com"
+        ],
     ),
     "D10 one that only costs something may be": ([standing(cpu=COST), held("other"), asking()], ["n1"]),
     "containers count that use it": ([standing(cpu=COST), claim(), running("2500m"), asking()], [SHORT]),

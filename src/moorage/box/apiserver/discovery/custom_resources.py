@@ -189,16 +189,16 @@ def _definition_status(data: Data, written: WrittenDefinition, moment: str) -> D
     """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
     spec = written.spec
     known = written.status or DefinitionStatus()
-    told = [dict(condition) for condition in known.conditions or ()]
+    conditions = [dict(condition) for condition in known.conditions or ()]
     for kind, reason, text in ACCEPTED:
-        if all(condition.get("type") != kind for condition in told):
+        if all(condition.get("type") != kind for condition in conditions):
             condition = {"type": kind, "status": "True", "reason": reason, "message": text}
-            told.append({**condition, "lastTransitionTime": moment})
+            conditions.append({**condition, "lastTransitionTime": moment})
     stored = list(known.stored_versions or ())
     stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
     names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
     data["spec"]["names"] = names
-    return {"acceptedNames": names, "storedVersions": stored, "conditions": told}
+    return {"acceptedNames": names, "storedVersions": stored, "conditions": conditions}
 
 
 def _copied(content: Any) -> Any:

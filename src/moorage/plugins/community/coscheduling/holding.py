@@ -1,4 +1,4 @@
-"""Groups that are held back, until when or until what, and when their pods are to be told."""
+"""Groups that are held back, until when or until what, and when events of their pods say so."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,7 +9,7 @@ from moorage.clock import Clock
 from moorage.framework.cycle import StateKey
 
 TELL_AFTER: Final = 10.0
-"""Pods of a group seldom come all at once: what is wrong with it is told if it still is after so long."""
+"""Pods of a group seldom come all at once: what is wrong with it is reported if it still is after so long."""
 TELL_AGAIN: Final = 300.0
 
 
@@ -19,7 +19,7 @@ class Hold(Struct):
     until: float = 0.0
     """When it may be tried again after a failure."""
     is_due: bool = False
-    """Whether its pods are to be told what is wrong: for that they are tried, in vain."""
+    """Whether events of its pods are to say what is wrong: for that they are tried, in vain."""
     told_at: float | None = None
     is_timed: bool = False
 
@@ -37,7 +37,7 @@ class Holds:
         return hold is not None and self._clock.now() < hold.until
 
     def is_to_be_told(self, key: str, remind: Callable[[float], None]) -> bool:
-        """Tell whether pods are due to hear what is wrong; if not yet, have ``remind`` ask again in some seconds."""
+        """Return whether events are due to say what is wrong; if not yet, have ``remind`` ask again in some seconds."""
         hold = self._of.setdefault(key, Hold())
         if hold.told_at is not None and self._clock.now() - hold.told_at >= TELL_AGAIN:
             hold.is_due = True
@@ -47,15 +47,21 @@ class Holds:
         return hold.is_due
 
     def remind(self, key: str) -> bool:
-        """Note that the time has come; return whether there is still a group to be told of."""
+        """Note that the time has come; return whether there is still a group to report on."""
         hold = self._of.get(key)
         if hold is None:
             return False
         hold.is_timed, hold.is_due = False, True
         return True
 
-    def told(self, key: str) -> None:
-        """Note that pods have heard what is wrong with their group."""
+    def timed(self) -> list[tuple[str, float, bool]]:
+        """Return which groups wait for a moment, in how many seconds it comes, and whether their pods are told then."""
+        now = self._clock.now()
+        waiting = [(key, hold.until - now, False) for key, hold in self._of.items() if hold.until > now]
+        return waiting + [(key, TELL_AFTER, True) for key, hold in self._of.items() if hold.is_timed]
+
+    def note_reported(self, key: str) -> None:
+        """Note that events of pods have said what is wrong with their group."""
         hold = self._of.setdefault(key, Hold())
         hold.is_due, hold.told_at = False, self._clock.now()
 

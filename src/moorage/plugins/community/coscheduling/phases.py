@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from moorage.api.pod import Pod
 from moorage.errors import ApiError, NotFound
+from moorage.framework.cycle import StateKey
 from moorage.framework.groups import DescribedGroup
 from moorage.framework.handle import Handle
 from moorage.plugins.community.coscheduling.gangs import CoschedulingGroup, CoschedulingStatus, Gangs
@@ -50,6 +51,9 @@ class _Account(Struct):
     is_busy: bool = False
 
 
+ACCOUNTS: Final = StateKey[dict[str, _Account]]("what is known of coscheduled groups beside their pods")
+
+
 class Phases:
     """Writes the status of groups that have an object, from when the scheduler leads."""
 
@@ -57,14 +61,24 @@ class Phases:
         self._handle = handle
         self._gangs = gangs
         self._groups = groups
-        self._accounts: dict[str, _Account] = {}
+        # Shared: pods that ended a moment ago are counted by whoever comes after a change of configuration.
+        self._accounts = handle.shared(ACCOUNTS, dict[str, _Account])
         self._is_leading = False
 
     def start(self) -> None:
         """Begin to write, with what has been there before."""
         self._is_leading = True
         for key in list(self._groups):
+            if (account := self._accounts.get(key)) is not None:
+                account.is_stale = False  # whoever was to write it may be gone by then
             self.changed(key)
+
+    async def close(self) -> None:
+        """Write what was to be written soon: a successor may not live for longer."""
+        for key, account in list(self._accounts.items()):
+            if account.is_stale and not account.is_busy:
+                account.is_busy = True
+                await self._write(key, account)
 
     def changed(self, key: str) -> None:
         """Note that a group or a pod of it has changed."""

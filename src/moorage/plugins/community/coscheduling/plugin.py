@@ -1,4 +1,4 @@
-"""The plugin: it adds to GangScheduling, which has the rest, where groups come from and what their pods hear."""
+"""The plugin: it adds to GangScheduling where groups come from, and what the events of their pods say."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
@@ -50,7 +50,7 @@ class Coscheduling(
     """Have pods start together that a label or an annotation puts together.
 
     A group is tried as a whole, on nobody's cost if it does not fit: no part of it holds anything while it waits. Its
-    pods hear what keeps it from being tried at all, ten seconds after it was first noticed.
+    events of its pods say what keeps it from being tried at all, ten seconds after it was first noticed.
     """
 
     Args = CoschedulingArgs
@@ -68,6 +68,12 @@ class Coscheduling(
 
     async def start(self) -> None:
         self._phases.start()
+        # A forerunner's timers end with it; what it held back it held back for all.
+        for key, seconds, is_told in self._holds.timed():
+            self._handle.call_later(seconds, partial(self._try_again, key, is_told=is_told))
+
+    async def close(self) -> None:
+        await self._phases.close()
 
     def _judges(self, group: Group) -> bool:
         return isinstance(group, DescribedGroup)
@@ -161,7 +167,7 @@ class Coscheduling(
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         members = self._groups.members(group.key)
         if members is not None and _problem(members):
-            self._holds.told(group.key)
+            self._holds.note_reported(group.key)
             return
         seconds = self._args.pod_group_backoff_seconds
         if status is None or not status.is_rejection or not seconds:

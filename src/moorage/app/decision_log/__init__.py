@@ -1,0 +1,1 @@
+"""`--decision-log`: every decision as a line of JSON, written beside the scheduler."""

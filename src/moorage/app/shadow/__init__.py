@@ -1,0 +1,1 @@
+"""`--shadow`: a second configuration decides beside the one in charge, in a process of its own, and touches nothing."""

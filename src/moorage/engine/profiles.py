@@ -1,0 +1,133 @@
+"""What one configuration makes of a scheduler: profiles with their plugins and extenders, made and replaced as a whole.
+
+Pods and what is known of the cluster are not part of it: they stay when a configuration follows another.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import chain
+
+from moorage.api.meta import KubeObject
+from moorage.config.expansion import expand_plugins
+from moorage.config.types import SchedulerConfiguration
+from moorage.engine.binding.binder import BindingPhases
+from moorage.engine.cycle.filter import Rotation
+from moorage.engine.cycle.profile_cycle import ProfileCycle
+from moorage.engine.cycle.ties import Ties
+from moorage.engine.event_handlers import events_of_listed
+from moorage.engine.extender import Extender
+from moorage.engine.handle import EngineHandle
+from moorage.engine.life import PluginLife
+from moorage.engine.observing import AttemptObserver
+from moorage.engine.phase_timing import time_phases
+from moorage.engine.profile import points_of
+from moorage.engine.resizes import resizing
+from moorage.engine.services import Services
+from moorage.framework.cycle import StateKey
+from moorage.framework.events import EVERY_EVENT, EventRegistration, with_groups
+from moorage.framework.group_plugins import GroupSourcePlugin
+from moorage.framework.registry import Registry
+from moorage.queue.backoff import Backoff
+from moorage.queue.hints import EXTENDER, ProfileQueueing, Queueing
+
+
+class Profiles:
+    """The profiles of one configuration at work: their cycles, their bindings, and the life of their plugins."""
+
+    def __init__(
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        services: Services,
+        *,
+        extenders: Sequence[Extender] = (),
+        observer: AttemptObserver | None = None,
+        cross_check: bool | float = False,
+        ties: Ties | None = None,
+    ) -> None:
+        self._services = services
+        self._registry = registry
+        self._extenders = extenders
+        self._cross_check, self._ties = cross_check, ties
+        self.config = config
+        self.cycles = self._build_cycles(config)
+        self.resizes = self._build_cycles(resizing(config, services.features))
+        """How running pods are tried whose resize was put off."""
+        self.bindings = {name: self._build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
+        built = (*self.cycles.values(), *self.resizes.values())
+        self._handles: list[EngineHandle] = [handle for cycle in built for handle in cycle.handles.made.values()]
+        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in built)
+        self.queueing = self._queueing()
+
+    def _build_cycles(self, config: SchedulerConfiguration) -> dict[str, ProfileCycle]:
+        rotation = Rotation()
+        cycles = {
+            profile.scheduler_name or "": ProfileCycle(
+                profile,
+                self._registry,
+                self._services,
+                rotation,
+                config.percentage_for(profile),
+                self._cross_check,
+                self._extenders,
+            )
+            for profile in config.profiles
+        }
+        for cycle in cycles.values():
+            cycle.scoring.ties = self._ties
+        return cycles
+
+    def _build_binding(self, name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
+        phases = BindingPhases(cycle.profile, self._extenders)
+        stopwatch = None if observer is None else observer.stopwatch(name)
+        if stopwatch is not None:
+            time_phases(cycle, phases, stopwatch)
+        return phases
+
+    def _queueing(self) -> Queueing:
+        of_extenders = {EXTENDER: EVERY_EVENT} if self._extenders else {}
+        has_groups = self._services.cache.groups is not None
+        return Queueing(
+            sort=next(iter(self.cycles.values())).profile.queue_sort[0],
+            profiles={
+                name: ProfileQueueing(
+                    cycle.profile.pre_enqueue, with_groups(_registrations(cycle) | of_extenders, has_groups)
+                )
+                for name, cycle in self.cycles.items()
+            },
+            backoff=Backoff(self.config.pod_initial_backoff_seconds, self.config.pod_max_backoff_seconds),
+        )
+
+    @property
+    def group_sources(self) -> dict[str, tuple[GroupSourcePlugin, ...]]:
+        """The plugins that describe groups, by profile."""
+        return {name: cycle.profile.group_sources for name, cycle in self.cycles.items()}
+
+    def listed(self) -> set[type[KubeObject]]:
+        """Return the kinds that the plugins list."""
+        return set(chain.from_iterable(handle.listed for handle in self._handles))
+
+    def shared(self) -> set[StateKey[object]]:
+        """Return under which keys the plugins share something."""
+        return set(chain.from_iterable(handle.shares for handle in self._handles))
+
+    async def bindings_ended(self) -> None:
+        """Wait until the last pod that these profiles placed is bound, or has been taken back."""
+        for phases in self.bindings.values():
+            if phases.under_way:
+                phases.all_ended = asyncio.get_running_loop().create_future()
+                await phases.all_ended
+
+
+def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool:
+    """Tell whether some profile has a plugin that describes groups, before any plugin is built."""
+    return any(
+        name in registry and issubclass(registry[name], GroupSourcePlugin)
+        for profile in config.profiles
+        for name in expand_plugins(profile, lambda name: points_of(registry, name)).names
+    )
+
+
+def _registrations(cycle: ProfileCycle) -> dict[str, tuple[EventRegistration, ...]]:
+    handles = cycle.handles.made
+    return cycle.profile.registrations(lambda plugin: events_of_listed(handles[plugin].listed))

@@ -1,0 +1,59 @@
+"""Plugins for shadows that misbehave, each in its own way."""
+
+import os
+import time
+
+from moorage.api.pod import Pod
+from moorage.framework.cycle import CycleState
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin
+from moorage.framework.status import Status
+
+HOARD: list[bytearray] = []
+
+
+class Sleeps(FilterPlugin):
+    """Takes two seconds over every node."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        time.sleep(2.0)
+        return None
+
+
+class Raises(FilterPlugin):
+    """Raises."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        raise RuntimeError("the shadow's plugin raises")
+
+
+class Exits(FilterPlugin):
+    """Ends its process."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        os._exit(3)
+
+
+class Eats(FilterPlugin):
+    """Takes ever more memory."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        HOARD.append(bytearray(b"x" * (128 << 20)))
+        return None
+
+
+class Refuses(FilterPlugin):
+    """Takes no node whose name ends in 1."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("one is not enough") if node.name.endswith("1") else None
+
+
+class Broken(FilterPlugin):
+    """Cannot be built."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("the shadow's plugin cannot be built")
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None

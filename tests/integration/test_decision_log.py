@@ -1,0 +1,38 @@
+"""`moorage scheduler --decision-log`: a line a decision, and what it says when there is nowhere to write."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+from moorage.simulator.decision_log import LoggedDecision, read_log
+from moorage.simulator.decisions import Result
+from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, scheduler
+from tests.unit.ui.clusters import node, pod
+
+
+def test_every_decision_is_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+
+    async def go() -> dict[str, LoggedDecision]:
+        contents = (node("n1"), node("n2"), pod("web-1"), pod("web-2"), pod("big", "9"))
+        async with scheduler(tmp_path, f"--decision-log={path}", contents=contents):
+            for _ in range(POLLS):
+                if path.exists() and len(lines := {line.pod: line for line in read_log(path)}) == 3:
+                    return lines
+                await asyncio.sleep(PAUSE)
+        raise AssertionError(path.read_text() if path.exists() else "no file")
+
+    lines = asyncio.run(go())
+    assert {line.node for line in lines.values()} == {"", "n1", "n2"}
+    assert lines["shop/big"].result is Result.UNSCHEDULABLE
+    (first, second) = lines["shop/web-2"].nodes.values()
+    assert (first.total or 0) > (second.total or 0)
+    assert "NodeResourcesFit" in (first.scores or {})
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    flags = ("--decision-log=/nowhere/at/all", "--master=http://127.0.0.1:1", "--leader-elect=false")
+    command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "--decision-log: /nowhere/at/all cannot be opened: No such file or directory" in ended.stderr

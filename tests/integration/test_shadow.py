@@ -1,0 +1,430 @@
+"""A shadow beside a scheduler: what it would have done, and that nothing it does costs the scheduler anything."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from moorage.api.node import Node
+from moorage.api.pod import Pod
+from moorage.app.explain_events import request_for
+from moorage.app.shadow import running
+from moorage.app.shadow.feeding import ShadowFeed
+from moorage.app.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
+from moorage.app.shadow.report import read_report
+from moorage.app.shadow.running import Shadow, ShadowEvents, ShadowPlan
+from moorage.assembly.parts import Observers, assemble
+from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.clock import SystemClock
+from moorage.engine.outcomes import Outcome, Placed
+from moorage.engine.scheduler import Scheduler
+from moorage.simulator.one_pass import DryRunApi
+from moorage.testing.builders import make_node, make_pod
+from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS
+from tests.integration.test_scheduler_page import scheduler as running_scheduler
+from tests.unit.ui.clusters import node
+from tests.unit.ui.clusters import pod as content
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+SAME = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
+IMAGES = HEAD + (
+    "profiles: [{schedulerName: default-scheduler, plugins: {score: {"
+    "disabled: [{name: ImageLocality}], enabled: [{name: ImageLocality, weight: 20}]}}}]\n"
+)
+IN_FILTER = "profiles: [{schedulerName: default-scheduler, plugins: {filter: {enabled: [{name: NAME}]}}}]\n"
+IMAGE = {"app:1": 900 << 20}
+PLUGINS = "tests.integration.shadow_plugins"
+PATIENCE = 30.0
+
+
+def filtering(plugin: str) -> str:
+    return HEAD + IN_FILTER.replace("NAME", plugin)
+
+
+class Seen(ShadowEvents):
+    """Keeps what becomes of a shadow."""
+
+    def __init__(self) -> None:
+        self.comparisons: list[Comparison] = []
+        self.lost: Counter[str] = Counter()
+        self.ups: list[bool] = []
+
+    def compared(self, comparison: Comparison) -> None:
+        self.comparisons.append(comparison)
+
+    def dropped(self, reason: str, count: int) -> None:
+        self.lost[reason] += count
+
+    def is_up(self, *, up: bool) -> None:
+        self.ups.append(up)
+
+    @property
+    def is_looking_on(self) -> bool:
+        return bool(self.ups) and self.ups[-1]
+
+
+class Beside:
+    """A scheduler with a shadow, and pods to try."""
+
+    def __init__(self, scheduler: Scheduler, apply: Any, shadow: Shadow, feed: ShadowFeed, seen: Seen) -> None:
+        self.scheduler, self.apply, self.shadow, self.feed, self.seen = scheduler, apply, shadow, feed, seen
+        self.file = shadow._plan.file
+
+    @property
+    def pid(self) -> int:
+        assert self.shadow._process is not None
+        return self.shadow._process.pid
+
+    async def place(self, *pods: Pod) -> list[Outcome]:
+        """Have pods scheduled."""
+        for pod in pods:
+            self.apply(None, pod)
+        outcomes = [await self.scheduler.schedule_next() for _ in pods]
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not is_so():
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def beside(
+    folder: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
+) -> AsyncIterator[Beside]:
+    """Run a scheduler that carries nothing out, with a shadow in a process of its own."""
+    file = folder / "shadow.yaml"
+    file.write_text(config)
+    policy = load_policy(collect_plugins())
+    feed, seen = ShadowFeed(SystemClock(), plan.pop("percent", 100.0)), Seen()
+    observers = Observers(attempts=feed, around_apply=feed.around_apply)
+    parts = assemble(policy, DryRunApi(), SystemClock(), observers=observers)
+    feed.watch(parts.scheduler.cache)
+    apply = feed.around_apply(parts.scheduler.handlers.apply)
+    for each in nodes:
+        apply(None, each)
+    await parts.scheduler.life.start()
+    plan_ = ShadowPlan(file, tuple(f"{PLUGINS}:{name}" for name in plugins), **plan)
+    shadow = Shadow(plan_, feed, parts.scheduler, lambda: request_for(policy, "", ()), seen)
+    task = asyncio.create_task(shadow.run())
+    try:
+        yield Beside(parts.scheduler, apply, shadow, feed, seen)
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await parts.background.drain()
+        await parts.scheduler.life.close()
+        parts.close()
+
+
+def run(story: Any) -> None:
+    asyncio.run(story)
+
+
+NODES = (make_node("n1"), make_node("n2", images=IMAGE))
+
+
+def pod(name: str, **more: Any) -> Pod:
+    return make_pod(name, uid=name, requests={"cpu": "100m", "memory": "1Gi"}, **more)
+
+
+def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> None:
+    """Half of n2 is taken, so the one in charge prefers n1; the shadow prefers the image that is on n2."""
+
+    async def story() -> None:
+        async with beside(tmp_path, IMAGES, *NODES) as both:
+            both.apply(None, make_pod("old", uid="old", node="n2", requests={"cpu": "2", "memory": "16Gi"}))
+            await both.until(lambda: both.seen.is_looking_on)
+            outcomes = await both.place(pod("web-1"), pod("other", image="other:1"), pod("big", cpu="9"))
+            assert [outcome.node_name for outcome in outcomes[:2] if isinstance(outcome, Placed)] == ["n1", "n1"]
+            await both.until(lambda: len(both.seen.comparisons) == 3)
+        found = {item.pod: item for item in both.seen.comparisons}
+        moved = found["default/web-1"]
+        assert (moved.result, moved.node, moved.shadow_node, moved.because) == (DIFFERS, "n1", "n2", "ImageLocality")
+        for said, best in ((moved.in_charge, "n1"), (moved.shadow, "n2")):
+            assert max(said, key=lambda name: said[name].total or 0) == best
+        weighted = {
+            who: (said["n2"].scores or {})["ImageLocality"].weighted
+            for who, said in (("in charge", moved.in_charge), ("shadow", moved.shadow))
+        }
+        assert weighted["shadow"] == 20 * weighted["in charge"] > 0
+        assert found["default/other"].result == AGREES
+        assert found["default/big"].result == AGREES
+
+    def pod(name: str, cpu: str = "100m", **more: Any) -> Pod:
+        return make_pod(name, uid=name, requests={"cpu": cpu, "memory": "1Gi"}, **more)
+
+    run(story())
+
+
+def test_the_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Path) -> None:
+    """Pods come and go, nodes too, bindings fail: the shadow sees each decision in the cluster as it was."""
+
+    async def story() -> None:
+        nodes = [make_node(f"n{number}", images=IMAGE if number % 3 else {}) for number in range(12)]
+        async with beside(tmp_path, SAME, *nodes) as both:
+            for number in range(20):
+                both.apply(
+                    None,
+                    make_pod(
+                        f"old-{number}",
+                        uid=f"old-{number}",
+                        node=f"n{number % 12}",
+                        requests={"cpu": f"{100 + 37 * number}m"},
+                    ),
+                )
+            await both.until(lambda: both.seen.is_looking_on)
+            placed: list[tuple[Pod, str]] = []
+            for number in range(120):
+                new = make_pod(f"p{number}", uid=f"p{number}", requests={"cpu": f"{50 + 13 * (number % 17)}m"})
+                (outcome,) = await both.place(new)
+                assert isinstance(outcome, Placed)
+                placed.append((new, outcome.node_name))
+                if number % 3 == 0:  # the API confirms
+                    old, node = placed[number // 2]
+                    if both.scheduler.cache.is_assumed(old):
+                        both.apply(old, old.on_node(node))
+                if number % 7 == 0 and both.scheduler.cache.is_assumed(new):  # a binding fails
+                    both.scheduler.cache.forget(new.on_node(outcome.node_name))
+                if number % 10 == 0:
+                    gone, node = placed[0]
+                    placed[0] = placed[number]
+                    if not both.scheduler.cache.is_assumed(gone):
+                        both.apply(gone.on_node(node), None)
+                if number % 30 == 29:
+                    both.apply(None, make_node(f"new-{number}"))
+                await both.until(lambda: not both.feed.asked)
+        assert Counter(item.result for item in both.seen.comparisons) == {AGREES: 120}
+        assert not both.seen.lost
+
+    run(story())
+
+
+def test_a_filter_of_the_shadow_alone_is_named(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = filtering("Refuses")
+        async with beside(tmp_path, config, make_node("n1"), plugins=("Refuses",)) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            await both.place(pod("web"))
+            await both.until(lambda: bool(both.seen.comparisons))
+        (found,) = both.seen.comparisons
+        assert (found.result, found.node, found.shadow_node, found.because) == (DIFFERS, "n1", "", "Refuses")
+        assert "one is not enough" in found.message
+
+    run(story())
+
+
+def test_equal_nodes_are_no_difference(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with beside(tmp_path, IMAGES, *(make_node(f"n{number}") for number in range(9))) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            for number in range(9):
+                await both.place(pod(f"p{number}"))
+            await both.until(lambda: len(both.seen.comparisons) == 9)
+        assert {item.result for item in both.seen.comparisons} == {AGREES}
+
+    run(story())
+
+
+def test_only_a_share_of_the_pods_is_asked_about(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with beside(tmp_path, SAME, make_node("n1"), percent=30.0) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            for number in range(100):
+                await both.place(make_pod(f"p{number}", uid=f"p{number}"))
+                await both.until(lambda: not both.feed.asked)
+        assert 10 < len(both.seen.comparisons) < 50
+        assert not both.seen.lost
+
+    run(story())
+
+
+def test_a_shadow_that_is_slow_is_asked_less_and_then_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(running, "MAX_STARTS", 1)
+
+    async def story() -> None:
+        async with beside(tmp_path, filtering("Sleeps"), *NODES, plugins=("Sleeps",)) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            for number in range(60):
+                (outcome,) = await both.place(make_pod(f"p{number}", uid=f"p{number}"))
+                assert isinstance(outcome, Placed)
+            assert both.seen.lost == {running.BUSY: 60 - running.MAX_QUESTIONS}
+            await both.until(lambda: not both.seen.is_looking_on)
+            assert both.feed.send is None
+            assert both.seen.lost[running.LOST] == running.MAX_QUESTIONS
+            assert isinstance((await both.place(pod("after")))[0], Placed)
+
+    run(story())
+
+
+def test_a_shadow_whose_plugin_raises_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MAX_ERRORS", 5)
+
+    async def story() -> None:
+        async with beside(tmp_path, filtering("Raises"), *NODES, plugins=("Raises",)) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            for number in range(5):
+                assert isinstance((await both.place(pod(f"p{number}")))[0], Placed)
+            await both.until(lambda: not both.seen.is_looking_on)
+            assert {item.result for item in both.seen.comparisons} == {ERROR}
+            assert "the shadow's plugin raises" in both.seen.comparisons[0].message
+            assert isinstance((await both.place(pod("after")))[0], Placed)
+            both.file.write_text(SAME)  # mended: it looks on again
+            await both.until(lambda: both.seen.is_looking_on)
+            await both.place(pod("later"))
+            await both.until(lambda: both.seen.comparisons[-1].pod == "default/later")
+            assert both.seen.comparisons[-1].result == AGREES
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["exits", "is killed"])
+def test_a_shadow_that_dies_is_started_again_and_then_no_more(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "MAX_STARTS", 2)
+
+    async def story() -> None:
+        config = filtering("Exits") if how == "exits" else SAME
+        async with beside(tmp_path, config, *NODES, plugins=("Exits",) if how == "exits" else ()) as both:
+            for number in range(2):
+                await both.until(lambda: both.seen.is_looking_on)
+                if how == "is killed":
+                    os.kill(both.pid, signal.SIGKILL)
+                (outcome,) = await both.place(pod(f"p{number}"))
+                assert isinstance(outcome, Placed)
+                await both.until(lambda: not both.seen.is_looking_on)
+            for _ in range(50):
+                await asyncio.sleep(0.02)
+            assert (both.seen.ups.count(True), both.feed.send) == (2, None)
+
+    run(story())
+
+
+def test_a_shadow_that_takes_too_much_memory_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MAX_STARTS", 1)
+    monkeypatch.setattr(running, "LOOK_SECONDS", 0.1)
+
+    async def story() -> None:
+        eats = filtering("Eats")
+        async with beside(tmp_path, eats, *NODES, plugins=("Eats",), max_memory=400 << 20) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            for number in range(4):
+                await both.place(pod(f"p{number}"))
+            await both.until(lambda: not both.seen.is_looking_on)
+            assert isinstance((await both.place(pod("after")))[0], Placed)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "config", [HEAD + "profiles: [{plugins: {score: {enabled: [{name: Nonsense}]}}}]\n", "{", filtering("Broken")]
+)
+def test_a_configuration_that_cannot_be_used_costs_nothing_but_the_shadow(tmp_path: Path, config: str) -> None:
+    async def story() -> None:
+        async with beside(tmp_path, config, *NODES, plugins=("Broken",)) as both:
+            await both.until(lambda: bool(both.seen.ups))
+            assert both.seen.ups[-1] is False
+            assert isinstance((await both.place(pod("web")))[0], Placed)
+
+    run(story())
+
+
+def test_changes_that_it_does_not_read_in_time_cost_it_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is stopped, as if a plugin did not return: the buffer fills, and what is in it is thrown away."""
+    monkeypatch.setattr(running, "MAX_STARTS", 1)
+    monkeypatch.setattr(running, "MAX_BUFFER", 1 << 20)
+
+    async def story() -> None:
+        async with beside(tmp_path, SAME, *NODES) as both:
+            await both.until(lambda: both.seen.is_looking_on)
+            os.kill(both.pid, signal.SIGSTOP)
+            number = 0
+            while both.feed.send is not None:
+                for _ in range(200):
+                    number += 1
+                    both.apply(None, make_pod(f"q{number}", uid=f"q{number}", node="n1", labels={"x": "y" * 60}))
+                assert number < 100_000
+                assert both.shadow._waiting_bytes < 3 << 20
+                await asyncio.sleep(0.01)
+            await both.until(lambda: not both.seen.is_looking_on)
+            assert isinstance((await both.place(pod("after")))[0], Placed)
+
+    run(story())
+
+
+REFUSED = {
+    "a file that is not there": ("--shadow=/nowhere.yaml", "/nowhere.yaml is not a file"),
+    "a share that is none": ("--shadow=FILE --shadow-percent=0", "0 is not a percentage above 0"),
+    "a log that cannot be written": ("--shadow=FILE --shadow-log=/no/where", "/no/where cannot be opened"),
+}
+
+
+@pytest.mark.parametrize(("flags", "problem"), REFUSED.values(), ids=REFUSED)
+def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flags: str, problem: str) -> None:
+    (tmp_path / "shadow.yaml").write_text(SAME)
+    given = flags.replace("FILE", str(tmp_path / "shadow.yaml")).split()
+    command = [MOORAGE, "scheduler", *given, "--master=http://127.0.0.1:1", "--leader-elect=false", "--secure-port=0"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, problem in ended.stderr) == (1, True), ended.stderr
+
+
+def test_a_scheduler_counts_and_logs_what_its_shadow_would_do(tmp_path: Path) -> None:
+    """Two nodes, one of them half full, and a shadow that fills one node after the other."""
+    config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    strategy = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}"
+    packing = "pluginConfig: [{name: NodeResourcesFit, args: {%s}}]" % strategy  # noqa: UP031 - braces are YAML's
+    config.write_text(HEAD + "profiles: [{schedulerName: default-scheduler, %s}]\n" % packing)  # noqa: UP031
+
+    async def story() -> str:
+        contents = (node("n1"), node("n2"), content("old", "2", node="n2"))
+        async with (
+            running_scheduler(tmp_path, f"--shadow={config}", f"--shadow-log={log}", contents=contents) as (url, token),
+            aiohttp.ClientSession() as client,
+        ):
+            for number in range(POLLS):
+                text = await metrics(client, url, token)
+                if "moorage_shadow_up 1.0" in text:
+                    await more(tmp_path, content(f"web-{number}", "100m"))
+                if 'result="differs"' in text:
+                    return text
+                await asyncio.sleep(PAUSE)
+        raise AssertionError(text)
+
+    text = asyncio.run(story())
+    assert 'moorage_shadow_differences_total{plugin="NodeResourcesFit",profile="default-scheduler"}' in text
+    report = read_report(log)
+    assert report.plugins.keys() == {"NodeResourcesFit"}
+    assert {item.shadow_node for item in report.examples} == {"n2"}
+
+
+async def metrics(client: aiohttp.ClientSession, url: str, token: str) -> str:
+    try:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with client.get(f"{url}/metrics", ssl=False, headers=headers) as got:
+            return await got.text()
+    except aiohttp.ClientConnectionError:
+        return ""
+
+
+async def more(folder: Path, thing: dict[str, Any]) -> None:
+    async with ApiClient(load_connection(str(folder / "kubeconfig"))) as client:
+        await client.request("POST", "/api/v1/namespaces/shop/pods", json.dumps(thing).encode())

@@ -1,0 +1,146 @@
+"""`moorage scheduler --tracing-endpoint`: attempts hold extension points, which hold plugins and calls of the API."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, scheduler
+from tests.unit.ui.clusters import node, pod
+
+EVERY = "--tracing-sampling-rate-per-million=1000000"
+
+
+class Collector:
+    """An OTLP/HTTP collector that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.service = ""
+        self.paths: set[str] = set()
+
+    def take(self, path: str, body: bytes) -> None:
+        request = ExportTraceServiceRequest.FromString(body)
+        self.paths.add(path)
+        for resource in request.resource_spans:
+            names = {item.key: item.value.string_value for item in resource.resource.attributes}
+            self.service = names["service.name"]
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+
+    def attempts(self) -> dict[str, Span]:
+        """Return the spans of attempts by pod."""
+        return {about(span)["k8s.pod.name"]: span for span in self.spans if not span.parent_span_id}
+
+    def below(self, parent: Span) -> dict[str, Span]:
+        return {span.name: span for span in self.spans if span.parent_span_id == parent.span_id}
+
+
+def about(span: Span) -> dict[str, Any]:
+    return {item.key: item.value.string_value or item.value.int_value for item in span.attributes}
+
+
+@contextmanager
+def collector() -> Iterator[tuple[Collector, str]]:
+    kept = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            kept.take(self.path, self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield kept, f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_attempts_hold_points_which_hold_plugins_and_calls(tmp_path: Path) -> None:
+    with collector() as (kept, endpoint):
+
+        async def go() -> None:
+            contents = (node("n1"), node("n2"), pod("web"), pod("big", "9"))
+            async with scheduler(tmp_path, f"--tracing-endpoint={endpoint}", EVERY, contents=contents):
+                for _ in range(POLLS):
+                    if {"web", "big"} <= kept.attempts().keys():
+                        return
+                    await asyncio.sleep(PAUSE)
+            raise AssertionError("no traces came")
+
+        asyncio.run(go())
+    assert (kept.paths, kept.service) == ({"/v1/traces"}, "moorage-scheduler")
+    web, big = kept.attempts()["web"], kept.attempts()["big"]
+    assert about(web)["scheduler.result"] == "scheduled"
+    assert about(web)["k8s.node.name"] in ("n1", "n2")
+    assert about(big)["scheduler.result"] == "unschedulable"
+    assert "Insufficient cpu" in about(big)["scheduler.message"]
+    points = kept.below(web)
+    assert {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind"} <= points.keys()
+    assert "PostFilter" in kept.below(big)
+    assert "NodeResourcesFit" in kept.below(kept.below(big)["Filter"]) | kept.below(points["Filter"])
+    binder = kept.below(points["Bind"])["DefaultBinder"]
+    assert about(binder) == {"scheduler.extension_point": "Bind", "scheduler.status": "Success"}
+    (call,) = kept.below(binder).values()
+    assert about(call) == {
+        "http.request.method": "POST",
+        "url.path": "/api/v1/namespaces/shop/pods/web/binding",
+        "http.response.status_code": 201,
+    }
+    assert all(span.trace_id == web.trace_id for span in (binder, call, *points.values()))
+    assert web.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano <= web.end_time_unix_nano
+
+
+def test_nobody_listens_and_pods_are_scheduled_all_the_same(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    async def go() -> None:
+        flags = ("--tracing-endpoint=http://127.0.0.1:9", EVERY, f"--decision-log={log}")
+        async with scheduler(tmp_path, *flags, contents=(node("n1"), pod("web"))):
+            for _ in range(POLLS):
+                if log.exists() and b'"scheduled"' in log.read_bytes():
+                    return
+                await asyncio.sleep(PAUSE)
+        raise AssertionError("it was not scheduled")
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--tracing-endpoint=collector:4317", "'collector:4317' is not a URL of http or https"),
+        ("--tracing-sampling-rate-per-million=1000001", "1000001 is not a number from 0 to 1000000"),
+    ],
+)
+def test_what_cannot_be_traced_to_is_refused(flag: str, problem: str) -> None:
+    flags = ("--tracing-endpoint=http://127.0.0.1:9", flag, "--master=http://127.0.0.1:1", "--leader-elect=false")
+    command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, problem in ended.stderr) == (1, True), ended.stderr
+
+
+def test_without_the_flag_nothing_of_it_is_imported() -> None:
+    code = (
+        "import sys; import moorage.app.daemon, moorage.app.onlookers\n"
+        "parts = ('opentelemetry', 'decision_log', '.tracing', '.shadow')\n"
+        "print([name for name in sys.modules if any(part in name for part in parts)])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.strip() == "[]"

@@ -1,0 +1,281 @@
+"""A scheduler under load whose configuration and plugin code change every second, every other time for the worse."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from moorage.api.records import Lease
+from moorage.app.shadow.report import read_report
+from moorage.cli.main import run
+from moorage.client.rest import ApiClient
+from tests.live.cluster import PATIENCE, LiveCluster, bound
+from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.live.serving import metric, page
+from tests.live.test_metrics import serving
+from tests.support.control_plane import ControlPlane, free_ports
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+
+NODES: Final = 20
+ROUNDS: Final = 20
+PODS_A_ROUND: Final = 25
+LEASE: Final = (
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=2s",
+)
+"""As long as in production: what may cost the lease here is a reload, and not a machine that is busy with others."""
+EVENTS: Final = "/api/v1/namespaces/kube-system/events?fieldSelector=involvedObject.kind%3DLease"
+CONFIG: Final = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}
+leaderElection: {leaderElect: true, resourceName: reloaded, resourceNamespace: kube-system}
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint: {enabled: [{name: Changing, weight: WEIGHT}]}
+"""
+PLUGIN: Final = """
+from moorage import PermitPlugin, ScorePlugin, Wait
+
+
+class Changing(ScorePlugin, PermitPlugin):
+    def __init__(self, *, handle):
+        self._handle = handle
+
+    def score(self, cycle, pod, node):
+        return ANSWER
+
+    def permit(self, cycle, pod, node_name):
+        # Some wait a little: reloads find pods on permit, and their plugins outlive them.
+        if pod.uid[-1] in "01234567":
+            self._handle.call_later(0.5, lambda: self._let_go(pod.uid))
+            return Wait(60.0)
+        return None
+
+    def _let_go(self, uid):
+        if (waiting := self._handle.waiting_pod(uid)) is not None:
+            waiting.allow(self.name)
+"""
+BY_NUMBER: Final = "int(node.name.removeprefix('n-'))"
+MAX_PODS: Final = 1500
+BAD: Final[tuple[Callable[[str], str], ...]] = (
+    lambda text: text[: len(text) // 2],
+    lambda text: text.replace("Changing", "Nobody"),
+    lambda text: text.replace("config.k8s.io/v1", "config.k8s.io/v9"),
+)
+
+
+class Mounted:
+    """A folder as the kubelet mounts a ConfigMap: every change is a new folder, to which one link is turned."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+        self.config = folder / "config.yaml"
+
+    def put(self, text: str) -> None:
+        """Have the file say something else, all at once."""
+        self._count += 1
+        new, link = self._folder / f"..{self._count}", self._folder / "..tmp"
+        new.mkdir()
+        (new / "config.yaml").write_text(text)
+        link.symlink_to(new.name)
+        link.replace(self._folder / "..data")
+        if not self.config.is_symlink():
+            self.config.symlink_to("..data/config.yaml")
+
+
+class Reloaded:
+    """One scheduler whose files change under load, and what it says of that."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, *flags: str) -> None:
+        self._kubeconfig, self._token = plane.kubeconfig(), plane.tokens["admin"]
+        (self._port,) = free_ports(1)
+        self._mounted, self._plugin = Mounted(folder), folder / "changing_plugin.py"
+        self._good = CONFIG.replace("KUBECONFIG", str(self._kubeconfig))
+        self.config = self._mounted.config
+        self._flags = (
+            f"--config={self.config}",
+            "--plugin=changing_plugin:Changing",
+            *serving(plane, self._port),
+            *LEASE,
+            *flags,
+        )
+        self._plugin.write_text(PLUGIN.replace("ANSWER", BY_NUMBER))
+        self._mounted.put(self.weighing(1))
+
+    def weighing(self, weight: int) -> str:
+        """Return a configuration in which the plugin has some weight."""
+        return self._good.replace("WEIGHT", str(weight))
+
+    def running(self) -> AbstractContextManager[SchedulerProcess]:
+        """Run it."""
+        return scheduler(self._kubeconfig, *self._flags, leader_elect=True)
+
+    def change(self, number: int) -> str:
+        """Change a file for the better or the worse, by turns; return what is to become of that."""
+        if number % 4 == 3:
+            self._plugin.write_text(PLUGIN.replace("ANSWER", f"{number}"))
+        elif number % 2:
+            self._mounted.put(BAD[number // 4 % len(BAD)](self.weighing(1)))
+            return "refused"
+        else:
+            self._mounted.put(self.weighing(number + 2))
+        return "success"
+
+    async def counts(self) -> dict[str, float]:
+        """Return how many changes ended in which way."""
+        found = await asyncio.to_thread(metric, self._port, "moorage_config_reloads_total", self._token)
+        return {labels.split('"')[1]: number for labels, number in found.items()}
+
+    async def counted(self, result: str, number: float) -> None:
+        """Wait until so many ended in some way."""
+        deadline = time.monotonic() + PATIENCE
+        while (await self.counts()).get(result, 0) < number:
+            assert time.monotonic() < deadline, f"{number} {result} are never counted: {await self.counts()}"
+            await asyncio.sleep(0.1)
+
+    async def weight(self) -> int:
+        """Return the plugin's weight in the configuration that is in force."""
+        shown = msgspec.json.decode(await asyncio.to_thread(page, self._port, "/configz", self._token))
+        enabled = shown["componentconfig"]["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+        (weight,) = [entry["weight"] for entry in enabled if entry["name"] == "Changing"]
+        return int(weight)
+
+    async def weighs(self, weight: int) -> bool:
+        """Tell whether a weight is in force."""
+        return await self.weight() == weight
+
+    async def churn(self) -> None:
+        """Change the plugin's file every second, every other time for the worse."""
+        for number in count():
+            await asyncio.sleep(1.0)
+            self._plugin.write_text(PLUGIN.replace("ANSWER", f"{BY_NUMBER} + 0 * {number}" if number % 2 else "!"))
+
+    async def round(self, number: int, cluster: LiveCluster) -> None:
+        """Create some pods, change something, and see that it is taken up or refused; all of that within a second."""
+        began, before = time.monotonic(), await self.counts()
+        names = [f"p-{number}-{i}" for i in range(PODS_A_ROUND)]
+        loading = asyncio.create_task(cluster.add_pods(*names, cpu="10m"))
+        result = self.change(number)
+        await self.counted(result, before.get(result, 0) + 1)
+        await loading
+        await asyncio.sleep(max(0.0, began + 1.0 - time.monotonic()))
+
+
+async def lease_of(client: ApiClient) -> Lease:
+    return await client.get(Lease, "reloaded", "kube-system")
+
+
+async def reasons(client: ApiClient) -> Counter[str]:
+    """Count the events on the lease."""
+    told = msgspec.json.decode(await client.request("GET", EVENTS))["items"]
+    return Counter(event["reason"] for event in told if event["involvedObject"]["name"] == "reloaded")
+
+
+def test_reloads_every_second_under_load(
+    plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    reloaded = Reloaded(plane, tmp_path)
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="16")
+        with reloaded.running() as process:
+            await process.logged('"scheduling"')
+            held = await lease_of(cluster.client)
+            for number in range(ROUNDS):
+                await reloaded.round(number, cluster)
+            wanted = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
+            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, wanted))
+            await in_the_end(cluster, process, held)
+            assert process.stop() == 0
+
+    async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, held: Lease) -> None:
+        after, counts = await lease_of(cluster.client), await reloaded.counts()
+        assert after.spec.holder_identity == held.spec.holder_identity, "the lease was kept"
+        assert after.spec.lease_transitions == held.spec.lease_transitions
+        assert cluster.witness.moved() == [], "each was bound once"
+        assert counts["refused"] >= ROUNDS // 4, counts
+        assert counts["success"] >= ROUNDS // 2, counts
+        told = await reasons(cluster.client)
+        assert (told["ConfigurationRefused"], told["ConfigurationReloaded"]) == (counts["refused"], counts["success"])
+        assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
+        assert "internal error" not in process.own_log
+        assert "Traceback" not in process.own_log
+        assert await reloaded.weight() == max(range(0, ROUNDS, 2)) + 2, "what is in force is shown"
+
+    live(story)
+
+
+def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
+    plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it under load; while the weight changes, the plugin's file does every second, every other time broken."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shadow, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    reloaded = Reloaded(plane, tmp_path, f"--shadow={shadow}", f"--shadow-log={log}")
+    shadow.write_text(reloaded.weighing(77))
+    named = ("--config", str(reloaded.config), "--plugin", "changing_plugin:Changing")
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
+        with reloaded.running() as process:
+            await process.logged("the shadow looks on")
+            held, load = await lease_of(cluster.client), Load(cluster)
+            await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
+            assert next(iter(read_report(log).plugins)) == "Changing", "which plugin made the difference"
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *named, "--dry-run"]) == 0
+
+            churning = asyncio.create_task(reloaded.churn())
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *named]) == 0
+            await load.until("the shadow is in charge", lambda: reloaded.weighs(77))
+            assert await asyncio.to_thread(run, ["promote", "--undo", *named]) == 0
+            await load.until("it was taken back", lambda: reloaded.weighs(1))
+            churning.cancel()
+            process.send(signal.SIGHUP)
+            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, load.names))
+            assert cluster.witness.moved() == [], "each was bound once"
+            assert (await lease_of(cluster.client)).spec.holder_identity == held.spec.holder_identity
+            assert "Traceback" not in process.own_log
+            assert process.stop() == 0
+
+    live(story)
+
+
+def differing(log: Path) -> int:
+    """Count what the shadow would have decided otherwise."""
+    return read_report(log).results.get("differs", 0) if log.exists() else 0
+
+
+class Load:
+    """Pods that keep coming."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self.names: list[str] = []
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[bool] | bool]) -> None:
+        """Create pods until something holds."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            answer = holds()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            assert time.monotonic() < deadline, f"it is never so that {what}"
+            names = [f"q-{len(self.names) + i}" for i in range(PODS_A_ROUND)] if len(self.names) < MAX_PODS else []
+            self.names += names
+            await self._cluster.add_pods(*names, cpu="10m")
+            await asyncio.sleep(0.5)

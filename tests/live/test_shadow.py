@@ -1,0 +1,87 @@
+"""A shadow beside a scheduler on a real API server, under load: pods are bound whatever becomes of it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from moorage.app.shadow.report import read_report
+from tests.live.cluster import PATIENCE, LiveCluster, bound
+from tests.live.scheduler import SchedulerProcess, scheduler
+from tests.support.control_plane import ControlPlane
+
+Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
+
+PACKING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    pluginConfig:
+      - name: NodeResourcesFit
+        args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+    plugins:
+      score:
+        disabled: [{name: NodeResourcesBalancedAllocation}]
+"""
+"""Fills one node after the other, where the default spreads."""
+WAVES = 6
+PODS = 100
+
+
+def shadow_of(process: SchedulerProcess) -> list[int]:
+    """Return the shadows of a scheduler: children of the child of the keeper."""
+    found = []
+    for child in process.children():
+        for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():
+            if b"moorage.app.shadow.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
+
+
+def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
+    plane: ControlPlane, live: Live, tmp_path: Path
+) -> None:
+    """It is killed twice under load, and comes back; every pod is bound, once, and nothing is written by the shadow."""
+    config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    config.write_text(PACKING)
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes(*(f"n{number}" for number in range(20)), cpu="32")
+        with scheduler(plane.kubeconfig(), f"--shadow={config}", f"--shadow-log={log}") as process:
+            await process.logged("the shadow looks on")
+            for wave in range(WAVES):
+                names = [f"p{wave}-{number}" for number in range(PODS)]
+                adding = asyncio.create_task(cluster.add_pods(*names))
+                if wave in (1, 3):
+                    for pid in shadow_of(process):
+                        os.kill(pid, signal.SIGKILL)
+                await adding
+                await cluster.wait_for("the wave", lambda pods, names=names: bound(pods, names))  # type: ignore[misc]
+                if wave in (0, 1, 3):
+                    await looks_on(process, 1 + (wave >= 1) + (wave >= 3))
+            await compared(log, 2 * PODS)
+            (last,) = shadow_of(process)
+            assert process.stop() == 0
+            assert not Path(f"/proc/{last}").exists(), "it ends with its scheduler"
+
+    live(story)
+    report = read_report(log)
+    assert report.results["differs"] > report.compared // 2
+    assert next(iter(report.plugins)) == "NodeResourcesFit"
+    assert report.results.get("error", 0) == 0
+
+
+async def looks_on(process: SchedulerProcess, times: int) -> None:
+    """Wait until a shadow has come up so often."""
+    async with asyncio.timeout(PATIENCE):
+        while process.log.count("the shadow looks on") < times:
+            await asyncio.sleep(0.1)
+
+
+async def compared(log: Path, least: int) -> None:
+    """Wait until so many decisions were compared."""
+    async with asyncio.timeout(PATIENCE):
+        while read_report(log).compared < least:
+            await asyncio.sleep(0.5)

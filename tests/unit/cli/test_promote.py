@@ -1,0 +1,118 @@
+"""`moorage promote` on files: checked, shown, written at once, and taken back."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from moorage.cli.main import run
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+IN_CHARGE = HEADER + "leaderElection: {resourceName: moorage}  # ours\nprofiles: [{schedulerName: shop}]\n"
+WEIGHT = "{score: {disabled: [{name: ImageLocality}], enabled: [{name: ImageLocality, weight: %d}]}}"
+SHADOW = f"{HEADER}# tried since Monday\nprofiles: [{{schedulerName: shop, plugins: {WEIGHT % 5}}}]\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """The file in charge, with a shadow beside it."""
+    (tmp_path / "shadow.yaml").write_text(SHADOW)
+    file = tmp_path / "config.yaml"
+    file.write_text(IN_CHARGE)
+    file.chmod(0o640)
+    return file
+
+
+def promote(config: Path, *more: str, shadow: str = "shadow.yaml") -> int:
+    given = () if not shadow else (str(config.with_name(shadow)),)
+    return run(["promote", *given, "--config", str(config), *more])
+
+
+def test_the_shadow_is_in_charge_and_the_former_one_comes_back(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert promote(config) == 0
+    told = capsys.readouterr()
+    assert "+        weight: 5" in told.out
+    assert "--undo takes it back" in told.out
+    assert "leaderElection of" in told.err
+    written = config.read_text()
+    assert written.startswith(SHADOW), "with its comments"
+    assert "resourceName: moorage" in written, "it would lead under another name"
+    assert run(["config", "check", str(config)]) == 0
+    assert config.stat().st_mode & 0o777 == 0o640
+    previous = config.with_name("config.yaml.previous")
+    assert previous.read_text() == IN_CHARGE
+
+    assert promote(config, "--undo", shadow="") == 0
+    assert "-        weight: 5" in capsys.readouterr().out
+    assert config.read_text() == IN_CHARGE
+    assert not previous.exists()
+    assert sorted(path.name for path in config.parent.iterdir()) == ["config.yaml", "shadow.yaml"]
+
+
+def test_nothing_to_undo(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert promote(config, "--undo", shadow="") == 2
+    assert "there is nothing to undo" in capsys.readouterr().err
+    assert config.read_text() == IN_CHARGE
+
+
+def test_a_dry_run_writes_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert promote(config, "--dry-run") == 0
+    assert "+        weight: 5" in capsys.readouterr().out
+    assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (IN_CHARGE, False)
+
+
+REFUSED = {
+    "what is no configuration": ("kind: Nonsense\n", "apiVersion"),
+    "half a file": (SHADOW[: len(SHADOW) - 20], "this is not YAML"),
+    "a plugin that nobody has": (SHADOW.replace("ImageLocality", "Nobody"), "Nobody"),
+    "another lease": (SHADOW + "leaderElection: {resourceName: other}\n", "cannot change while a scheduler runs"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_in_charge_is_refused(
+    config: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.with_name("shadow.yaml").write_text(text)
+    assert promote(config) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "shadow.yaml" in told
+    assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (IN_CHARGE, False)
+
+
+def test_json_is_promoted_as_well(config: Path) -> None:
+    config.with_name("shadow.yaml").write_text(
+        '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",\n'
+        '\t"profiles": [{"schedulerName": "shop"}]}'
+    )
+    assert promote(config) == 0
+    assert "resourceName: moorage" in config.read_text()
+    assert run(["config", "check", str(config)]) == 0
+
+
+def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    config.rename(real / "config.yaml")
+    config.symlink_to("real/config.yaml")
+    assert promote(config) == 0
+    assert config.is_symlink()
+    assert (real / "config.yaml").read_text().startswith(SHADOW)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_nobody_may_write_to(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.parent.chmod(0o500)
+    try:
+        assert promote(config) == 2
+    finally:
+        config.parent.chmod(0o700)
+    assert "it cannot be written" in capsys.readouterr().err
+
+
+def test_it_must_be_said_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["promote", "shadow.yaml"]) == 2
+    assert "give --config or --config-map" in capsys.readouterr().err
