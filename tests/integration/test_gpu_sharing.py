@@ -8,9 +8,12 @@ import pytest
 
 from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
 from moorage.api.pod import Pod
+from moorage.app.metrics.cells import CellRegistry
+from moorage.app.metrics.readings import read_scheduler
 from moorage.plugins.gpu.devices import gpus_of
 from moorage.testing import Cluster, in_virtual_time
 from moorage.testing.rig import Rig
+from tests.support.exposing import exposing
 
 POLICIES = ("FGD", "GpuBestFit", "GpuClustering", "GpuDotProd", "GpuPacking", "GpuRandom")
 CONFIG = """
@@ -104,3 +107,17 @@ async def test_the_important_are_given_the_devices_of_others() -> None:
             ("node-1", "0"): 1000,
             ("node-1", "1"): 1000,
         }
+
+
+@in_virtual_time
+async def test_metrics_say_what_is_wasted_and_what_still_fits() -> None:
+    async with Cluster(nodes=1, shape=shape(4), config=CONFIG.replace("POLICY", "FGD")) as cluster:
+        await cluster.apply(pod("half", 1, 600), pod("whole", 1, 1000))
+        await cluster.wait_for(lambda: len(cluster.running()) == 2)
+        cells, scheduling = CellRegistry(), cluster.box.scheduling
+        assert scheduling is not None
+        read_scheduler(cells, scheduling.scheduler)
+        found = exposing(cells)
+        assert found.get_sample_value("moorage_largest_job_gpus", {"pool": "all"}) == 2
+        wasted = found.get_sample_value("moorage_fragmentation_ratio", {"pool": "all", "shape": "cpu=1000m,gpu=1x600"})
+        assert wasted == pytest.approx(0.1), "400 of 4000 thousandths are too little for another one"

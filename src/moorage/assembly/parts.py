@@ -18,9 +18,9 @@ from moorage.client.mending import Mending
 from moorage.clock import Clock
 from moorage.config.types import ExtenderConfig
 from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.cycle.ties import Ties
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.ties import Ties
 from moorage.framework.handle import ClusterApi
 from moorage.framework.metering import SILENT_METER, PluginMeter
 from moorage.queue.observing import QueueObserver

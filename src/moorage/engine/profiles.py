@@ -13,7 +13,6 @@ from moorage.config.types import SchedulerConfiguration
 from moorage.engine.binding.binder import BindingPhases
 from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.cycle.ties import Ties
 from moorage.engine.event_handlers import events_of_listed
 from moorage.engine.extender import Extender
 from moorage.engine.handle import EngineHandle
@@ -43,12 +42,11 @@ class Profiles:
         extenders: Sequence[Extender] = (),
         observer: AttemptObserver | None = None,
         cross_check: bool | float = False,
-        ties: Ties | None = None,
     ) -> None:
         self._services = services
         self._registry = registry
         self._extenders = extenders
-        self._cross_check, self._ties = cross_check, ties
+        self._cross_check = cross_check
         self.config = config
         self.cycles = self._build_cycles(config)
         self.resizes = self._build_cycles(resizing(config, services.features))
@@ -61,7 +59,7 @@ class Profiles:
 
     def _build_cycles(self, config: SchedulerConfiguration) -> dict[str, ProfileCycle]:
         rotation = Rotation()
-        cycles = {
+        return {
             profile.scheduler_name or "": ProfileCycle(
                 profile,
                 self._registry,
@@ -73,9 +71,6 @@ class Profiles:
             )
             for profile in config.profiles
         }
-        for cycle in cycles.values():
-            cycle.scoring.ties = self._ties
-        return cycles
 
     def _build_binding(self, name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
         phases = BindingPhases(cycle.profile, self._extenders)

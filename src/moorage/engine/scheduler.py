@@ -12,7 +12,6 @@ from moorage.engine.binding.binder import Binder, PendingBinding, Undo
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.cycle.score import Choice
-from moorage.engine.cycle.ties import Ties
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
@@ -23,6 +22,7 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.services import Background, Services
+from moorage.engine.ties import Ties
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
 from moorage.framework.cycle import ASSUMED, CycleState
@@ -71,7 +71,7 @@ class Scheduler:
         ties: Ties | None = None,
     ) -> None:
         self.observer = observer
-        self._cross_check, self._ties = cross_check, ties
+        self._cross_check = cross_check
         self.cache, self.objects = Cache(), Objects()
         self.nominator = Nominations(self._queued_pod, self.objects[Pod])
         self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
@@ -85,6 +85,7 @@ class Scheduler:
             background=background,
             activate=self._activate,
             meter=meter,
+            ties=ties,
         )
         self.profiles = self.build_profiles(config, registry, extenders)
         self._living = [self.profiles]
@@ -113,7 +114,6 @@ class Scheduler:
             extenders=in_order(extenders),
             observer=self.observer,
             cross_check=self._cross_check,
-            ties=self._ties,
         )
 
     def change_profiles(self, profiles: Profiles) -> Profiles:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
 from moorage.clock import Clock
+from moorage.engine.ties import Ties
 from moorage.engine.waiting import WaitingPods
 from moorage.features import FeatureGates
 from moorage.framework.cycle import StateKey
@@ -80,5 +81,7 @@ class Services(Struct):
     """Called when there may be something to do again."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
     meter: PluginMeter = SILENT_METER
+    ties: Ties | None = None
+    """Chooses between nodes of equal score; as upstream does, if it is not given."""
     is_following: bool = False
     """Whether it is settled which kinds are listed and watched: those that plugins have asked for by now."""

@@ -13,9 +13,9 @@ from moorage.assembly.parts import Observers, Parts, Tuning, assemble, kinds_of
 from moorage.assembly.policy import Policy
 from moorage.clock import VirtualClock
 from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.cycle.ties import DrawnTies, Ties, TiesByName
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Outcome, Parked
+from moorage.engine.ties import DrawnTies, Ties, TiesByName
 from moorage.errors import PluginError
 from moorage.lab.ledger import UsageLedger
 from moorage.lab.pods import PodMaker

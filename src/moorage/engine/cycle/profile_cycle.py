@@ -42,7 +42,7 @@ class ProfileCycle:
         self.handles = handles = ProfileHandles(services, config.scheduler_name or "", extenders)
         self.profile = profile = Profile(config, registry, handles.make)
         self.filtering = Filtering(profile, services, rotation, percentage)
-        self.scoring = Scoring(profile, services.cache)
+        self.scoring = Scoring(profile, services.cache, services.ties)
         self.extending = Extending(extenders, services.cache)
         self.cache = services.cache
         self.find = self.filtering.find

@@ -15,10 +15,10 @@ from moorage.engine.answers.ranking import HeapOrder, Ranks
 from moorage.engine.answers.standing import INFEASIBLE_TOTAL, Share, StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import ExtendedNodes, OneNode, SeveralNodes
-from moorage.engine.cycle.ties import Ties
 from moorage.engine.extension_points import check_range, normalize, pre_score, score_nodes
 from moorage.engine.profile import Profile
 from moorage.engine.reference import PluginScores, score_all
+from moorage.engine.ties import Ties
 from moorage.errors import PluginError
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
@@ -68,10 +68,10 @@ class ScoreNotes(Struct):
 class Scoring:
     """Scores feasible nodes and picks one, one profile's way; among equals as upstream does, or as ``ties`` says."""
 
-    def __init__(self, profile: Profile, cache: Cache) -> None:
+    def __init__(self, profile: Profile, cache: Cache, ties: Ties | None = None) -> None:
         self.profile = profile
         self.cache = cache
-        self.ties: Ties | None = None
+        self._ties = ties
         self.cross_check: CrossCheck | None = None
         self.notes: ScoreNotes | None = None
         """Where to note what totals are made of, for who writes decisions down; nobody does unless asked to."""
@@ -90,10 +90,10 @@ class Scoring:
         if self.cross_check is not None:
             checked = np.flatnonzero(found.feasible) if rows is None else rows
             self.cross_check.totals(found.pod, self.cache.nodes, checked, totals.at(checked), found.cycle.group)
-        if self.ties is not None:
+        if self._ties is not None:
             best = (totals.column == totals.column.max()).nonzero()[0]
             tied = best if totals.rows is None else totals.rows[best]
-            return Choice(self.cache.nodes[self.ties.choose(self.cache.nodes, tied)])
+            return Choice(self.cache.nodes[self._ties.choose(self.cache.nodes, tied)])
         if found.is_narrowed:
             return self._first_in_order(totals)
         return Choice(self.cache.nodes[self._best(found, totals)])

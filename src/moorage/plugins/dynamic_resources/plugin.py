@@ -215,7 +215,8 @@ class DynamicResources(
             state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
             if state.statuses:
                 status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
-                cycle[ASSUMED] = replace(pod, status=status_there)
+                # Another plugin may have found out something about the pod, too.
+                cycle[ASSUMED] = replace(cycle.get(ASSUMED) or pod, status=status_there)
         return status
 
     def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
