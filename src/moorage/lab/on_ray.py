@@ -1,10 +1,18 @@
 """Trials on Ray: on the machines of a cluster, or on a Ray of our own on this one; what is lost is tried again."""
 
+import importlib
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import Any, Final
 
 from moorage.errors import InputError
@@ -14,65 +22,97 @@ from moorage.lab.trial import Trial, run_trial
 
 TRIES: Final = 3
 """So often a trial is begun again whose worker, or machine, was lost."""
-STARTS: Final = 3
+STARTS: Final = 2
+START_SECONDS: Final = 90.0
+END_SECONDS: Final = 60.0
 STORE_BYTES: Final = 100_000_000
 """What a Ray of our own keeps results in until we have them."""
+_STARTED: Final = "Ray runtime started"
 
 
 @contextmanager
 def connected_to_ray(address: str = "", workers: int = 0) -> Iterator[RunTrials]:
     """Give the way to run trials on a Ray cluster; without an address on one that is started here, and ended again."""
-    ray = _ray()
-    _connect(ray, address, workers)
-    try:
+    is_there = sys.modules["ray"] if "ray" in sys.modules else find_spec("ray")
+    if is_there is None:
+        raise InputError("--on ray", "Ray is not installed", hint="pip install 'moorage[ray]'")
+    with ExitStack() as stack:
+        where = address or stack.enter_context(_ray_of_our_own(workers or cores()))
+        # Only now: it looks at its environment when it is imported.
+        ray = importlib.import_module("ray")
+        _connect(ray, where)
+        stack.callback(ray.shutdown)
         yield partial(_run, ray)
-    finally:
-        ray.shutdown()
 
 
-def _ray() -> Any:
+def _connect(ray: Any, address: str) -> None:
     try:
-        import ray
-    except ImportError:
-        raise InputError("--on ray", "Ray is not installed", hint="pip install 'moorage[ray]'") from None
-    return ray
-
-
-def _connect(ray: Any, address: str, workers: int) -> None:
-    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if not address:
-        # A plugin that is found here is found by a worker here.
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        _start(
-            ray,
-            num_cpus=workers or cores(),
-            include_dashboard=False,
-            object_store_memory=STORE_BYTES,
-            runtime_env={"env_vars": {"PYTHONPATH": paths}},
-            **quiet,
-        )
-        return
-    try:
-        ray.init(address=address, **quiet)
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         problem = f"there is no Ray cluster: {error}"
         raise InputError(f"--ray-address {address}", problem, hint="write HOST:PORT of its head, or auto") from error
 
 
-def _start(ray: Any, **options: Any) -> None:
-    """Start a Ray of our own. It gives up on a busy machine after 15 s, and what it has read by then speeds it up."""
-    for left in reversed(range(STARTS)):
-        try:
-            ray.init(**options)
-        except Exception as error:  # it raises nothing more special
-            ray.shutdown()
-            if not left:
-                problem = f"no Ray can be started here: {error}"
-                raise InputError(
-                    "--on ray", problem, hint="give --ray-address one that runs, or leave --on out"
-                ) from error
-        else:
-            return
+@contextmanager
+def _ray_of_our_own(workers: int) -> Iterator[str]:
+    """Start a Ray with a token of its own and no more processes than it needs; give its address."""
+    # A plugin that is found here is found by a worker here.
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    ours = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        # Its sockets are in there, and their paths must be short.
+        with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as folder:
+            process, address = _started(Path(folder), workers)
+            try:
+                yield address
+            finally:
+                _end(process)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
+    """Start it, once more if need be: on a busy machine it gives up on processes of its own after 15 s."""
+    flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
+    flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
+    program, log = Path(sys.executable).with_name("ray"), folder / "start.log"
+    for _ in range(STARTS):
+        port = _free_port()
+        command = [program, "start", "--head", "--block", f"--port={port}", *flags]
+        with log.open("wb") as output:
+            # In a session of its own: a Ctrl-C is meant for us, who end it.
+            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        deadline = monotonic() + START_SECONDS
+        while process.poll() is None and monotonic() < deadline:
+            if _STARTED in log.read_text(errors="replace"):
+                return process, f"127.0.0.1:{port}"
+            sleep(0.1)
+        _end(process)
+    last = (log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
+    hint = "give --ray-address one that runs, or leave --on out"
+    raise InputError("--on ray", f"no Ray can be started here: {last}", hint=hint)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _run(ray: Any, trials: Iterable[Trial]) -> Ran:

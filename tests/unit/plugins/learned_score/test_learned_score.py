@@ -111,7 +111,7 @@ def test_a_policy_that_hangs_is_given_up_at_its_limit_and_its_process_ended() ->
 
 
 def test_another_process_takes_the_place_of_one_that_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    with started("sleeps_for_large_pods", BRIEF) as (plugin, rig):
+    with started("sleeps_for_large_pods", Duration.of(seconds=2)) as (plugin, rig):
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
         assert run_score(plugin, rig, make_pod("large", requests={"cpu": "2", "memory": "1Gi"}), SCORE_FORMS[1]) == [
             0,
