@@ -81,10 +81,10 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
     """Start it, once more if need be: on a busy machine it gives up on processes of its own after 15 s."""
     flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
     flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
-    program, log = Path(sys.executable).with_name("ray"), folder / "start.log"
+    program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
     for _ in range(STARTS):
         port = _free_port()
-        command = [program, "start", "--head", "--block", f"--port={port}", *flags]
+        command = [str(program), "start", "--head", "--block", f"--port={port}", *flags]
         with log.open("wb") as output:
             # In a session of its own: a Ctrl-C is meant for us, who end it.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
