@@ -61,7 +61,7 @@ def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
                 await cluster.wait_for("the wave", lambda pods, names=names: bound(pods, names))  # type: ignore[misc]
                 if wave in (0, 1, 3):
                     await looks_on(process, 1 + (wave >= 1) + (wave >= 3))
-            await compared(log, 2 * PODS)
+            await compared(log, PODS, cluster)
             (last,) = shadow_of(process)
             assert process.stop() == 0
             assert not Path(f"/proc/{last}").exists(), "it ends with its scheduler"
@@ -80,8 +80,13 @@ async def looks_on(process: SchedulerProcess, times: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def compared(log: Path, least: int) -> None:
-    """Wait until so many decisions were compared."""
+async def compared(log: Path, least: int, cluster: LiveCluster) -> None:
+    """Have pods come, a few at a time, until so many decisions were compared: of a storm, some are dropped."""
     async with asyncio.timeout(PATIENCE):
+        wave = 0
         while read_report(log).compared < least:
+            wave += 1
+            names = [f"more-{wave}-{number}" for number in range(10)]
+            await cluster.add_pods(*names)
+            await cluster.wait_for("a few more", lambda pods, names=names: bound(pods, names))  # type: ignore[misc]
             await asyncio.sleep(0.5)

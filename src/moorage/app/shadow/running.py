@@ -37,10 +37,11 @@ from moorage.app.shadow.messages import (
 )
 from moorage.assembly.parts import kinds_of
 from moorage.engine.scheduler import Scheduler
+from moorage.framework.faults import described
 
 MAX_BUFFER: Final = 32 << 20
 """So many bytes may wait for the shadow; more, and it has lost touch with the cluster."""
-MAX_QUESTIONS: Final = 32
+MAX_QUESTIONS: Final = 256
 ANSWER_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
 FLUSH_SECONDS: Final = 0.01
@@ -157,9 +158,13 @@ class Shadow:
                     task.cancel()
         except BaseExceptionGroup as group_of_errors:
             off, others = group_of_errors.split(ShadowOff)
-            if others is not None or off is None:
+            if off is not None:
+                raise _first(off) from None
+            if others is None or not isinstance(others, ExceptionGroup):
                 raise
-            raise _first(off) from None
+            # Ours or the loop's: whatever it is, it costs the shadow and nothing else.
+            log.warning("looking after the shadow failed", exc_info=others)
+            raise ShadowOff(f"looking after it failed: {described(others.exceptions[0])}") from others
 
     async def _start(self) -> Process:
         request = self._request()
@@ -217,7 +222,7 @@ class Shadow:
                 process.stdin.write(data)
                 await process.stdin.drain()
                 self._waiting_bytes = max(0, self._waiting_bytes - len(data))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # uvloop raises the latter where a pipe is closed
             raise ShadowOff("its process has ended") from error
 
     async def _introduce(self) -> None:
@@ -247,7 +252,7 @@ class Shadow:
                 if length > MAX_FRAME:
                     raise ShadowOff("it answers nonsense")
                 self._heard(decoder.decode(await process.stdout.readexactly(length)))
-        except (asyncio.IncompleteReadError, OSError) as error:
+        except (asyncio.IncompleteReadError, OSError, RuntimeError) as error:
             code = await process.wait()
             raise ShadowOff(f"its process ended with {code}") from error
         except msgspec.MsgspecError as error:
