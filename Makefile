@@ -58,7 +58,7 @@ test-all: $(INSTALLED)  ## Run the suite on every Python from 3.11 on that this 
 
 ray: $(INSTALLED)  ## Run trials of the lab on Ray, which is installed first
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,ray]'
-	$(BIN)/python -m pytest -q tests/unit/lab/test_on_ray.py
+	$(PYTEST) tests/unit/lab/test_on_ray.py
 
 lint: $(INSTALLED)  ## Check style, format, types and import directions
 	$(BIN)/ruff check

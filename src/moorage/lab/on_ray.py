@@ -84,7 +84,7 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
     program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
     for _ in range(STARTS):
         port = _free_port()
-        command = [str(program), "start", "--head", "--block", f"--port={port}", *flags]
+        command = [str(program), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", *flags]
         with log.open("wb") as output:
             # In a session of its own: a Ctrl-C is meant for us, who end it.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
