@@ -1,0 +1,143 @@
+"""A shadow goes with the one in charge when that changes, and finds by itself what only its own plugins list."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from moorage.app.shadow.messages import AGREES, DIFFERS, Comparison
+from moorage.client.kubeconfig import load_connection
+from moorage.client.rest import ApiClient
+from moorage.simulator.decision_log import read_lines
+from tests.integration.test_scheduler_page import PAUSE, POLLS
+from tests.integration.test_scheduler_page import scheduler as running_scheduler
+from tests.integration.test_shadow import HEAD, metrics
+from tests.support.ticketing import DEFINITION, PLUGIN, TICKETS, ticket
+from tests.unit.ui.clusters import node
+from tests.unit.ui.clusters import pod as content
+
+ROOMY = {"pods": "5000"}
+SHOP = "/api/v1/namespaces/shop/pods"
+PACKING = HEAD + """
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+ONLY_N3 = HEAD + """
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeAffinity
+    args:
+      addedAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n3]}]}]
+"""
+SPREADING = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
+
+
+class Watched:
+    """The log of a shadow, and the API server on which pods come until it says something."""
+
+    def __init__(self, folder: Path) -> None:
+        self._kubeconfig, self.log = folder / "kubeconfig", folder / "shadow.jsonl"
+        self._count = 0
+
+    def compared(self) -> list[Comparison]:
+        """Return what the shadow has said so far."""
+        return [*read_lines(self.log, Comparison, written_by="--shadow-log")] if self.log.exists() else []
+
+    async def create(self, path: str, thing: dict[str, Any]) -> None:
+        async with ApiClient(load_connection(str(self._kubeconfig))) as client:
+            await client.request("POST", path, json.dumps(thing).encode())
+
+    async def pods_until(self, is_so: Callable[[Comparison], bool], **labels: str) -> Comparison:
+        """Have pods come, one after the other, until the shadow says of one what it should."""
+        begun = self._count
+        for _ in range(POLLS):
+            self._count += 1
+            thing = content(f"web-{self._count}", "1m")
+            thing["metadata"]["labels"] = labels
+            await self.create(SHOP, thing)
+            await asyncio.sleep(PAUSE)
+            for item in self.compared():
+                if int(item.pod.rpartition("-")[2]) > begun and is_so(item):
+                    return item
+        raise AssertionError(self.compared()[-3:])
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(POLLS):
+        if await is_so():
+            return
+        await asyncio.sleep(PAUSE)
+    raise AssertionError("it is never so")
+
+
+def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_path: Path) -> None:
+    """A shadow that went on beside the former one could not explain the choice of n3, and would be unsure."""
+    config, shadow, watched = tmp_path / "config.yaml", tmp_path / "shadow.yaml", Watched(tmp_path)
+    shadow.write_text(PACKING)
+    contents = (
+        *(node(name, allocatable=ROOMY) for name in ("n1", "n2", "n3")),
+        content("half", "2", node="n2"),
+        content("little", "1", node="n3"),
+    )
+    access = f"clientConnection: {{kubeconfig: {tmp_path / 'kubeconfig'}}}\nleaderElection: {{leaderElect: false}}\n"
+    config.write_text(SPREADING + access)
+    flags = (f"--config={config}", f"--shadow={shadow}", f"--shadow-log={watched.log}")
+
+    async def story() -> None:
+        async with (
+            running_scheduler(tmp_path, *flags, contents=contents) as (url, token),
+            aiohttp.ClientSession() as client,
+        ):
+
+            async def looks_on() -> bool:
+                return "moorage_shadow_up 1.0" in await metrics(client, url, token)
+
+            async def is_reloaded() -> bool:
+                return 'moorage_config_reloads_total{result="success"} 1.0' in await metrics(client, url, token)
+
+            await until(looks_on)
+            before = await watched.pods_until(lambda item: item.result == DIFFERS)
+            assert (before.node, before.shadow_node, before.because) == ("n1", "n2", "NodeResourcesFit")
+            config.write_text(ONLY_N3 + access)
+            await until(is_reloaded)
+            after = await watched.pods_until(lambda item: item.result == DIFFERS and item.node == "n3")
+            assert (after.shadow_node, after.because) == ("n2", "NodeAffinity")
+            assert after.in_charge["n2"].plugin == "NodeAffinity"
+
+    asyncio.run(story())
+
+
+def test_a_kind_that_only_the_shadow_lists_comes_from_informers_of_its_own(tmp_path: Path) -> None:
+    """The one in charge knows nothing of tickets: those that were there, and one that comes, the shadow reads itself."""
+    shadow, watched = tmp_path / "shadow.yaml", Watched(tmp_path)
+    shadow.write_text(
+        HEAD + "profiles: [{schedulerName: default-scheduler, plugins: {preFilter: {enabled: [{name: Ticketing}]}}}]\n"
+    )
+    flags = (f"--shadow={shadow}", f"--shadow-plugin={PLUGIN}", f"--shadow-log={watched.log}")
+
+    async def story() -> None:
+        async with running_scheduler(tmp_path, *flags, contents=(node("n1", allocatable=ROOMY),)):
+            await watched.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+            await watched.create(TICKETS.path(namespace="shop"), in_shop("gold"))
+            await watched.pods_until(lambda item: item.result == AGREES, ticket="gold")
+            refused = await watched.pods_until(lambda item: item.result == DIFFERS, ticket="copper")
+            assert (refused.node, refused.shadow_node, refused.because) == ("n1", "", "Ticketing")
+            assert "there is no ticket copper" in refused.message
+            await watched.create(TICKETS.path(namespace="shop"), in_shop("copper"))
+            await watched.pods_until(lambda item: item.result == AGREES, ticket="copper")
+
+    asyncio.run(story())
+
+
+def in_shop(name: str) -> dict[str, Any]:
+    thing = ticket(name, approved=True)
+    return {**thing, "metadata": {**thing["metadata"], "namespace": "shop"}}
