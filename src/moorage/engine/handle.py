@@ -278,11 +278,15 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             pass_on_interrupt(error)
             self.log.exception("delayed action failed", error=described(error))
 
-    async def close(self) -> None:
-        """Cancel what the plugin left running, and wait a moment until it has ended."""
+    def cancel(self) -> None:
+        """Cancel what the plugin left running, and run nothing more."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
+
+    async def close(self) -> None:
+        """Cancel what the plugin left running, and wait a moment until it has ended."""
+        self.cancel()
         if self._tasks:
             _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
             for task in stubborn:
@@ -315,6 +319,11 @@ class ProfileHandles:
         """Make the handle of a plugin that is about to be built."""
         handle = self.made[plugin.name] = EngineHandle(self._services, plugin, self._profile, self._extenders)
         return handle
+
+    def cancel(self) -> None:
+        """Cancel what plugins began in the background that are not going to be used."""
+        for handle in self.made.values():
+            handle.cancel()
 
     def attach(self, profile: Profile, filter_node: FilterNode) -> None:
         """Give the handles their profile, which is built from plugins that already hold them."""

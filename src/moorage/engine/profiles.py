@@ -15,7 +15,7 @@ from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.event_handlers import events_of_listed
 from moorage.engine.extender import Extender
-from moorage.engine.handle import EngineHandle
+from moorage.engine.handle import EngineHandle, ProfileHandles
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.phase_timing import time_phases
@@ -47,9 +47,19 @@ class Profiles:
         self._registry = registry
         self._extenders = extenders
         self._cross_check = cross_check
+        self._made: list[ProfileHandles] = []
         self.config = config
+        try:
+            self._build(config, observer)
+        except BaseException:
+            # Plugins that could be built may have begun something, and nobody is going to close them.
+            for handles in self._made:
+                handles.cancel()
+            raise
+
+    def _build(self, config: SchedulerConfiguration, observer: AttemptObserver | None) -> None:
         self.cycles = self._build_cycles(config)
-        self.resizes = self._build_cycles(resizing(config, services.features))
+        self.resizes = self._build_cycles(resizing(config, self._services.features))
         """How running pods are tried whose resize was put off."""
         self.bindings = {name: self._build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
         built = (*self.cycles.values(), *self.resizes.values())
@@ -68,6 +78,7 @@ class Profiles:
                 config.percentage_for(profile),
                 self._cross_check,
                 self._extenders,
+                self._made.append,
             )
             for profile in config.profiles
         }
