@@ -1,6 +1,7 @@
 """A scheduler under load whose configuration and plugin code change every second, every other time for the worse."""
 
 import asyncio
+import re
 import signal
 import time
 from collections import Counter
@@ -8,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -17,6 +19,7 @@ from moorage.api.records import Lease
 from moorage.app.shadow.report import read_report
 from moorage.cli.main import run
 from moorage.client.rest import ApiClient
+from moorage.simulator.decision_log import read_log
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
 from tests.live.serving import metric, page
@@ -174,6 +177,15 @@ class Reloaded:
         await asyncio.sleep(max(0.0, began + 1.0 - time.monotonic()))
 
 
+def show_what_held_up_the_loop(log: str, decisions: Path) -> None:
+    """Print how long reloads kept the loop from trying pods; the attempts of the same minute are there to compare."""
+    found = re.findall(r'"plugins swapped between cycles" build_ms=([0-9.]+) swap_ms=([0-9.]+)', log)
+    builds, swaps = zip(*((float(build), float(swap)) for build, swap in found), strict=True)
+    attempts = [decision.took * 1e3 for decision in read_log(decisions)]
+    for name, millis in (("build", builds), ("swap", swaps), ("attempt", attempts)):
+        print(f"{name}: {len(millis)} times, median {median(millis):.2f} ms, max {max(millis):.2f} ms")
+
+
 async def lease_of(client: ApiClient) -> Lease:
     return await client.get(Lease, "reloaded", "kube-system")
 
@@ -188,7 +200,9 @@ def test_reloads_every_second_under_load(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    reloaded = Reloaded(plane, tmp_path)
+    decisions = tmp_path / "decisions.jsonl"
+    reloaded = Reloaded(plane, tmp_path, f"--decision-log={decisions}")
+    wanted = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="16")
@@ -197,10 +211,12 @@ def test_reloads_every_second_under_load(
             held = await lease_of(cluster.client)
             for number in range(ROUNDS):
                 await reloaded.round(number, cluster)
-            wanted = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, wanted))
             await in_the_end(cluster, process, held)
             assert process.stop() == 0
+            tried = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
+            assert tried == Counter(wanted), "each was tried once: no reload cost a pod an attempt"
+            show_what_held_up_the_loop(process.own_log, decisions)
 
     async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, held: Lease) -> None:
         after, counts = await lease_of(cluster.client), await reloaded.counts()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from functools import partial
+from time import perf_counter
 from typing import Final
 
 import structlog
@@ -13,10 +13,12 @@ from moorage.assembly.policy import Policy
 from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender, sent_whole
 from moorage.engine.profiles import Profiles, describes_groups
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import ConfigError
 
 LIST_SECONDS: Final = 30.0
 """What kinds that only the new plugins list may take to be listed."""
+HELD: Final = "moorage_config_reload_hold_seconds"
 
 log = structlog.get_logger(__name__)
 
@@ -34,13 +36,18 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
             extenders = [parts.tuning.make_extender(config) for config in policy.config.extenders]
             for extender in extenders:
                 undo.callback(extender.close)
+            began = perf_counter()
             profiles = _build(parts, policy, extenders, undo)
+            built = perf_counter() - began
             undo.push_async_callback(profiles.life.close)
             await _list_more(parts, profiles, undo)
             if scheduler.life.has_begun:
                 await profiles.life.start()
-            former = await parts.deliveries.between_cycles(partial(scheduler.change_profiles, profiles))
+            former, swapped = await parts.deliveries.between_cycles(lambda: _swap(scheduler, profiles))
             undo.pop_all()
+    scheduler.services.meter.observe(HELD, built, "build")
+    scheduler.services.meter.observe(HELD, swapped, "swap")
+    log.info("plugins swapped between cycles", build_ms=round(built * 1e3, 1), swap_ms=round(swapped * 1e3, 3))
     old_extenders = [*parts.extenders]
     parts.extenders.extend(extenders)
     parts.background.spawn(_retire(parts, former, old_extenders), name="closing former plugins")
@@ -71,6 +78,12 @@ def _build(
         return scheduler.build_profiles(policy.config, policy.registry, extenders)
     finally:
         services.is_following = True
+
+
+def _swap(scheduler: Scheduler, profiles: Profiles) -> tuple[Profiles, float]:
+    began = perf_counter()
+    former = scheduler.change_profiles(profiles)
+    return former, perf_counter() - began
 
 
 async def _list_more(parts: Parts[RemoteApi], profiles: Profiles, undo: AsyncExitStack) -> None:

@@ -249,6 +249,13 @@ _ALL: Final = (
     _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
     _counter("moorage_apply_failures_total", "resource", "Changes of objects that could not be applied."),
     _counter("moorage_config_reloads_total", "result", "Changes of configuration or plugin code: success or refused."),
+    _histogram(
+        "moorage_config_reload_hold_seconds",
+        "step",
+        "Time for which a change kept the loop from trying pods, in two pieces: build (of plugins) and swap.",
+        ALPHA,
+        _TENTHS,
+    ),
     _gauge("moorage_config_last_reload_successful", "", "Whether the last change is in force: 1, or 0 if refused."),
     _gauge(
         "moorage_config_last_reload_success_timestamp_seconds", "", "Since when the configuration in force has been so."
