@@ -309,41 +309,6 @@ class FailsToBuild(FilterPlugin):
         return None
 
 
-class BeginsAtOnce(FilterPlugin):
-    """Begins something in the background as soon as it is built, and sets a timer."""
-
-    def __init__(self, *, handle: Handle) -> None:
-        handle.in_background(self._go_round(), name="going round")
-        handle.call_later(5.0, lambda: Diary.lines.append("its timer went off"))
-
-    async def _go_round(self) -> None:
-        try:
-            while True:
-                Diary.lines.append("it goes round")
-                await asyncio.sleep(1.0)
-        finally:
-            Diary.lines.append("it was ended")
-
-    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        return None
-
-
-@pytest.mark.parametrize("broken", [FailsToBuild, FailsToStart])
-def test_what_plugins_of_a_refused_change_began_ends_with_it(broken: type[FilterPlugin]) -> None:
-    @in_virtual_time
-    async def story() -> None:
-        async with Cluster(nodes=1) as cluster:
-            with pytest.raises(PluginError):
-                await cluster.reload(plugins=[BeginsAtOnce, broken])
-            await cluster.sleep(1.0)
-            assert Diary.lines.count("it was ended") == Diary.lines.count("it goes round")
-            Diary.lines.clear()
-            await cluster.sleep(30.0)
-            assert Diary.lines == []
-
-    story()
-
-
 REFUSED = {
     "a plugin that cannot be built": ([FailsToBuild], "", PluginError, "no such thing"),
     "a plugin that cannot be started": ([FailsToStart], "", PluginError, "its service is away"),

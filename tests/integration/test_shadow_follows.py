@@ -21,14 +21,19 @@ from tests.unit.ui.clusters import pod as content
 
 ROOMY = {"pods": "5000"}
 SHOP = "/api/v1/namespaces/shop/pods"
-PACKING = HEAD + """
+PACKING = (
+    HEAD
+    + """
 profiles:
 - schedulerName: default-scheduler
   pluginConfig:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
 """
-ONLY_N3 = HEAD + """
+)
+ONLY_N3 = (
+    HEAD
+    + """
 profiles:
 - schedulerName: default-scheduler
   pluginConfig:
@@ -38,6 +43,7 @@ profiles:
         requiredDuringSchedulingIgnoredDuringExecution:
           nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n3]}]}]
 """
+)
 SPREADING = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
 
 
@@ -117,7 +123,7 @@ def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_pa
 
 
 def test_a_kind_that_only_the_shadow_lists_comes_from_informers_of_its_own(tmp_path: Path) -> None:
-    """The one in charge knows nothing of tickets: those that were there, and one that comes, the shadow reads itself."""
+    """The one in charge knows nothing of tickets: the shadow reads those that are there, and that come."""
     shadow, watched = tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(
         HEAD + "profiles: [{schedulerName: default-scheduler, plugins: {preFilter: {enabled: [{name: Ticketing}]}}}]\n"

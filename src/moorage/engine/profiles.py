@@ -15,7 +15,7 @@ from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.event_handlers import events_of_listed
 from moorage.engine.extender import Extender
-from moorage.engine.handle import EngineHandle, ProfileHandles
+from moorage.engine.handle import EngineHandle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.phase_timing import time_phases
@@ -47,14 +47,14 @@ class Profiles:
         self._registry = registry
         self._extenders = extenders
         self._cross_check = cross_check
-        self._made: list[ProfileHandles] = []
+        self._built: list[ProfileCycle] = []
         self.config = config
         try:
             self._build(config, observer)
         except BaseException:
             # Plugins that could be built may have begun something, and nobody is going to close them.
-            for handles in self._made:
-                handles.cancel()
+            for cycle in self._built:
+                cycle.handles.cancel()
             raise
 
     def _build(self, config: SchedulerConfiguration, observer: AttemptObserver | None) -> None:
@@ -62,15 +62,14 @@ class Profiles:
         self.resizes = self._build_cycles(resizing(config, self._services.features))
         """How running pods are tried whose resize was put off."""
         self.bindings = {name: self._build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
-        built = (*self.cycles.values(), *self.resizes.values())
-        self._handles: list[EngineHandle] = [handle for cycle in built for handle in cycle.handles.made.values()]
-        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in built)
+        self._handles: list[EngineHandle] = [handle for cycle in self._built for handle in cycle.handles.made.values()]
+        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in self._built)
         self.queueing = self._queueing()
 
     def _build_cycles(self, config: SchedulerConfiguration) -> dict[str, ProfileCycle]:
-        rotation = Rotation()
-        return {
-            profile.scheduler_name or "": ProfileCycle(
+        rotation, cycles = Rotation(), {}
+        for profile in config.profiles:
+            cycle = cycles[profile.scheduler_name or ""] = ProfileCycle(
                 profile,
                 self._registry,
                 self._services,
@@ -78,10 +77,9 @@ class Profiles:
                 config.percentage_for(profile),
                 self._cross_check,
                 self._extenders,
-                self._made.append,
             )
-            for profile in config.profiles
-        }
+            self._built.append(cycle)
+        return cycles
 
     def _build_binding(self, name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
         phases = BindingPhases(cycle.profile, self._extenders)

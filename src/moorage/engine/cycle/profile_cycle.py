@@ -1,6 +1,6 @@
 """The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -37,12 +37,14 @@ class ProfileCycle:
         percentage: int | None,
         cross_check: bool | float = False,
         extenders: Sequence[Extender] = (),
-        building: Callable[[ProfileHandles], None] = lambda _handles: None,
     ) -> None:
         self.extenders = extenders
         self.handles = handles = ProfileHandles(services, config.scheduler_name or "", extenders)
-        building(handles)
-        self.profile = profile = Profile(config, registry, handles.make)
+        try:
+            self.profile = profile = Profile(config, registry, handles.make)
+        except BaseException:
+            handles.cancel()  # those that could be built may have begun something
+            raise
         self.filtering = Filtering(profile, services, rotation, percentage)
         self.scoring = Scoring(profile, services.cache, services.ties)
         self.extending = Extending(extenders, services.cache)

@@ -1,0 +1,61 @@
+"""What plugins began that were built for a change, and the change was refused: nobody is going to close them."""
+
+import asyncio
+
+import pytest
+
+from moorage.api.pod import Pod
+from moorage.errors import PluginError
+from moorage.framework.cycle import CycleState
+from moorage.framework.handle import Handle
+from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.plugin import FilterPlugin
+from moorage.framework.status import Status
+from moorage.testing import Cluster, in_virtual_time
+from tests.integration.test_reload import BREAKS, TWO_PROFILES, FailsToBuild, FailsToStart
+
+lines: list[str] = []
+
+
+class BeginsAtOnce(FilterPlugin):
+    """Begins something in the background as soon as it is built, and sets a timer."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        handle.in_background(self._go_round(), name="going round")
+        handle.call_later(5.0, lambda: lines.append("its timer went off"))
+
+    async def _go_round(self) -> None:
+        try:
+            while True:
+                lines.append("it goes round")
+                await asyncio.sleep(1.0)
+        finally:
+            lines.append("it was ended")
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None
+
+
+IN_TWO_PROFILES = TWO_PROFILES.replace("- schedulerName: other", BREAKS.replace("Breaks", "BeginsAtOnce")) + (
+    "- schedulerName: other\n" + BREAKS.replace("Breaks", "FailsToBuild")
+)
+
+
+CASES: list[tuple[type[FilterPlugin], str]] = [(FailsToBuild, ""), (FailsToBuild, IN_TWO_PROFILES), (FailsToStart, "")]
+
+
+@pytest.mark.parametrize(("broken", "config"), CASES)
+def test_what_plugins_of_a_refused_change_began_ends_with_it(broken: type[FilterPlugin], config: str) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        async with Cluster(nodes=1) as cluster:
+            lines.clear()
+            with pytest.raises(PluginError):
+                await cluster.reload(plugins=[BeginsAtOnce, broken], config=config)
+            await cluster.sleep(1.0)
+            assert lines.count("it was ended") == lines.count("it goes round")
+            lines.clear()
+            await cluster.sleep(30.0)
+            assert lines == []
+
+    story()
