@@ -14,10 +14,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from moorage.plugins.community.coscheduling.gangs import GANG, GANG_SIZE
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, scheduler
+from tests.support.gangs import COSCHEDULING
 from tests.unit.ui.clusters import node, pod
 
 EVERY = "--tracing-sampling-rate-per-million=1000000"
+LARGE = "shop/moorage.io/large"
 
 
 class Collector:
@@ -105,6 +108,49 @@ def test_attempts_hold_points_which_hold_plugins_and_calls(tmp_path: Path) -> No
     }
     assert all(span.trace_id == web.trace_id for span in (binder, call, *points.values()))
     assert web.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano <= web.end_time_unix_nano
+
+
+def test_groups_hold_the_search_and_their_members_which_hold_their_bindings(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    access = f"clientConnection: {{kubeconfig: {tmp_path / 'kubeconfig'}}}\nleaderElection: {{leaderElect: false}}\n"
+    config.write_text(COSCHEDULING.replace("{ARGS}", "{}") + access)
+    contents = (node("n1"), member("a", "g"), member("b", "g"), member("c", "large", "3"), member("d", "large", "3"))
+
+    def whole() -> bool:
+        placed = [span for span in kept.spans if about(span).get("scheduler.result") == "scheduled"]
+        return {about(span).get("k8s.pod.name") for span in placed} >= {"a", "b"} and LARGE in groups()
+
+    def groups() -> dict[str, Span]:
+        return {about(span)["scheduler.group"]: span for span in kept.spans if span.name == "schedule pod group"}
+
+    with collector() as (kept, endpoint):
+
+        async def go() -> None:
+            flags = (f"--config={config}", f"--tracing-endpoint={endpoint}", EVERY)
+            async with scheduler(tmp_path, *flags, contents=contents):
+                for _ in range(POLLS):
+                    if whole():
+                        return
+                    await asyncio.sleep(PAUSE)
+            raise AssertionError([about(span) for span in kept.spans if not span.parent_span_id])
+
+        asyncio.run(go())
+    good, large = groups()["shop/moorage.io/g"], groups()[LARGE]
+    assert (about(good)["scheduler.result"], about(good)["scheduler.members"]) == ("scheduled", 2)
+    assert {"PreFilter", "Filter", "schedule pod"} <= kept.below(good).keys(), "the search is the group's"
+    members = [span for span in kept.spans if span.parent_span_id == good.span_id and span.name == "schedule pod"]
+    assert {about(span)["k8s.pod.name"] for span in members} == {"a", "b"}
+    for span in members:
+        assert {"Reserve", "Permit", "Bind"} <= kept.below(span).keys(), "what is a member's own"
+        assert about(span)["scheduler.result"] == "scheduled"
+    assert about(large)["scheduler.result"] == "unschedulable"
+    assert about(kept.below(large)["schedule pod"])["scheduler.result"] == "unschedulable"
+
+
+def member(name: str, gang: str, cpu: str = "100m") -> dict[str, Any]:
+    content = pod(name, cpu)
+    content["metadata"]["annotations"] = {GANG: gang, GANG_SIZE: "2"}
+    return content
 
 
 def test_nobody_listens_and_pods_are_scheduled_all_the_same(tmp_path: Path) -> None:

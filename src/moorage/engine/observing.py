@@ -11,6 +11,7 @@ from moorage.engine.group_results import GroupAttempt
 from moorage.engine.outcomes import Failed, Outcome, Parked
 from moorage.framework.status import Code
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.groups import QueuedGroup
 
 
 class Stopwatch(Protocol):
@@ -43,6 +44,9 @@ class AttemptObserver:
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Learn which node was chosen, and what extenders added; not called where there are no extenders."""
+
+    def trying_group(self, queued: QueuedGroup) -> None:
+        """Learn that a group is tried from now on; groups that are given up without a search are not announced."""
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Learn which search for a node of a group's member counts, just before the member's end: there may be many."""
@@ -87,6 +91,11 @@ class ObserverChain(AttemptObserver):
         """Notify all."""
         for observer in self._observers:
             observer.chosen(queued, choice)
+
+    def trying_group(self, queued: QueuedGroup) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.trying_group(queued)
 
     def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
         """Notify all."""

@@ -16,6 +16,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_
 from moorage.app.metrics.sampling import PluginSampler, status_of
 from moorage.engine.binding.binder import PendingBinding
 from moorage.engine.extension_points import Point
+from moorage.engine.group_results import GroupAttempt
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.engine.phase_timing import Phase, PhaseSpec, wrap_phases
@@ -24,6 +25,7 @@ from moorage.framework.status import Code
 from moorage.http.messages import Response, ResponseStream
 from moorage.http.pool import Transport
 from moorage.queue.entries import QueuedPodInfo
+from moorage.queue.groups import QueuedGroup
 
 FLUSH_MILLIS: Final = 2000
 T = TypeVar("T")
@@ -41,7 +43,10 @@ class TracedAttempts(AttemptObserver):
         self._tracer, self._share, self._sampler = tracer, share, sampler
         self._chance = chance or Random()
         self._attempts: dict[str, Span] = {}
+        """The spans of pods by uid, and of groups by the key under which they are queued."""
         self._token: Token[Span | None] | None = None
+        self._group: tuple[str, Span, Token[Span | None]] | None = None
+        """The group that is being tried, if it is traced."""
 
     def watch(self, profiles: Profiles) -> None:
         """Put spans around the extension points of profiles."""
@@ -50,11 +55,45 @@ class TracedAttempts(AttemptObserver):
 
     def trying(self, queued: QueuedPodInfo) -> None:
         """Begin a trace, if this attempt is one of those."""
-        if len(self._attempts) >= MAX_TRACED or self._chance.random() >= self._share:
+        if self._is_sampled():
+            self._token = CURRENT.set(self._begin_pod(queued, None))
+
+    def trying_group(self, queued: QueuedGroup) -> None:
+        """Begin the trace of a group: all that is asked while places are looked for is part of its own span."""
+        if not self._is_sampled():
             return
+        about: dict[str, str | int] = {
+            "scheduler.group": queued.root.key,
+            "scheduler.profile": queued.pod.scheduler_name,
+            "scheduler.attempt": queued.attempts,
+            "scheduler.members": queued.size,
+        }
+        span = self._tracer.start_span("schedule pod group", attributes=about)
+        self._begin(queued.key, span)
+        self._group = queued.key, span, CURRENT.set(span)
+
+    def settled(self, queued: QueuedPodInfo, found: object) -> None:
+        """Begin the part of a group's member that is its own: what is reserved for it, and its binding."""
+        if self._group is not None and len(self._attempts) < MAX_TRACED:
+            self._token = CURRENT.set(self._begin_pod(queued, self._group[1]))
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """End the trace of a group; members that go on to their bindings end with those."""
+        if self._group is None:
+            return
+        key, _, token = self._group
+        self._group = None
+        CURRENT.reset(token)
+        self._finish(key, attempt.result, "" if attempt.status is None else attempt.status.message)
+
+    def _is_sampled(self) -> bool:
+        return len(self._attempts) < MAX_TRACED and self._chance.random() < self._share
+
+    def _begin_pod(self, queued: QueuedPodInfo, group: Span | None) -> Span:
         pod = queued.pod
         span = self._tracer.start_span(
             "schedule pod",
+            None if group is None else set_span_in_context(group),
             attributes={
                 "k8s.namespace.name": pod.namespace,
                 "k8s.pod.name": pod.name,
@@ -63,8 +102,11 @@ class TracedAttempts(AttemptObserver):
                 "scheduler.attempt": queued.attempts,
             },
         )
-        self._attempts[queued.uid] = span
-        self._token = CURRENT.set(span)
+        self._begin(queued.uid, span)
+        return span
+
+    def _begin(self, key: str, span: Span) -> None:
+        self._attempts[key] = span
         if len(self._attempts) == 1:
             self._sampler.put_over(self)
 
@@ -90,18 +132,22 @@ class TracedAttempts(AttemptObserver):
         self._end(queued.uid, outcome)
 
     def _end(self, uid: str, outcome: Outcome | None) -> None:
-        span = self._attempts.pop(uid, None)
-        if span is None:
+        if uid not in self._attempts:
             return
+        message = outcome.message if isinstance(outcome, Parked | Failed) else ""
         if outcome is None:
-            result = "scheduled"
+            self._finish(uid, "scheduled")
         elif isinstance(outcome, Failed) and not outcome.is_rejection:
-            result = "error"
-            span.set_status(StatusCode.ERROR, outcome.message)
+            self._finish(uid, "error", message)
         else:
-            result = "unschedulable"
-            if isinstance(outcome, Parked | Failed):
-                span.set_attribute("scheduler.message", outcome.message)
+            self._finish(uid, "unschedulable", message)
+
+    def _finish(self, key: str, result: str, message: str = "") -> None:
+        span = self._attempts.pop(key)
+        if result == "error":
+            span.set_status(StatusCode.ERROR, message)
+        elif message:
+            span.set_attribute("scheduler.message", message)
         span.set_attribute("scheduler.result", result)
         span.end()
         if not self._attempts:

@@ -87,6 +87,8 @@ class GroupCycle:
             return
         profile = self._scheduler.cycles[members[0].scheduler_name]
         self._members = {member.uid: member for member in members}
+        if self._scheduler.observer is not None:
+            self._scheduler.observer.trying_group(queued)
         search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
         tree = self._tree_of(queued, members)
         meter, name = self._services.meter, profile.profile.name
