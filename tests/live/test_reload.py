@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -183,7 +184,7 @@ def show_what_held_up_the_loop(log: str, decisions: Path) -> None:
     builds, swaps = zip(*((float(build), float(swap)) for build, swap in found), strict=True)
     attempts = [decision.took * 1e3 for decision in read_log(decisions)]
     for name, millis in (("build", builds), ("swap", swaps), ("attempt", attempts)):
-        print(f"{name}: {len(millis)} times, median {median(millis):.2f} ms, max {max(millis):.2f} ms")
+        sys.stdout.write(f"{name}: {len(millis)} times, median {median(millis):.2f} ms, max {max(millis):.2f} ms\n")
 
 
 async def lease_of(client: ApiClient) -> Lease:
