@@ -140,7 +140,14 @@ class Reloaded:
 
     async def counts(self) -> dict[str, float]:
         """Return how many changes ended in which way."""
-        found = await asyncio.to_thread(metric, self._port, "moorage_config_reloads_total", self._token)
+        return await self._read("moorage_config_reloads_total")
+
+    async def holds(self) -> dict[str, float]:
+        """Return how often the loop was held up for which step of a change."""
+        return await self._read("moorage_config_reload_hold_seconds_count")
+
+    async def _read(self, name: str) -> dict[str, float]:
+        found = await asyncio.to_thread(metric, self._port, name, self._token)
         return {labels.split('"')[1]: number for labels, number in found.items()}
 
     async def counted(self, result: str, number: float) -> None:
@@ -226,6 +233,7 @@ def test_reloads_every_second_under_load(
         assert cluster.witness.moved() == [], "each was bound once"
         assert counts["refused"] >= ROUNDS // 4, counts
         assert counts["success"] >= ROUNDS // 2, counts
+        assert await reloaded.holds() == {"build": counts["success"], "swap": counts["success"]}
         told = await reasons(cluster.client)
         assert (told["ConfigurationRefused"], told["ConfigurationReloaded"]) == (counts["refused"], counts["success"])
         assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
