@@ -132,7 +132,7 @@ class PlayedCluster:
             events=hoped_for(lines, played.events),
             groups=pod_groups(lines, _members(played.replay, moment)),
         )
-        if at >= played.replay.seconds:
+        if self._can_help(run, at):
             helping.look_at(made.groups)
         return made
 
@@ -150,11 +150,15 @@ class PlayedCluster:
         """Return what is known to help which group."""
         return self._helping_at(run, at).found
 
+    def _can_help(self, run: int, at: float) -> bool:
+        """Tell whether to look for help: at the end of a run, not at every step there, and by more than a log alone."""
+        return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
+
     def _helping_at(self, run: int, at: float) -> Helping:
-        """Return what looks for help at the end of a run: on the way there it would be looked for at every step."""
-        end = self._runs[run].replay.seconds
-        if at < end:
+        """Return what looks for help at a moment; at most of them, nothing does."""
+        if not self._can_help(run, at):
             return Helping(self._no_helps)
+        end = self._runs[run].replay.seconds
         if run not in self._helping:
 
             async def ask(pods: Sequence[str]) -> Mapping[str, str]:
