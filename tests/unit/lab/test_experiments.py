@@ -106,6 +106,9 @@ def test_other_conditions_are_other_trials(loaded: LoadedExperiment, tmp_path: P
         (("enabled: [GpuShare]}", "enabled: [GpuSahre]}"), "GpuSahre"),
         (("{preset: mixed, pods: 30}", "{file: missing.jsonl}"), "no such file"),
         (("{preset: mixed, pods: 30}", "{}"), "a file or a preset"),
+        (("preset: mixed, pods: 30", "preset: mixed, pods: -3"), "traces[0].pods"),
+        (("seeds: 2", "options: {nodeFailures: {meanSecondsBetween: 0}}"), "meanSecondsBetween"),
+        (("seeds: 2", "options: {horizon: -1}"), "options.horizon"),
     ],
 )
 def test_a_bad_experiment_is_one_message(
