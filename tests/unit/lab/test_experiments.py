@@ -12,7 +12,7 @@ from moorage.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
 from moorage.lab.report.page import report_page
 from moorage.lab.results import Results
-from moorage.lab.rows import TrialResult
+from moorage.lab.rows import TrialResult, TrialRow
 from moorage.lab.running import run_experiment, run_here, run_on_cores
 from moorage.lab.trial import Trial
 
@@ -143,10 +143,35 @@ def test_the_command_writes_rows_and_a_report_that_needs_nothing_else(
 def test_a_report_escapes_names_and_lists_failures(loaded: LoadedExperiment) -> None:
     results = [result for _, result in run_here(list(loaded.trials())[:2])]
     row = results[0].trial
-    bad = TrialResult(type(row)(row.trace, row.cluster, "<b>evil", row.seed, error="plugin <X> failed"))
+    bad = TrialResult(TrialRow(row.trace, row.cluster, "<b>evil", row.seed, error="plugin <X> failed"))
     page = report_page(loaded.experiment, [*results, bad])
     assert "&lt;b&gt;evil" in page
     assert "plugin &lt;X&gt; failed" in page
+
+
+@pytest.mark.parametrize(
+    ("costs", "told"),
+    [
+        (
+            (60.0, 62.0, 64.0),
+            "Better than default, and surely worse in nothing: <b>pack</b> (Cost of nodes in use: 38.00",
+        ),
+        ((140.0, 142.0, 144.0), "Worse than default: <b>pack</b> (Cost of nodes in use: 42.00 or 42% more)"),
+        ((99.0, 100.0, 101.0), "No difference from default that 3 seeds can show: <b>pack</b>."),
+    ],
+)
+def test_a_report_begins_with_who_is_better(
+    loaded: LoadedExperiment, costs: tuple[float, float, float], told: str
+) -> None:
+    by_name = {"default": (100.0, 100.0, 100.0), "pack": costs}
+    rows = [
+        TrialResult(TrialRow("mixed", "c", name, seed, 5, 5, 0, {"cost.used": cost}))
+        for name, paid in by_name.items()
+        for seed, cost in enumerate(paid)
+    ]
+    page = report_page(loaded.experiment, rows)
+    assert told in page
+    assert page.index("In short") < page.index("Compared with") < page.index("All measures")
 
 
 def test_traces_are_generated_and_imported_by_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
