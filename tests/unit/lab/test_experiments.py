@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.lab import EXPERIMENT
 
 from moorage.cli.main import run as moorage
 from moorage.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
+from moorage.lab.report.arrivals import arrivals_as_text
 from moorage.lab.report.page import report_page
 from moorage.lab.results import Results
-from moorage.lab.rows import TrialResult, TrialRow
+from moorage.lab.rows import PointRow, TrialResult, TrialRow
 from moorage.lab.running import run_experiment, run_here, run_on_cores
 from moorage.lab.trial import Trial
 
@@ -172,6 +174,15 @@ def test_a_report_begins_with_who_is_better(
     page = report_page(loaded.experiment, rows)
     assert told in page
     assert page.index("In short") < page.index("Compared with") < page.index("All measures")
+
+
+def test_a_cluster_without_gpus_has_no_table_of_gpus() -> None:
+    row = TrialRow("t", "c", "default", 1, 5, 5, 0, {"allocation.cpu": 1.0})
+    at = {"nodes": 1, "running": 5, "waiting": 0, "cpu": 1.0, "memory": 1.0, "gpu": 0.0}
+    points = tuple(PointRow("t", "c", "default", 1, at=share, asked=share / 100, **at) for share in range(1, 131))
+    assert list(arrivals_as_text([TrialResult(row, points)])) == []
+    with_gpus = tuple(replace(point, fragmentation=0.5) for point in points)
+    assert len(list(arrivals_as_text([TrialResult(row, with_gpus)]))) == 3
 
 
 def test_traces_are_generated_and_imported_by_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

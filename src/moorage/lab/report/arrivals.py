@@ -24,11 +24,11 @@ class ArrivalCell(Struct, frozen=True):
 
 
 def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[str, ArrivalCell]]:
-    """Return the cells of the table, by trace and cluster, and configuration; nothing where less was asked for."""
+    """Return the cells by trace and cluster, and configuration; nothing without GPUs, or where less was asked for."""
     grouped: dict[tuple[str, str], dict[str, list[tuple[PointRow, ...]]]] = {}
     for result in results:
         trial = result.trial
-        if not trial.error and result.points:
+        if not trial.error and result.points and result.points[0].fragmentation is not None:
             scene = grouped.setdefault((trial.trace, trial.cluster), {})
             scene.setdefault(trial.configuration, []).append(result.points)
     cells = {
