@@ -212,12 +212,11 @@ class Daemon:
             self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
     async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
-        if self._setup.lease is not None:
-            await self._keeper.leading()
+        follows = self._setup.lease is not None and not await self._keeper.leading()
         self._start_informers(parts)
         resources.is_leading = True
         await parts.connection.informers.synced()
-        if self._setup.lease is not None:
+        if follows:
             await _catch_up(parts.connection.informers)
         self._keeper.show_synced()
         async with parts.changing:

@@ -72,6 +72,11 @@ class Election:
         return self.leader == self.settings.identity
 
     @property
+    def is_first(self) -> bool:
+        """Whether we made the lease: nobody has led before us whose last writes could still be on their way."""
+        return self.is_leader and self._seen is not None and not self._seen.lease_transitions
+
+    @property
     def lease(self) -> Lease:
         """The lease as the server had it last."""
         return self._with(self._seen or LeaseSpec())
@@ -143,6 +148,11 @@ class CoordinatedElection(Election):
 
     Who is to make way for somebody else, the preferred holder, does so by renewing it no more.
     """
+
+    @property
+    def is_first(self) -> bool:
+        """Never: the lease does not say whether somebody led by another one."""
+        return False
 
     def bid(self) -> Lease | None:
         """Return the lease to write to keep it, or ``None`` if it is not ours, not any more, or not for long."""

@@ -27,6 +27,11 @@ tune:
   weights: {{NodeResourcesFit: {{from: 1, to: 100}}, NodeResourcesBalancedAllocation: {{from: 0, to: 100}}}}
 """
 
+# A shell that runs the tests in the background has them ignore Ctrl-C, and what they start as well.
+HEEDS_CTRL_C = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from moorage.cli.main import main; main()"
+)
+
 
 def written(folder: Path, candidates: int) -> Path:
     path = folder / "packing.yaml"
@@ -47,8 +52,7 @@ def test_an_address_needs_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from moorage.cli.main import main; main()", "lab", "tune"]
-    command += [str(written(tmp_path, 1000)), "--workers", "1"]
+    command = [sys.executable, "-c", HEEDS_CTRL_C, "lab", "tune", str(written(tmp_path, 1000)), "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = monotonic() + 60
         while not (tmp_path / "packing-tuned" / "best.yaml").exists():

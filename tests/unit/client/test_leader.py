@@ -70,6 +70,20 @@ class TestElection:
         self.election.observe(lease(""))
         assert self.election.bid() is not None
 
+    @pytest.mark.parametrize(
+        ("found", "want"),
+        [(None, True), (lease("", transitions=0), False), (lease("other", transitions=0), False), (lease(""), False)],
+        ids=["it makes the lease", "somebody gave it back", "somebody's ran out", "it has changed hands"],
+    )
+    def test_who_leads_is_the_first_if(self, found: Lease | None, want: bool) -> None:
+        self.election.observe(found)
+        assert not self.election.is_first, "nobody is who does not lead"
+        self.clock.advance(100)
+        bid = self.election.bid()
+        assert bid is not None
+        self.election.written(bid)
+        assert self.election.is_first is want
+
     def test_renewing_keeps_when_and_how_often_the_lease_changed_hands(self) -> None:
         self.election.observe(lease("me"))
         bid = self.election.bid()
@@ -389,6 +403,10 @@ class TestCoordinatedElection:
             "OldestEmulationVersion",
         )
         assert (bid.spec.lease_duration_seconds, bid.spec.renew_time != "1") == (15, True)
+
+    def test_nobody_is_known_to_be_the_first(self) -> None:
+        self.election.observe(lease("me", transitions=0))
+        assert not self.election.is_first
 
     def test_one_that_has_run_out_is_not(self) -> None:
         self.election.observe(lease("me", duration=5))

@@ -269,7 +269,8 @@ class Keeper:
             looking.cancel()
 
     async def _lead(self) -> None:
-        self._link.send(Lead())
+        assert self._elector is not None
+        self._link.send(Lead(self._elector.election.is_first))
         await self._gone.wait()
 
     def _announce(self, note: EventNote) -> None:

@@ -46,6 +46,7 @@ class KeeperClient:
         self._meter = meter
         self._link: Link
         self._may_lead = asyncio.Event()
+        self._is_first = False
         self._signals = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._spans: list[Span] = []
@@ -78,10 +79,11 @@ class KeeperClient:
         """Show at once whether informers are synced: the first plugin to be asked may keep the loop from beating."""
         self.page[IS_SYNCED] = float(self.is_synced())
 
-    async def leading(self) -> None:
-        """Wait until this replica leads."""
+    async def leading(self) -> bool:
+        """Wait until this replica leads; return whether it is the first that ever did."""
         self._link.send(Campaign())
         await self._may_lead.wait()
+        return self._is_first
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -104,7 +106,8 @@ class KeeperClient:
     async def _listen(self) -> None:
         async for message in self._link.messages():
             match message:
-                case Lead():
+                case Lead(is_first):
+                    self._is_first = is_first
                     self._may_lead.set()
                 case Announcement(note, lease):
                     self.lease = decode(Lease, lease)

@@ -60,6 +60,9 @@ class SchedulerFailed(Struct, frozen=True, tag=True):
 class Lead(Struct, frozen=True, tag=True):
     """The keeper got the lease: begin to work."""
 
+    is_first: bool = False
+    """Whether nobody has led before."""
+
 
 class Announcement(Struct, frozen=True, tag=True):
     """The keeper has an event about the lease to record; the lease as JSON."""

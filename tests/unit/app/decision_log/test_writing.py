@@ -3,7 +3,9 @@
 import resource
 import signal
 from collections import Counter
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +60,7 @@ def test_half_a_line_that_a_kill_left_is_cut_off(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"whole": 1}\n{"next": 2}\n'
 
 
-def test_a_full_disk_costs_lines_only(tmp_path: Path) -> None:
+def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMapping[str, Any]]) -> None:
     """The limit of a file's size refuses writes as a full disk does, half of them included."""
     path, dropped = tmp_path / "log", Dropped()
     file = RotatedFile(path, LogLimits())
@@ -77,6 +79,8 @@ def test_a_full_disk_costs_lines_only(tmp_path: Path) -> None:
     writer._write(b"again\n", 1)
     assert path.read_bytes() == b"whole\nagain\n"
     assert dropped == {DISK: 3}
+    # The log is kept in memory meanwhile: where output goes to a file, the limit would refuse that as well.
+    assert [line["event"] for line in logged] == ["lines are lost"]
 
 
 def test_what_comes_faster_than_it_is_written_is_dropped_and_counted(tmp_path: Path) -> None:
