@@ -173,6 +173,7 @@ def test_a_report_begins_with_who_is_better(
     ]
     page = report_page(loaded.experiment, rows)
     assert told in page
+    assert "3 seeds are few: take this as a hint" in page
     assert page.index("In short") < page.index("Compared with") < page.index("All measures")
 
 

@@ -9,6 +9,8 @@ from moorage.lab.report.svg import COLOURS
 
 MAX_LINES: Final = 6
 """So many differences are told of a policy; all are in the table."""
+ENOUGH_SEEDS: Final = 6
+"""Fewer seeds that all point one way do so by chance in more than one case of twenty, whatever an interval says."""
 
 
 def in_short(scenes: Sequence[Scene], baseline: str) -> str:
@@ -20,7 +22,12 @@ def in_short(scenes: Sequence[Scene], baseline: str) -> str:
         if lines:
             title = f"<h3>{escape(scene.trace)} on {escape(scene.cluster)}</h3>" if len(scenes) > 1 else ""
             parts.append(f"{title}<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>")
-    return f'<section class="short"><h2>In short</h2>{"".join(parts)}</section>' if parts else ""
+    if not parts:
+        return ""
+    seeds = min(len(scene.by_name[name]) for scene in scenes for name in scene.names)
+    hint = f"<p class=quiet>{seeds} seeds are few: take this as a hint, and {ENOUGH_SEEDS} or more to be sure.</p>"
+    parts += [hint] if 1 < seeds < ENOUGH_SEEDS else []
+    return f'<section class="short"><h2>In short</h2>{"".join(parts)}</section>'
 
 
 def compared_with(scene: Scene, baseline: str) -> str:
