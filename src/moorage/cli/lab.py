@@ -128,7 +128,7 @@ def generate(
     from moorage.lab.presets import preset_cluster
     from moorage.lab.trace_files import write_trace
 
-    if per_hour is not None and per_hour <= 0:
+    if per_hour is not None and not 0 < per_hour < float("inf"):
         raise InputError("--per-hour", f"{per_hour:g} pods an hour", hint="write a number above 0")
     trace = make(preset, seed, pods=pods, pods_per_hour=per_hour)
     write_trace(out, trace)

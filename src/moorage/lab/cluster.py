@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
+from moorage.lab.amounts import Amount, NodeCount
 
 PRICE: Final = "moorage.io/price-per-hour"
 WATTS_IDLE: Final = "moorage.io/watts-idle"
@@ -19,9 +20,9 @@ POOL_LABEL: Final = "moorage.io/pool"
 class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """How an autoscaled pool grows and shrinks; the nodes that it begins with stay."""
 
-    at_most: int
-    startup_seconds: float = 120.0
-    idle_seconds: float = 600.0
+    at_most: NodeCount
+    startup_seconds: Amount = 120.0
+    idle_seconds: Amount = 600.0
 
 
 class ScaledPool(Struct, frozen=True):

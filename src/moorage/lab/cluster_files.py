@@ -15,9 +15,10 @@ from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeSta
 from moorage.api.pod import Pod
 from moorage.api.quantity import Quantity, nano_value
 from moorage.errors import InputError, QuantityError
+from moorage.lab.amounts import MOST_GPUS, Amount, Count, GpuCount, Name, NodeCount
 from moorage.lab.cluster import POOL_LABEL, PRICE, WATTS_BUSY, WATTS_IDLE, LabCluster, ScaledPool, Scaling
 from moorage.lab.ledger import number_of
-from moorage.lab.lines import CsvLine, open_text, read_csv
+from moorage.lab.lines import CsvLine, open_text, read_csv, with_own_names
 
 NODE_COLUMNS: Final = (
     *("name", "cpuMilli", "memoryMib", "gpus", "gpuModel", "pods", "pool", "zone", "price", "wattsIdle", "wattsBusy"),
@@ -30,25 +31,25 @@ T = TypeVar("T")
 class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a node draws, with nothing on it and with all its CPU given away."""
 
-    idle: float = 0.0
-    busy: float = 0.0
+    idle: Amount = 0.0
+    busy: Amount = 0.0
 
 
 class NodePool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Nodes that are alike."""
 
-    name: str
-    count: int
+    name: Name
+    count: NodeCount
     cpu: Quantity
     memory: Quantity
-    pods: int = PODS
-    gpus: int = 0
+    pods: Count = PODS
+    gpus: GpuCount = 0
     gpu_model: str = ""
     zones: tuple[str, ...] = ()
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     resources: dict[str, Quantity] = {}
-    price: float = 0.0
+    price: Amount = 0.0
     """Per hour, in whatever currency."""
     watts: Watts = Watts()
     scaling: Scaling | None = None
@@ -72,9 +73,11 @@ def cluster_of_pools(name: str, pools: Iterable[NodePool], where: str) -> LabClu
         seen.add(pool.name)
         for quantity in (pool.cpu, pool.memory, *pool.resources.values()):
             try:
-                nano_value(quantity)
+                is_negative = nano_value(quantity) < 0
             except QuantityError as error:
                 raise InputError(place, str(error)) from error
+            if is_negative:
+                raise InputError(place, f"{quantity!r} is less than nothing", hint="write a quantity of at least 0")
         nodes += [node_of_pool(pool, f"{pool.name}-{place}", place) for place in range(pool.count)]
         if pool.scaling is not None:
             template = node_of_pool(pool, pool.name, 0)
@@ -121,8 +124,8 @@ def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
     """Read a cluster; InputError says what is wrong and where."""
     named = name or path.name.split(".")[0]
     if path.suffix == ".csv":
-        nodes = tuple(node_of_line(line) for line in read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS))
-        return checked(LabCluster(named, nodes), str(path))
+        lines = with_own_names(read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS), "name", "node")
+        return checked(LabCluster(named, tuple(map(node_of_line, lines))), str(path))
     if path.suffix in (".yaml", ".yml") and (pools := _pools_in(path)) is not None:
         return cluster_of_pools(named, pools.pools, str(path))
     return _cluster_of_objects(path, named)
@@ -143,7 +146,7 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         place = path.rstrip("`").lstrip(".")
-        raise InputError(f"{where}, {place}" if place else where, text) from error
+        raise InputError(f"{where}, {place}" if place else where, text, hint="see docs/reference/lab.md") from error
 
 
 def _cluster_of_objects(path: Path, name: str) -> LabCluster:
@@ -169,7 +172,7 @@ def node_of_line(line: CsvLine) -> Node:
     return make_lab_node(
         line.text("name"),
         allocatable,
-        gpus=line.integer("gpus", 0),
+        gpus=line.integer("gpus", 0, most=MOST_GPUS),
         model=line.text("gpuModel"),
         labels={key: text for key, text in said.items() if text},
         numbers={key: line.number(column, 0.0) for key, column in numbers.items()},

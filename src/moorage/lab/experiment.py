@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from moorage.api.documents import read_documents
 from moorage.errors import ConfigError, InputError
+from moorage.lab.amounts import Name, PodCount, Positive
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import NodePool, cluster_of_pools, convert_or_explain, read_lab_cluster
 from moorage.lab.conditions import Conditions
@@ -30,8 +31,8 @@ class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     name: str = ""
     file: str = ""
     preset: str = ""
-    pods: int | None = None
-    pods_per_hour: float | None = None
+    pods: PodCount | None = None
+    pods_per_hour: Positive | None = None
 
 
 class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -46,7 +47,7 @@ class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields
 class ConfigurationEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A way to schedule: a configuration, or what is different from the default profile."""
 
-    name: str
+    name: Name
     file: str = ""
     """A KubeSchedulerConfiguration."""
     config: dict[str, Any] = {}
@@ -104,7 +105,7 @@ class LoadedExperiment:
             for place, entry in enumerate(experiment.configurations)
         )
         for place, entry in enumerate(experiment.traces):
-            self._trace_names(entry, f"{where}, traces[{place}]")
+            self._check_trace(place, entry, f"{where}, traces[{place}]")
         self._refuse_same_names()
 
     def __len__(self) -> int:
@@ -133,11 +134,16 @@ class LoadedExperiment:
                 error.add_note(f"{self.where}, configurations[{place}] ({policy.name})")
                 raise
 
-    def _trace_names(self, entry: TraceEntry, where: str) -> None:
+    def _check_trace(self, place: int, entry: TraceEntry, where: str) -> None:
+        """Refuse a trace that cannot be used before any trial has begun."""
         if bool(entry.file) == bool(entry.preset):
             raise InputError(where, "a trace is a file or a preset", hint="write one of file and preset")
         if entry.preset:
-            generate(entry.preset, 0, pods=0)
+            generate(entry.preset, 0, pods=0, where=f"{where}.preset")
+        elif entry.pods is not None or entry.pods_per_hour is not None:
+            raise InputError(where, "pods and podsPerHour go with a preset", hint="a file has the pods that it has")
+        else:
+            self._trace(place, entry, 0)
 
     def _trace(self, place: int, entry: TraceEntry, seed: int) -> Trace:
         name = entry.name or entry.preset or Path(entry.file).name.split(".")[0]
@@ -155,7 +161,7 @@ class LoadedExperiment:
         if entry.pools:
             return cluster_of_pools(entry.name or "cluster", entry.pools, where)
         if entry.preset:
-            cluster = preset_cluster(entry.preset)
+            cluster = preset_cluster(entry.preset, f"{where}.preset")
             return msgspec.structs.replace(cluster, name=entry.name or cluster.name)
         return read_lab_cluster(self.folder / entry.file, entry.name)
 

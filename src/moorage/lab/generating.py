@@ -139,12 +139,14 @@ PRESETS: Final[dict[str, Preset]] = {
 }
 
 
-def generate(preset: str, seed: int, *, pods: int | None = None, pods_per_hour: float | None = None) -> Trace:
+def generate(
+    preset: str, seed: int, *, pods: int | None = None, pods_per_hour: float | None = None, where: str = "preset"
+) -> Trace:
     """Make up a trace; the same seed gives the same one. InputError if there is no such preset."""
     known = PRESETS.get(preset)
     if known is None:
         hint = did_you_mean(preset, PRESETS) or f"write one of {', '.join(PRESETS)}"
-        raise InputError("preset", f"there is no preset {preset!r}", hint=hint)
+        raise InputError(where, f"there is no preset {preset!r}", hint=hint)
     chance = chance_of(seed, f"trace {preset}")
     lines = _lines(known, chance, known.pods if pods is None else pods, pods_per_hour or known.pods_per_hour)
     return Trace(preset, tuple(lines))

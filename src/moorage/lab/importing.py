@@ -1,6 +1,6 @@
 """The public GPU trace "openb" (2023) as a trace and a cluster of ours; its files are its publishers' to give away."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from moorage.api.node import Node
 from moorage.api.quantity import Quantity
 from moorage.errors import InputError
+from moorage.lab.amounts import MOST_GPUS
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import checked, make_lab_node
-from moorage.lab.lines import CsvLine, read_csv
+from moorage.lab.lines import CsvLine, read_csv, with_own_names
 from moorage.lab.trace import Trace, TracePod
 from moorage.lab.trace_files import models_of
 
@@ -28,35 +29,46 @@ MAX_PODS: Final = 1000
 
 def import_nodes(path: Path, *, gpu_only: bool = True) -> LabCluster:
     """Read the nodes; those without GPUs are left out, as the published experiments do."""
-    lines = read_csv(path, NODES, NODES)
-    nodes = (_node(line) for line in lines if not gpu_only or line.integer("gpu"))
-    return checked(LabCluster("openb", tuple(nodes)), str(path))
+    lines = with_own_names(read_csv(path, NODES, NODES), "sn", "node")
+    nodes = tuple(_node(line) for line in lines if not gpu_only or line.integer("gpu", most=MOST_GPUS))
+    if gpu_only and not nodes:
+        raise InputError(str(path), "no node has GPUs", hint="to keep nodes without, write --all-nodes")
+    return checked(LabCluster("openb", nodes), str(path))
 
 
 def _node(line: CsvLine) -> Node:
-    name = line.text("sn")
-    if not name:
-        raise InputError(line.at("sn"), "the node has no name")
     allocatable: dict[str, Quantity] = {
         "cpu": f"{line.integer('cpu_milli')}m",
         "memory": f"{line.integer('memory_mib')}Mi",
         "pods": MAX_PODS,
     }
-    return make_lab_node(name, allocatable, gpus=line.integer("gpu"), model=line.text("model"), labels={}, numbers={})
+    gpus = line.integer("gpu", most=MOST_GPUS)
+    return make_lab_node(line.text("sn"), allocatable, gpus=gpus, model=line.text("model"), labels={}, numbers={})
 
 
 def import_pods(path: Path) -> Trace:
     """Read the pods of either form of the list; times count from the first arrival."""
-    pods = list(_pods(path))
-    first = min((pod.arrives for pod in pods), default=0.0)
+    pods = list(_with_own_names(_pods(path)))
+    if not pods:
+        raise InputError(str(path), "there are no pods in the list", hint="is this the whole file?")
+    first = min(pod.arrives for pod in pods)
     return Trace("openb", tuple(replace(pod, arrives=pod.arrives - first) for pod in pods))
+
+
+def _with_own_names(pods: Iterable[TracePod]) -> Iterator[TracePod]:
+    """Number pods whose name was there before: lists that were drawn from another may have a pod more than once."""
+    seen: set[str] = set()
+    for number, pod in enumerate(pods):
+        name = pod.name if pod.name not in seen else f"{pod.name}-again-{number}"
+        seen.add(name)
+        yield pod if name == pod.name else replace(pod, name=name)
 
 
 def _pods(path: Path) -> Iterator[TracePod]:
     for number, line in enumerate(read_csv(path, SHORT, PODS)):
         if not line.text("name"):
             raise InputError(line.at("name"), "the pod has no name")
-        gpus, milli = line.integer("num_gpu"), line.integer("gpu_milli", 0)
+        gpus, milli = line.integer("num_gpu", most=MOST_GPUS), line.integer("gpu_milli", 0)
         if gpus and not 0 < milli <= 1000:
             raise InputError(line.at("gpu_milli"), f"{milli} thousandths of each GPU", hint="write 1 to 1000")
         if gpus > 1 and milli != 1000:

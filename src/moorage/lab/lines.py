@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from moorage.errors import InputError, did_you_mean
+from moorage.lab.amounts import MOST
 
 T = TypeVar("T")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
@@ -32,22 +33,27 @@ class CsvLine(Struct, frozen=True):
         """Return a cell; a default where the file has no such column or nothing is in it."""
         return self.cells.get(column, "").strip() or default
 
-    def number(self, column: str, default: float | None = None) -> float:
-        """Return a cell as a number of at least 0; without a default there has to be one."""
+    def number(
+        self, column: str, default: float | None = None, *, least: float = 0.0, most: float = float(MOST)
+    ) -> float:
+        """Return a cell as a number between two; without a default there has to be one."""
         text = self.text(column)
         if not text and default is not None:
             return default
         try:
             number = float(text)
         except ValueError:
-            number = -1.0
-        if not 0.0 <= number < float("inf"):
-            raise InputError(self.at(column), f"{text!r} is not a number of at least 0", hint="write one, such as 1500")
-        return number
+            number = least - 1.0
+        if least <= number <= most:
+            return number
+        if number > most:
+            raise InputError(self.at(column), f"{text!r} is more than {most:,.0f}", hint="write less")
+        problem = f"{text!r} is not a number of at least {least:g}" if text else "there is no number"
+        raise InputError(self.at(column), problem, hint="write one, such as 1500")
 
-    def integer(self, column: str, default: int | None = None) -> int:
-        """Return a cell as a whole number of at least 0."""
-        number = self.number(column, default)
+    def integer(self, column: str, default: int | None = None, *, least: int = 0, most: int = MOST) -> int:
+        """Return a cell as a whole number between two."""
+        number = self.number(column, default, least=least, most=most)
         if number != int(number):
             raise InputError(
                 self.at(column), f"{self.text(column)!r} is not a whole number", hint="leave the fraction out"
@@ -65,13 +71,24 @@ def open_text(path: Path) -> TextIO:
         raise InputError(str(path), f"the file cannot be read: {error.strerror}") from error
 
 
+def _not_text(path: Path) -> InputError:
+    """Say where the first byte is that is no text; a reader only knows where in a buffer of its own it was."""
+    content = path.read_bytes()
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line, column = content.count(b"\n", 0, error.start) + 1, error.start - content.rfind(b"\n", 0, error.start)
+        return InputError(f"{path}, line {line}, column {column}", "this is not UTF-8 text", hint="save it as UTF-8")
+    return InputError(str(path), "this is not UTF-8 text", hint="save it as UTF-8")
+
+
 def read_csv(path: Path, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
     """Read a CSV file with a header; columns that are not known are refused if they look like a known one."""
     with open_text(path) as file:
         try:
             yield from _csv_lines(path, file, required, known)
         except UnicodeDecodeError as error:
-            raise InputError(str(path), f"byte {error.start} is not UTF-8 text") from error
+            raise _not_text(path) from error
 
 
 def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
@@ -91,13 +108,37 @@ def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known: Sequenc
         raise InputError(f"{path}, line {reader.line_num}, column 1", f"this is not CSV: {error}") from error
 
 
+def with_own_names(lines: Iterable[CsvLine], column: str, what: str) -> Iterator[CsvLine]:
+    """Pass on lines that each have a name of their own in a column; InputError names the first that has not."""
+    seen: dict[str, str] = {}
+    for line in lines:
+        name = line.text(column)
+        if not name:
+            raise InputError(line.at(column), f"the {what} has no name")
+        if name in seen:
+            raise named_twice(line.at(column), what, name, seen[name])
+        seen[name] = line.place
+        yield line
+
+
+def named_twice(where: str, what: str, name: str, other: str) -> InputError:
+    """Say of a name that it was there before, and where."""
+    problem = f"there are two {what}s named {name!r}"
+    return InputError(where, problem, hint=f"name one of them differently; the other is at {other}")
+
+
 def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], known: Sequence[str]) -> None:
+    if not any(columns):
+        hint = f"the first line names the columns: {', '.join(required)}"
+        raise InputError(f"{path}, line 1, column 1", "there is nothing in the file", hint=hint)
     for name in required:
         if name not in columns:
             found = ", ".join(columns) or "nothing"
             hint = f"the first line names the columns: {', '.join(required)}"
             raise InputError(f"{path}, line 1, column 1", f"there is no column {name!r} among {found}", hint=hint)
     for number, name in enumerate(columns, start=1):
+        if name in known and name in columns[: number - 1]:
+            raise InputError(f"{path}, line 1, column {number}", f"there are two columns {name!r}", hint="drop one")
         if name not in known and (hint := did_you_mean(name, [item for item in known if item not in columns])):
             raise InputError(f"{path}, line 1, column {number}", f"there is no column {name!r}", hint=hint)
 
@@ -112,7 +153,7 @@ def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
                     place = f"{path}, line {number}"
                     yield place, decode_line(decoder, line, place)
         except UnicodeDecodeError as error:
-            raise InputError(str(path), f"byte {error.start} is not UTF-8 text") from error
+            raise _not_text(path) from error
 
 
 def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
@@ -123,7 +164,7 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
         text, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise InputError(
-            f"{place}, column {_column_of(line, field, text)}", f"{text}{f' ({field})' if field else ''}"
+            f"{place}, column {column_of(line, field, text)}", f"{text}{f' ({field})' if field else ''}"
         ) from error
     except (msgspec.DecodeError, RecursionError) as error:
         found = _BYTE.search(str(error))
@@ -131,7 +172,7 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
         raise InputError(f"{place}, column {column}", f"this is not JSON: {error}") from error
 
 
-def _column_of(line: str, field: str, text: str) -> int:
+def column_of(line: str, field: str, text: str = "") -> int:
     """Find where in a line the field stands that is wrong; the beginning, if that cannot be told."""
     unknown = re.search(r"unknown field `(.+)`", text)
     name = unknown[1] if unknown else re.split(r"[.\[]", field)[0]

@@ -32,7 +32,7 @@ CLUSTERS: Final[dict[str, tuple[NodePool, ...]]] = {
 }
 
 
-def preset_cluster(name: str) -> LabCluster:
+def preset_cluster(name: str, where: str = "preset") -> LabCluster:
     """Return the cluster of a preset; InputError if there is none of that name."""
     if name == OPENB:
         return openb_like_cluster()
@@ -40,5 +40,5 @@ def preset_cluster(name: str) -> LabCluster:
     if pools is None:
         names = (*CLUSTERS, OPENB)
         hint = did_you_mean(name, names) or f"write one of {', '.join(names)}"
-        raise InputError("preset", f"there is no cluster preset {name!r}", hint=hint)
+        raise InputError(where, f"there is no cluster preset {name!r}", hint=hint)
     return cluster_of_pools(name, pools, f"preset {name}")

@@ -5,26 +5,27 @@ from typing import Any
 from msgspec import Struct, field
 
 from moorage.api.quantity import Quantity
+from moorage.lab.amounts import Amount, Count, GpuCount, Name, Priority
 
 
 class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """One line of a trace: a pod that arrives; times are seconds from the beginning of the trace."""
 
-    name: str
-    arrives: float = 0.0
-    runs: float | None = None
+    name: Name
+    arrives: Amount = 0.0
+    runs: Amount | None = None
     """How long it runs once it has a node; for ever, if that is not said."""
-    cpu_milli: int = 0
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_milli: int = 0
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+    gpus: GpuCount = 0
+    gpu_milli: Count = 0
     """How much of each of its GPUs it wants: 1000 is a whole one."""
     gpu_models: tuple[str, ...] = ()
     """Which models will do; any, if none is named."""
     kind: str = field(default="", name="class")
     """What waiting times are told apart by: a tenant, a quality of service, a kind of work."""
-    priority: int = 0
-    fails: int = 0
+    priority: Priority = 0
+    fails: Count = 0
     """How many of its runs fail before one succeeds: each time it comes back as a new pod."""
     namespace: str = "default"
     labels: dict[str, str] = {}
@@ -43,8 +44,8 @@ class NodeOutage(Struct, frozen=True, rename="camel", omit_defaults=True, forbid
     """One line of a trace: a node that is gone for a while; for good, if it does not say until when."""
 
     node: str
-    down: float
-    up: float | None = None
+    down: Amount
+    up: Amount | None = None
 
 
 class Trace(Struct, frozen=True):

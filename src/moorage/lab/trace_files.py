@@ -1,14 +1,18 @@
 """Traces in files: JSON lines, CSV or Parquet, by the ending of the name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from moorage.errors import InputError
-from moorage.lab.lines import CsvLine, decode_line, read_csv, read_json_lines
+from moorage.api.quantity import nano_value
+from moorage.errors import InputError, QuantityError
+from moorage.lab.amounts import LOWEST_PRIORITY, MOST_GPUS
+from moorage.lab.lines import CsvLine, column_of, decode_line, named_twice, read_csv, read_json_lines
 from moorage.lab.parquet import read_parquet, write_parquet
+from moorage.lab.pods import spec_of
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 
 COLUMNS: Final = (
@@ -20,6 +24,9 @@ PARQUET: Final = ".parquet"
 CSV: Final = ".csv"
 _POD: Final = msgspec.json.Decoder(TracePod)
 _OUTAGE: Final = msgspec.json.Decoder(NodeOutage)
+WHOLE: Final = 1000
+Placed = tuple[Callable[[str], str], TracePod]
+"""A pod, and what tells of a field of it where it was written."""
 
 
 def read_trace(path: Path, name: str = "") -> Trace:
@@ -27,46 +34,57 @@ def read_trace(path: Path, name: str = "") -> Trace:
     named = name or path.name.split(".")[0]
     outages: list[NodeOutage] = []
     if path.suffix == CSV:
-        pods = list(_from_csv(path))
+        found = _from_csv(path)
     elif path.suffix == PARQUET:
-        pods = [_from_record(record, place) for place, record in read_parquet(path)]
+        found = _from_parquet(path)
     else:
-        lines = list(_from_json(path))
-        pods = [line for _, line in lines if isinstance(line, TracePod)]
-        outages = [line for _, line in lines if isinstance(line, NodeOutage)]
-    _check(pods, path)
-    return Trace(named, tuple(pods), tuple(outages))
+        found = _from_json(path, outages)
+    pods = tuple(_checked(found))
+    if not pods:
+        raise InputError(str(path), "there are no pods in the trace", hint="write one on each line")
+    return Trace(named, pods, tuple(outages))
 
 
-def _from_json(path: Path) -> Iterator[tuple[str, TracePod | NodeOutage]]:
+def _from_json(path: Path, outages: list[NodeOutage]) -> Iterator[Placed]:
+    """Read pods; nodes that are gone for a while are put aside."""
     for place, raw in read_json_lines(path, msgspec.Raw):
         line = bytes(raw).decode()
-        is_outage = '"node"' in line and '"name"' not in line
-        decoder: msgspec.json.Decoder[Any] = _OUTAGE if is_outage else _POD
-        yield place, decode_line(decoder, line, place)
+        if '"node"' in line and '"name"' not in line:
+            outages.append(decode_line(_OUTAGE, line, place))
+            continue
+        pod = decode_line(_POD, line, place)
+        if pod.gpus and '"gpuMilli"' not in line:
+            pod = msgspec.structs.replace(pod, gpu_milli=WHOLE)
+        yield partial(_in_json, place, line), pod
 
 
-def _from_csv(path: Path) -> Iterator[TracePod]:
+def _in_json(place: str, line: str, field: str) -> str:
+    return f"{place}, column {column_of(line, field)} ({field})"
+
+
+def _from_parquet(path: Path) -> Iterator[Placed]:
+    for place, record in read_parquet(path):
+        yield partial("{}, column {}".format, place), _from_record(record, place)
+
+
+def _from_csv(path: Path) -> Iterator[Placed]:
     for line in read_csv(path, ("name",), COLUMNS):
-        yield _pod_of(line)
+        yield line.at, _pod_of(line)
 
 
 def _pod_of(line: CsvLine) -> TracePod:
-    name = line.text("name")
-    if not name:
-        raise InputError(line.at("name"), "the pod has no name")
-    gpus = line.integer("gpus", 0)
+    gpus = line.integer("gpus", 0, most=MOST_GPUS)
     return TracePod(
-        name=name,
+        name=line.text("name"),
         arrives=line.number("arrives", 0.0),
         runs=line.number("runs") if line.text("runs") else None,
         cpu_milli=line.integer("cpuMilli", 0),
         memory_mib=line.integer("memoryMib", 0),
         gpus=gpus,
-        gpu_milli=line.integer("gpuMilli", 1000 if gpus else 0),
+        gpu_milli=line.integer("gpuMilli", WHOLE if gpus else 0),
         gpu_models=models_of(line.text("gpuModels")),
         kind=line.text("class"),
-        priority=line.integer("priority", 0),
+        priority=line.integer("priority", 0, least=LOWEST_PRIORITY),
         fails=line.integer("fails", 0),
         namespace=line.text("namespace", "default"),
         labels={"app": line.text("app")} if line.text("app") else {},
@@ -84,22 +102,43 @@ def _from_record(record: dict[str, Any], place: str) -> TracePod:
         given["gpuModels"] = models_of(given["gpuModels"])
     if app := given.pop("app", ""):
         given["labels"] = {"app": app}
+    if given.get("gpus"):
+        given.setdefault("gpuMilli", WHOLE)
     try:
         return msgspec.convert(given, TracePod)
     except msgspec.ValidationError as error:
         raise InputError(place, str(error)) from error
 
 
-def _check(pods: list[TracePod], path: Path) -> None:
+def _checked(found: Iterable[Placed]) -> Iterator[TracePod]:
     """Refuse what no cluster could have: two pods of one name, GPUs that are more than whole."""
-    seen: set[str] = set()
-    for pod in pods:
+    seen: dict[str, str] = {}
+    for at, pod in found:
+        if not pod.name:
+            raise InputError(at("name"), "the pod has no name")
         if pod.name in seen:
-            raise InputError(str(path), f"there are two pods named {pod.name!r}", hint="name one of them differently")
-        seen.add(pod.name)
-        if pod.gpus and not 0 < pod.gpu_milli <= 1000:
+            raise named_twice(at("name"), "pod", pod.name, seen[pod.name])
+        seen[pod.name] = at("name")
+        if pod.gpus and not 0 < pod.gpu_milli <= WHOLE:
             problem = f"pod {pod.name} asks for {pod.gpu_milli} thousandths of each GPU"
-            raise InputError(str(path), problem, hint="write gpuMilli from 1 to 1000; 1000 is a whole GPU")
+            raise InputError(at("gpuMilli"), problem, hint="write gpuMilli from 1 to 1000; 1000 is a whole GPU")
+        if pod.gpu_milli and not pod.gpus:
+            raise InputError(at("gpuMilli"), f"pod {pod.name} asks for a part of no GPU", hint="write gpus as well")
+        _check_spec(pod, at)
+        yield pod
+
+
+def _check_spec(pod: TracePod, at: Callable[[str], str]) -> None:
+    for name, quantity in pod.requests.items():
+        try:
+            nano_value(quantity)
+        except QuantityError as error:
+            raise InputError(at("requests"), f"{name}: {error}") from error
+    if pod.spec:
+        try:
+            spec_of(pod)
+        except msgspec.ValidationError as error:
+            raise InputError(at("spec"), str(error), hint="write it as in a pod") from error
 
 
 def write_trace(path: Path, trace: Trace) -> None:

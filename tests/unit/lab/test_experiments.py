@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.lab import EXPERIMENT
 
 from moorage.cli.main import run as moorage
 from moorage.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
+from moorage.lab.report.arrivals import arrivals_as_text
 from moorage.lab.report.page import report_page
 from moorage.lab.results import Results
-from moorage.lab.rows import TrialResult
+from moorage.lab.rows import PointRow, TrialResult, TrialRow
 from moorage.lab.running import run_experiment, run_here, run_on_cores
 from moorage.lab.trial import Trial
 
@@ -106,6 +108,9 @@ def test_other_conditions_are_other_trials(loaded: LoadedExperiment, tmp_path: P
         (("enabled: [GpuShare]}", "enabled: [GpuSahre]}"), "GpuSahre"),
         (("{preset: mixed, pods: 30}", "{file: missing.jsonl}"), "no such file"),
         (("{preset: mixed, pods: 30}", "{}"), "a file or a preset"),
+        (("preset: mixed, pods: 30", "preset: mixed, pods: -3"), "traces[0].pods"),
+        (("seeds: 2", "options: {nodeFailures: {meanSecondsBetween: 0}}"), "meanSecondsBetween"),
+        (("seeds: 2", "options: {horizon: -1}"), "options.horizon"),
     ],
 )
 def test_a_bad_experiment_is_one_message(
@@ -140,10 +145,45 @@ def test_the_command_writes_rows_and_a_report_that_needs_nothing_else(
 def test_a_report_escapes_names_and_lists_failures(loaded: LoadedExperiment) -> None:
     results = [result for _, result in run_here(list(loaded.trials())[:2])]
     row = results[0].trial
-    bad = TrialResult(type(row)(row.trace, row.cluster, "<b>evil", row.seed, error="plugin <X> failed"))
+    bad = TrialResult(TrialRow(row.trace, row.cluster, "<b>evil", row.seed, error="plugin <X> failed"))
     page = report_page(loaded.experiment, [*results, bad])
     assert "&lt;b&gt;evil" in page
     assert "plugin &lt;X&gt; failed" in page
+
+
+@pytest.mark.parametrize(
+    ("costs", "told"),
+    [
+        (
+            (60.0, 62.0, 64.0),
+            "Better than default, and surely worse in nothing: <b>pack</b> (Cost of nodes in use: 38.00",
+        ),
+        ((140.0, 142.0, 144.0), "Worse than default: <b>pack</b> (Cost of nodes in use: 42.00 or 42% more)"),
+        ((99.0, 100.0, 101.0), "No difference from default that 3 seeds can show: <b>pack</b>."),
+    ],
+)
+def test_a_report_begins_with_who_is_better(
+    loaded: LoadedExperiment, costs: tuple[float, float, float], told: str
+) -> None:
+    by_name = {"default": (100.0, 100.0, 100.0), "pack": costs}
+    rows = [
+        TrialResult(TrialRow("mixed", "c", name, seed, 5, 5, 0, {"cost.used": cost}))
+        for name, paid in by_name.items()
+        for seed, cost in enumerate(paid)
+    ]
+    page = report_page(loaded.experiment, rows)
+    assert told in page
+    assert "3 seeds are few: take this as a hint" in page
+    assert page.index("In short") < page.index("Compared with") < page.index("All measures")
+
+
+def test_a_cluster_without_gpus_has_no_table_of_gpus() -> None:
+    row = TrialRow("t", "c", "default", 1, 5, 5, 0, {"allocation.cpu": 1.0})
+    at = {"nodes": 1, "running": 5, "waiting": 0, "cpu": 1.0, "memory": 1.0, "gpu": 0.0}
+    points = tuple(PointRow("t", "c", "default", 1, at=share, asked=share / 100, **at) for share in range(1, 131))
+    assert list(arrivals_as_text([TrialResult(row, points)])) == []
+    with_gpus = tuple(replace(point, fragmentation=0.5) for point in points)
+    assert len(list(arrivals_as_text([TrialResult(row, with_gpus)]))) == 3
 
 
 def test_traces_are_generated_and_imported_by_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,8 +59,20 @@ def test_a_pod_says_what_it_wants_by_requests_and_annotations() -> None:
         ("t.jsonl", '{"name":"a"}\n{"name":"b",\n', "line 2, column 13"),
         ("t.jsonl", '{"name":"a"}\n\n{"name":"b","cpuMilli":"many"}\n', "line 3, column 13"),
         ("t.jsonl", '{"name":"a","cpuMili":5}\n', "line 1, column 13"),
-        ("t.jsonl", '{"name":"a"}\n{"name":"a"}\n', "two pods named 'a'"),
-        ("t.jsonl", '{"name":"a","gpus":1,"gpuMilli":1500}\n', "1500 thousandths"),
+        ("t.jsonl", '{"name":"a"}\n{"name":"a"}\n', "line 2, column 2 (name): there are two pods named 'a'"),
+        ("t.jsonl", '{"name":"a","gpus":1,"gpuMilli":1500}\n', "line 1, column 22 (gpuMilli): pod a asks for 1500"),
+        ("t.jsonl", '{"name":"a","cpuMilli":-5}\n', "line 1, column 13"),
+        ("t.jsonl", '{"name":"a","arrives":-5}\n', "line 1, column 13"),
+        ("t.jsonl", '{"name":"a","requests":{"x.io/y":"z"}}\n', "line 1, column 13 (requests)"),
+        ("t.jsonl", '{"name":"a","spec":{"affinity":5}}\n', "line 1, column 13 (spec)"),
+        ("t.jsonl", "", "no pods"),
+        ("t.csv", "", "line 1, column 1: there is nothing in the file"),
+        ("t.csv", "name\na\nb\na\n", "line 4, column 1 (name): there are two pods named 'a'"),
+        ("t.csv", "gpuMilli,gpus,name\n1500,1,a\n", "line 2, column 1 (gpuMilli)"),
+        ("t.csv", "name,gpuMilli\na,500\n", "line 2, column 2 (gpuMilli)"),
+        ("t.csv", "name,name\na,b\n", "line 1, column 2: there are two columns 'name'"),
+        ("t.csv", "name,arrives\na,nan\n", "line 2, column 2 (arrives)"),
+        ("t.csv", "name,arrives\na,1e300\n", "line 2, column 2 (arrives): '1e300' is more than"),
         ("t.csv", "name,cpuMilli\na,5\nb,x\n", "line 3, column 2 (cpuMilli)"),
         ("t.csv", "name,cpuMilli\na,5,7\n", "line 2, column 3"),
         ("t.csv", "name,cpuMilli\na,-5\n", "line 2, column 2"),
@@ -77,6 +89,19 @@ def test_a_broken_line_is_told_with_file_line_and_column(tmp_path: Path, name: s
     assert told in str(caught.value)
 
 
+def test_a_byte_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"name\na\nb\xe9\n")
+    with pytest.raises(InputError, match="line 3, column 2: this is not UTF-8"):
+        read_trace(path)
+
+
+def test_gpus_are_whole_where_nothing_else_is_said_and_priorities_may_be_negative(tmp_path: Path) -> None:
+    lines = written(tmp_path / "t.jsonl", '{"name":"a","gpus":2,"priority":-5}\n')
+    table = written(tmp_path / "t.csv", "name,gpus,priority\na,2,-5\n")
+    assert read_trace(lines).pods == read_trace(table).pods == (TracePod("a", gpus=2, gpu_milli=1000, priority=-5),)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -89,6 +114,27 @@ def test_a_broken_line_of_an_import_is_told(tmp_path: Path, text: str, told: str
     with pytest.raises(InputError, match=r"(?s).*") as caught:
         import_pods(written(tmp_path / "pods.csv", text))
     assert told in str(caught.value)
+
+
+def test_a_pod_that_an_import_has_twice_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    line = "openb-pod-0000,1000,1024,1,500\n"
+    made = import_pods(written(tmp_path / "pods.csv", f"name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{line}{line}"))
+    write_trace(tmp_path / "pods.jsonl", made)
+    assert len({pod.name for pod in read_trace(tmp_path / "pods.jsonl").pods}) == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("n0,1000,1024,2,T4\nn0,1000,1024,2,T4\n", r"line 3, column 1 \(sn\): there are two nodes named 'n0'"),
+        (",1000,1024,2,T4\n", r"line 2, column 1 \(sn\): the node has no name"),
+        ("n0,1000,1024,2000000,T4\n", r"line 2, column 4 \(gpu\)"),
+        ("n0,1000,1024,0,\n", "--all-nodes"),
+    ],
+)
+def test_a_broken_list_of_nodes_is_told(tmp_path: Path, lines: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        import_nodes(written(tmp_path / "nodes.csv", f"sn,cpu_milli,memory_mib,gpu,model\n{lines}"))
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
@@ -160,6 +206,9 @@ def test_nodes_survive_being_written(tmp_path: Path) -> None:
         ("pools: []\n", "no nodes"),
         ("pools: [{name: a, count: 1, cpu: x, memory: 1Gi}]\n", "not a quantity"),
         ("pools: [{name: a, count: 1, cpu: 1}]\n", "memory"),
+        ("pools: [{name: a, count: -1, cpu: 1, memory: 1Gi}]\n", r"pools\[0\].count"),
+        ("pools: [{name: a, count: 1, cpu: -1, memory: 1Gi}]\n", "less than nothing"),
+        ("pools: [{name: a, count: 1, cpu: 1, memory: 1Gi, gpus: -8}]\n", "gpus"),
         ("pools: [{name: a, count: 1, cpu: 1, memory: 1Gi, prize: 2}]\n", "prize"),
     ],
 )

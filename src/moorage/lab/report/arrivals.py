@@ -24,11 +24,11 @@ class ArrivalCell(Struct, frozen=True):
 
 
 def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[str, ArrivalCell]]:
-    """Return the cells of the table, by trace and cluster, and configuration; nothing where less was asked for."""
+    """Return the cells by trace and cluster, and configuration; nothing without GPUs, or where less was asked for."""
     grouped: dict[tuple[str, str], dict[str, list[tuple[PointRow, ...]]]] = {}
     for result in results:
         trial = result.trial
-        if not trial.error and result.points:
+        if not trial.error and result.points and result.points[0].fragmentation is not None:
             scene = grouped.setdefault((trial.trace, trial.cluster), {})
             scene.setdefault(trial.configuration, []).append(result.points)
     cells = {
@@ -88,13 +88,15 @@ def arrivals_as_html(results: Sequence[TrialResult]) -> str:
         title = f"<tr><th>{escape(_title(scene, cells))}</th>"
         known = [found.get(name) for name in names]
         given.append(title + "".join(_allocated(cell) for cell in known) + "</tr>")
-        useless.append(title + "".join(_fragmented(cell) for cell in known) + "</tr>")
+        for place, percent in enumerate(FRAGMENTED_AT):
+            at = f"<tr><th>{escape(_title(scene, cells))}, {percent}%</th>"
+            useless.append(at + "".join(_fragmented(cell, place) for cell in known) + "</tr>")
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
-    parts = "/".join(map(str, FRAGMENTED_AT))
     return (
         f"<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean of all seeds when {shares} of the cluster's GPUs "
         f"had been asked for, and the standard deviation of a seed.</p>{_html_table(head, given)}"
-        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>When {parts}% had been asked for.</p>"
+        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds when so much of the "
+        f"cluster's GPUs had been asked for.</p>"
         f"{_html_table(head, useless)}</section>"
     )
 
@@ -113,5 +115,5 @@ def _allocated(cell: ArrivalCell | None) -> str:
     return f"<td><b>{values}</b><small>± {cell.deviation:.2f}</small></td>"
 
 
-def _fragmented(cell: ArrivalCell | None) -> str:
-    return "<td>–</td>" if cell is None else f"<td>{' / '.join(f'{value:.1f}' for value in cell.fragmented)}</td>"
+def _fragmented(cell: ArrivalCell | None, place: int) -> str:
+    return "<td>–</td>" if cell is None else f"<td>{cell.fragmented[place]:.1f}</td>"

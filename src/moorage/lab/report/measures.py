@@ -33,9 +33,11 @@ class Measure(Struct, frozen=True):
     def shown_difference(self, number: float) -> str:
         """Write a difference with its sign."""
         sign = "+" if number > 0 else "−" if number < 0 else "±"
-        if self.form == "share":
-            return f"{sign}{100 * abs(number):.1f} points"
-        return f"{sign}{self.shown(abs(number))}"
+        return f"{sign}{self.shown_size(number)}"
+
+    def shown_size(self, number: float) -> str:
+        """Write how large a difference is; one of shares is in percentage points."""
+        return f"{100 * abs(number):.1f} points" if self.form == "share" else self.shown(abs(number))
 
 
 MEASURES: Final = (
@@ -50,7 +52,7 @@ MEASURES: Final = (
     Measure("spread.cpu", "Unevenness of nodes", 0, "share", "standard deviation of the CPU given away"),
     Measure("nodes.mean", "Nodes, on average", -1, "count"),
     Measure("nodes.used", "Nodes in use", -1, "count", "in the end"),
-    Measure("cost", "Cost of all nodes", -1, "money"),
+    Measure("cost", "Cost of all nodes", -1, "money", "in the currency of the nodes' prices"),
     Measure("cost.used", "Cost of nodes in use", -1, "money", "if empty nodes were given back at once"),
     Measure("energy", "Energy of all nodes", -1, "kWh"),
     Measure("energy.used", "Energy of nodes in use", -1, "kWh", "if empty nodes were switched off"),

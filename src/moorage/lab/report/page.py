@@ -6,9 +6,10 @@ from typing import Final
 
 from moorage.lab.experiment import Experiment
 from moorage.lab.report.arrivals import arrivals_as_html
+from moorage.lab.report.conclusions import compared_with, conclusions, in_short
 from moorage.lab.report.differences import Differences, MovedPod, differences_of
 from moorage.lab.report.measures import MEASURES, Measure
-from moorage.lab.report.scenes import Finding, Scene, scenes_of
+from moorage.lab.report.scenes import Scene, scenes_of
 from moorage.lab.report.statistics import pareto_front
 from moorage.lab.report.style import STYLE
 from moorage.lab.report.svg import COLOURS, Dot, bar_groups, interval_chart, line_chart, scatter
@@ -30,11 +31,11 @@ def report_page(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     names = [entry.name for entry in experiment.configurations]
     baseline = experiment.compared_with
     scenes = scenes_of(names, results)
-    parts = [_header(experiment, results)]
+    parts = [_header(experiment, results), in_short(scenes, baseline)]
     parts += [_scene(scene, baseline, is_only=len(scenes) == 1) for scene in scenes]
     parts += [_failures(results), _method(experiment, results)]
     if experiment.options.arrivals_only:
-        parts.insert(1, arrivals_as_html(results))
+        parts.insert(2, arrivals_as_html(results))
     title = escape(experiment.name)
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -61,10 +62,10 @@ def _header(experiment: Experiment, results: Sequence[TrialResult]) -> str:
 
 
 def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
-    compared = baseline if baseline in scene.names else scene.names[0]
+    compared = compared_with(scene, baseline)
     heading = "" if is_only else f"<h2 class=scene>{escape(scene.trace)} on {escape(scene.cluster)}</h2>"
     return (
-        f"<section>{heading}{_legend(scene)}{_conclusions(scene, compared)}{_table(scene, compared)}"
+        f"<section>{heading}{_legend(scene)}{conclusions(scene, compared)}{_table(scene, compared)}"
         f"{_charts(scene)}{_pareto(scene)}{_waiting(scene)}{_elsewhere(scene, compared)}</section>"
     )
 
@@ -74,43 +75,6 @@ def _legend(scene: Scene) -> str:
         f'<li><i class="swatch c{place % COLOURS}"></i>{escape(name)}</li>' for place, name in enumerate(scene.names)
     )
     return f'<ul class="legend">{items}</ul>'
-
-
-def _findings(scene: Scene, name: str, baseline: str) -> list[Finding]:
-    found = (scene.find(measure, name, baseline) for measure in scene.measures())
-    return [finding for finding in found if finding is not None]
-
-
-def _conclusions(scene: Scene, baseline: str) -> str:
-    """Say of each policy what is better and what is worse than under the baseline, if that is sure."""
-    cards = []
-    for place, name in enumerate(scene.names):
-        if name == baseline:
-            continue
-        findings = [finding for finding in _findings(scene, name, baseline) if finding.measure.better]
-        lines = [
-            f'<li class="{"good" if finding.verdict > 0 else "bad"}">{_sentence(finding)}</li>'
-            for finding in findings
-            if finding.verdict and finding.difference is not None
-        ]
-        told = "".join(lines[:6]) or "<li class=quiet>no difference that these seeds can show</li>"
-        cards.append(
-            f'<article class="card"><h3><i class="swatch c{place % COLOURS}"></i>{escape(name)}</h3>'
-            f"<ul>{told}</ul></article>"
-        )
-    if not cards:
-        return ""
-    return f'<h2>Compared with {escape(baseline)}</h2><div class="cards">{"".join(cards)}</div>'
-
-
-def _sentence(finding: Finding) -> str:
-    difference, measure = finding.difference, finding.measure
-    assert difference is not None
-    low, high = measure.shown_difference(difference.low), measure.shown_difference(difference.high)
-    return (
-        f"<b>{escape(measure.shown_difference(difference.median))}</b> {escape(measure.title)}"
-        f" <span class=quiet>({escape(low)} to {escape(high)})</span>"
-    )
 
 
 def _table(scene: Scene, baseline: str) -> str:
@@ -178,7 +142,8 @@ def _over_time(scene: Scene) -> list[str]:
         lines = scene.lines(amount)
         if lines and any(max(line.high) > 0 for line in lines):
             drawn = line_chart(title, lines, x_title, lambda number: f"{number:g}", percent)
-            figures.append(_figure(f"{title}, as time goes by", drawn, "Median of all seeds; the band is their range."))
+            along = "as pods arrive" if scene.counts_arrivals else "as time goes by"
+            figures.append(_figure(f"{title}, {along}", drawn, "Median of all seeds; the band is their range."))
     return figures
 
 
@@ -195,10 +160,11 @@ def _pareto(scene: Scene) -> str:
         if x is not None and y is not None:
             dots.append(Dot(name, x.value, y.value))
     front = pareto_front([(dot.x.median, dot.y.median) for dot in dots])
-    drawn = scatter("Pareto front", dots, front, (costs.title, costs.shown, gains.shown))
+    title = "What is gained at what cost (the Pareto front)"
+    drawn = scatter(title, dots, front, (costs.title, costs.shown), (gains.title, gains.shown))
     best = ", ".join(dots[place].name for place in front)
-    note = f"{gains.title} against {costs.title.lower()}: further left and further up is better. Nobody beats {best}."
-    return f'<h2>What it costs</h2><div class="figures wide">{_figure("The Pareto front", drawn, note)}</div>'
+    note = f"{costs.title} to the right, {gains.title} upwards: left and up is better. Nobody beats {best}."
+    return f'<h2>What it costs</h2><div class="figures wide">{_figure(title, drawn, note)}</div>'
 
 
 def _is_same(scene: Scene, key: str) -> bool:
@@ -279,6 +245,7 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     said = [
         "Every trial is the real scheduler with the configuration as it would be deployed, in virtual time: pods "
         "arrive, run and leave as the trace says, and bindings take no time.",
+        "A seed is one repetition: another made-up trace, or another order of the pods, and the same for every policy.",
         "Intervals are bootstrapped (2,000 resamples, 95%); differences are taken seed by seed.",
     ]
     if options.arrivals_only:

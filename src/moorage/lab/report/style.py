@@ -31,6 +31,9 @@ padding:1rem 1.1rem;margin:0}
 .card ul{list-style:none;margin:0;padding:0}.card li{padding:.2rem 0 .2rem 1.4rem;position:relative}
 .card li.good:before,.card li.bad:before{position:absolute;left:0}
 .card li.good:before{content:"▲";color:var(--good)}.card li.bad:before{content:"▼";color:var(--bad)}
+.short{background:var(--paper);border:1px solid var(--edge);border-left:4px solid var(--c0);border-radius:10px;
+padding:1rem 1.3rem;margin:0 0 1rem;font-size:1.05rem}.short h2{margin:0 0 .4rem}.short h3{margin:.7rem 0 .1rem}
+.short ul{margin:0;padding-left:1.1rem}
 .scroll{overflow-x:auto;padding:.3rem .4rem}table{border-collapse:collapse;width:100%;
 font-variant-numeric:tabular-nums}
 td,th{padding:.5rem .7rem;text-align:right;vertical-align:top;border-bottom:1px solid var(--grid)}
@@ -45,7 +48,8 @@ padding:.25rem .6rem;font-size:.85rem}
 figcaption{font-weight:600}figure svg{display:block;width:100%;height:auto;margin-top:.3rem}details{margin:.6rem 0}
 summary{cursor:pointer}details .scroll{border:0}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{font-size:11px;fill:var(--quiet)}
-svg .value{font-weight:600}svg .name[class*=' c']{fill:currentColor;font-weight:600}
+svg .value{font-weight:600}svg .name[class*=' c']{fill:currentColor;font-weight:600;
+paint-order:stroke;stroke:var(--paper);stroke-width:4px}
 svg .grid{stroke:var(--grid);fill:none}svg .line{fill:none;stroke:currentColor;stroke-width:2.2;stroke-linejoin:round}
 svg .band{fill:currentColor;opacity:.13}
 svg .whisker{stroke:currentColor;stroke-width:5;stroke-linecap:round;opacity:.4;fill:none}svg .thin{stroke-width:2}

@@ -12,9 +12,13 @@ from moorage.lab.report.statistics import Interval
 WIDTH: Final = 520
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
 ROW: Final = 34
+LETTER: Final = 7.5
+"""How wide a letter of a name is, about."""
 COLOURS: Final = 8
 """How many colours the page has; further series begin again."""
 Shown = Callable[[float], str]
+Axis = tuple[str, Shown]
+"""What is on it, and how its numbers are written."""
 
 
 class Line(Struct, frozen=True):
@@ -33,6 +37,10 @@ class Dot(Struct, frozen=True):
     name: str
     x: Interval
     y: Interval
+
+
+DASHES: Final = ("", "10 3", "3 3", "10 3 2 3")
+"""Lines that lie upon each other are still told apart: what is below shows in the gaps."""
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
@@ -106,7 +114,9 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, 
         parts.append(f'<path class="band c{place % COLOURS}" d="M{"L".join((*there, *back))}Z"/>')
     for place, line in enumerate(lines):
         way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
-        parts.append(f'<path class="line c{place % COLOURS}" d="M{way}"><title>{escape(line.name)}</title></path>')
+        dashes = f' stroke-dasharray="{DASHES[place % len(DASHES)]}"' if place % len(DASHES) else ""
+        named = f"<title>{escape(line.name)}</title>"
+        parts.append(f'<path class="line c{place % COLOURS}"{dashes} d="M{way}">{named}</path>')
     return picture(title, frame.height, parts)
 
 
@@ -150,31 +160,33 @@ def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], shown:
     return picture(title, top, parts)
 
 
-def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], axes: tuple[str, Shown, Shown]) -> str:
+def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis, y_axis: Axis) -> str:
     """Draw what each costs against what it gains; those that nobody beats are joined."""
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
     room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
     frame = ChartFrame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
-    parts = frame.axes(axes[0], axes[1], axes[2])
+    parts = [*frame.axes(*x_axis, y_axis[1]), text(4, TOP - 2, f"↑ {y_axis[0]}", kind="tick")]
     if len(front) > 1:
         way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
         parts.append(f'<path class="front" d="M{way}"/>')
-    labels: list[float] = []
+    labels: list[tuple[float, float, float]] = []
+    circles = []
     for place, dot in enumerate(dots):
         colour, x, y = f"c{place % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
         across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
         upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
         parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
         kind = "dot" if place in front else "dot beaten"
-        parts.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
-        at, is_near_edge = y - 9, x > WIDTH - 130
-        while any(abs(at - other) < 14 for other in labels):
+        circles.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
+        at, length = y - 9, LETTER * len(dot.name)
+        edge, anchor = (x - 10, "end") if x + 10 + length > WIDTH else (x + 10, "start")
+        left = edge - length if anchor == "end" else edge
+        while any(abs(at - y) < 14 and left < end and begin < left + length for begin, end, y in labels):
             at += 14  # names of neighbours stand below each other
-        labels.append(at)
-        edge, anchor = (x - 10, "end") if is_near_edge else (x + 10, "start")
+        labels.append((left, left + length, at))
         parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
-    return picture(title, frame.height, parts)
+    return picture(title, frame.height, [*parts, *circles])
 
 
 def shortened_name(name: str, most: int = 22) -> str:

@@ -1,0 +1,105 @@
+"""What a report says first: who is better or worse than the baseline, in words, and by how much."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from moorage.lab.report.scenes import Finding, Scene
+from moorage.lab.report.svg import COLOURS
+
+MAX_LINES: Final = 6
+"""So many differences are told of a policy; all are in the table."""
+ENOUGH_SEEDS: Final = 6
+"""Fewer seeds that all point one way do so by chance in more than one case of twenty, whatever an interval says."""
+
+
+def in_short(scenes: Sequence[Scene], baseline: str) -> str:
+    """Say in a few lines who is better and who is worse, of each scene."""
+    parts = []
+    for scene in scenes:
+        compared = compared_with(scene, baseline)
+        lines = _lines(scene, compared)
+        if lines:
+            title = f"<h3>{escape(scene.trace)} on {escape(scene.cluster)}</h3>" if len(scenes) > 1 else ""
+            parts.append(f"{title}<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>")
+    if not parts:
+        return ""
+    seeds = min(len(scene.by_name[name]) for scene in scenes for name in scene.names)
+    hint = f"<p class=quiet>{seeds} seeds are few: take this as a hint, and {ENOUGH_SEEDS} or more to be sure.</p>"
+    parts += [hint] if 1 < seeds < ENOUGH_SEEDS else []
+    return f'<section class="short"><h2>In short</h2>{"".join(parts)}</section>'
+
+
+def compared_with(scene: Scene, baseline: str) -> str:
+    """Return with whom the policies of a scene are compared: another, if all trials of the baseline failed."""
+    return baseline if baseline in scene.names else scene.names[0]
+
+
+def _lines(scene: Scene, baseline: str) -> list[str]:
+    groups: dict[tuple[bool, bool], list[str]] = {}
+    for name in scene.names:
+        if name != baseline:
+            sure = _sure(scene, name, baseline)
+            better, worse = (next((f for f in sure if f.verdict == sign), None) for sign in (1, -1))
+            facts = ", ".join(f"{f.measure.title}: {_amount(scene, f, baseline)}" for f in (better, worse) if f)
+            said = f"<b>{escape(name)}</b>" + (f" ({escape(facts)})" if facts else "")
+            groups.setdefault((better is not None, worse is not None), []).append(said)
+    than, seeds = escape(baseline), len(scene.by_name[baseline])
+    titles = {
+        (True, False): f"Better than {than}, and surely worse in nothing",
+        (True, True): f"Better than {than} in some ways, worse in others",
+        (False, True): f"Worse than {than}",
+        (False, False): f"No difference from {than} that {seeds} {'seeds' if seeds > 1 else 'seed'} can show",
+    }
+    return [f"{title}: {', '.join(groups[kind])}." for kind, title in titles.items() if kind in groups]
+
+
+def _sure(scene: Scene, name: str, baseline: str) -> list[Finding]:
+    found = (scene.find(measure, name, baseline) for measure in scene.measures())
+    return [finding for finding in found if finding is not None and finding.verdict]
+
+
+def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
+    """Write by how much: a share in points, anything else also as a part of what the baseline has."""
+    difference, measure = finding.difference, finding.measure
+    assert difference is not None
+    way = "more" if difference.median > 0 else "less"
+    amount = measure.shown_size(difference.median)
+    whole = scene.find(measure, baseline, baseline)
+    if measure.form == "share" or whole is None or not whole.value.median:
+        return f"{amount} {way}"
+    return f"{amount} or {abs(difference.median) / abs(whole.value.median):.0%} {way}"
+
+
+def conclusions(scene: Scene, baseline: str) -> str:
+    """Say of each policy what is better and what is worse than under the baseline, if that is sure."""
+    cards = []
+    for place, name in enumerate(scene.names):
+        if name == baseline:
+            continue
+        lines = [
+            f'<li class="{"good" if finding.verdict > 0 else "bad"}">{_sentence(scene, finding, baseline)}</li>'
+            for finding in _sure(scene, name, baseline)
+        ]
+        told = "".join(lines[:MAX_LINES]) or "<li class=quiet>no difference that these seeds can show</li>"
+        cards.append(
+            f'<article class="card"><h3><i class="swatch c{place % COLOURS}"></i>{escape(name)}</h3>'
+            f"<ul>{told}</ul></article>"
+        )
+    if not cards:
+        return ""
+    about = (
+        "What is sure with 95% confidence: the median of the differences seed by seed, and between what it lies. "
+        "▲ is better, ▼ is worse; points are percentage points."
+    )
+    heading = f"<h2>Compared with {escape(baseline)}</h2><p class=quiet>{about}</p>"
+    return f'{heading}<div class="cards">{"".join(cards)}</div>'
+
+
+def _sentence(scene: Scene, finding: Finding, baseline: str) -> str:
+    difference, measure = finding.difference, finding.measure
+    assert difference is not None
+    least, most = sorted((abs(difference.low), abs(difference.high)))
+    between = f"between {measure.shown_size(least)} and {measure.shown_size(most)}"
+    amount = escape(_amount(scene, finding, baseline))
+    return f"{escape(measure.title)}: <b>{amount}</b> <span class=quiet>{escape(between)}</span>"
