@@ -7,21 +7,17 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.api.codec import convert, to_data
-from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.pod import Pod
-from moorage.assembly.parts import Keeps
 from moorage.box.apiserver.writing.patches import merge_patch
-from moorage.client.informer import OnChanges
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import NotFound
-from moorage.framework.handle import ClusterApi
-from moorage.state.objects import Objects
+from moorage.simulator.one_pass import DryRunApi
 
 K = TypeVar("K", bound=KubeObject)
 
 
-class InstantApi:
+class InstantApi(DryRunApi):
     """Keeps nothing itself: what the scheduler knows is what there is. ``scheduler`` is set once that is put together.
 
     ``on_bound`` and ``on_deleted`` are called after the scheduler knows; a pod that is deleted is gone at once.
@@ -33,20 +29,6 @@ class InstantApi:
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         self.on_deleted: Callable[[Pod], None] = lambda _pod: None
         self._version = 1
-
-    @property
-    def cluster(self) -> ClusterApi:
-        """Where the scheduler writes to."""
-        return self
-
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
-        """Follow nothing: changes are applied by whoever makes them."""
-
-    def relist(self, kind: Kind, key: str) -> None:
-        """Leave an object that could not be applied out."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod, and confirm it."""
@@ -97,9 +79,6 @@ class InstantApi:
         self.scheduler.handlers.apply(known, None)
         if isinstance(known, Pod):
             self.on_deleted(known)
-
-    def record(self, event: object) -> None:
-        """Take no notice."""
 
     def _known(self, thing: K) -> K | None:
         return self.scheduler.objects[type(thing)].find(thing.key)

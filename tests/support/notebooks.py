@@ -1,0 +1,20 @@
+"""Notebooks as Jupyter runs them: the cells in order, and the value of a cell's last line is what is shown."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+
+def run_cells(notebook: Path) -> list[Any]:
+    """Run the cells of code in order, and return what they show."""
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads(notebook.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            tree = ast.parse("".join(cell["source"]))
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, notebook.name, "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), notebook.name, "eval"), names))
+    return shown
