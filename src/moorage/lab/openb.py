@@ -1,6 +1,8 @@
 """What the public GPU trace "openb" (2023) is like: its nodes by size, and how often which shape of pod comes.
 
-The numbers are marginals, rounded; the trace itself is its publishers' to give away (``moorage lab import openb``).
+The numbers are marginals, rounded, and adjusted until the published policies came out near what was published: good
+for trying things out, no evidence for that table. The trace itself is its publishers' to give away
+(``moorage lab import openb``).
 """
 
 from random import Random
