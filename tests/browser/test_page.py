@@ -63,6 +63,17 @@ def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(loo
             assert [said for said in window.problems if "422" not in said] == []
 
 
+def test_whoever_skips_to_the_content_stays_on_the_view(look: Look) -> None:
+    with ServedPage(still) as served:
+        window = look(WIDE)
+        window.open(served.url, "queues")
+        shown = window.page.locator("main h1").inner_text()
+        window.page.locator("a.skip").focus()
+        window.page.keyboard.press("Enter")
+        assert window.page.evaluate("document.activeElement.id") == "main"
+        assert window.page.locator("main h1").inner_text() == shown
+
+
 def explanation(key: str) -> PodExplanation:
     with loaded().session(policy()) as session:
         return explain_pod(session, key)

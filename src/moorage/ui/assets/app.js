@@ -161,6 +161,11 @@ async function begin() {
   navigation();
   store.subscribe(update);
   timeBar(document.getElementById("time"));
+  // Its address would be that of a view, of which there is none by that name.
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
   window.addEventListener("hashchange", () => {
     route();
     main.focus({ preventScroll: true });
