@@ -63,8 +63,11 @@ class SessionProcess:
         return sum(cpu_of(pid) for pid in self.members())
 
     def peak_mib(self) -> float:
-        """Return the most memory that was resident, summed over its processes."""
-        return sum(_peak_mib(pid) for pid in self.members())
+        """Return the most memory that was resident, summed over its processes.
+
+        What they have in common since one was forked from the other is counted once.
+        """
+        return sum(_peak_mib(pid) - _shared_mib(pid) for pid in self.members())
 
     def stop(self) -> None:
         """Have it end in order, and if it does not, without."""
@@ -107,11 +110,20 @@ def _is_alive(pid: int) -> bool:
 
 
 def _peak_mib(pid: int) -> float:
+    return _mib(pid, "status", "VmHWM:")
+
+
+def _shared_mib(pid: int) -> float:
+    """Return how much of a process's memory other processes stand for: anonymous pages, which only a fork shares."""
+    return max(0.0, _mib(pid, "smaps_rollup", "Anonymous:") - _mib(pid, "smaps_rollup", "Pss_Anon:"))
+
+
+def _mib(pid: int, file: str, field: str) -> float:
     try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        lines = (PROC / str(pid) / file).read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def _cpu_line() -> list[int]:
