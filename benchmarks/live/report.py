@@ -104,7 +104,8 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
     yield "## The goals of the second round\n"
     yield "*Less CPU* and *speed* are how many times better we are than kube-scheduler (in an engine's row, than the"
     yield "code before), the others our share of its figure: the ratio of the medians, and that of each round. CPU is"
-    yield "that of the whole process from its start; *at least* where kube-scheduler was given up before it had done.\n"
+    yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it had"
+    yield "done.\n"
     yield from _table(
         ("row", "nodes", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
         [_next_goal(each) for each in verdicts],
@@ -118,7 +119,7 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
 def _next_goal(each: goals.Verdict) -> Sequence[str]:
     row, measure = each.row, each.measure
     sign = "≥" if measure.is_more_better else "≤"
-    unit = "×" if measure.is_more_better else ""
+    bound, unit = ("at least ", "×") if measure.is_more_better else ("at most ", "")
     return (
         f"engine alone, {row.engine}" if row.engine else workload.load(row.workload, row.nodes).title,
         f"{row.nodes:,}",
@@ -126,7 +127,7 @@ def _next_goal(each: goals.Verdict) -> Sequence[str]:
         measure.title,
         f"{each.ours:,.1f} {measure.unit}",
         f"{each.theirs:,.1f} {measure.unit}",
-        f"{'at least ' if each.is_bound_only else ''}**{each.ratio:.2f}{unit}**",
+        f"{bound if each.is_bound_only else ''}**{each.ratio:.2f}{unit}**",
         ", ".join(f"{ratio:.2f}" for ratio in each.ratios),
         f"{sign} {each.wanted:g}{unit}",
         "met" if each.is_met else "missed",
