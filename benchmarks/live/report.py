@@ -104,8 +104,8 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
     yield "## The goals of the second round\n"
     yield "*Less CPU* and *speed* are how many times better we are than kube-scheduler (in an engine's row, than the"
     yield "code before), the others our share of its figure: the ratio of the medians, and that of each round. CPU is"
-    yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it had"
-    yield "done.\n"
+    yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it"
+    yield "had done.\n"
     yield from _table(
         ("row", "nodes", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
         [_next_goal(each) for each in verdicts],
