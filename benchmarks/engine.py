@@ -22,6 +22,7 @@ SIZES: Final = (1_000, 5_000, 20_000, 100_000)
 SIZES_OF: Final = {
     "preemption": (1_000, 5_000),
     "storm": (1_000, 5_000),
+    "hopeless": (1_000, 5_000),
     "devices": (1_000, 5_000),
     "csi-volumes": (1_000, 5_000),
 }
