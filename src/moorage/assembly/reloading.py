@@ -33,7 +33,7 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
     between two cycles, and who waits is handed over. Bindings under way end on the plugins they began with, which are
     closed after the last of them. Pods are tried all the while: whatever takes long is done a little at a time.
     """
-    holds = Holds(parts.scheduler.services.meter)
+    holds, cycles = Holds(parts.scheduler.services.meter), parts.loop.cycles
     async with parts.changing:
         scheduler = parts.scheduler
         _require_same_ground(parts, policy)
@@ -50,7 +50,7 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
             former = await parts.deliveries.between_cycles(lambda: _swap(scheduler, profiles, holds))
             undo.pop_all()
         await _hand_over(parts, holds)
-    log.info("plugins swapped between cycles", **holds.summary())
+    log.info("plugins swapped between cycles", **holds.summary(), cycles_meanwhile=parts.loop.cycles - cycles)
     old_extenders = [*parts.extenders]
     parts.extenders.extend(extenders)
     parts.background.spawn(_retire(parts, former, old_extenders), name="closing former plugins")
@@ -82,7 +82,9 @@ class Holds:
         """Return for the log what was noted, in milliseconds."""
         told: dict[str, float] = {}
         for step, pieces in self._pieces.items():
-            told |= {f"{step}_ms": round(max(pieces, default=0.0) * 1e3, 3), f"{step}_pieces": len(pieces)}
+            told[f"{step}_ms"] = round(max(pieces, default=0.0) * 1e3, 3)
+            if step != "swap":
+                told[f"{step}_pieces"] = len(pieces)
         return told
 
 

@@ -42,6 +42,7 @@ class ActiveHandover:
     ) -> None:
         self.former, self._former_key = former, former_key
         self.following, self._following_key = following, following_key
+        following.follow(former)
         self._admit = admit
         self.entries = following.entries
 
@@ -52,7 +53,7 @@ class ActiveHandover:
             return True
         if not self._admit(info):
             return False
-        self.following.put(info, self._following_key(info))
+        self.following.put_popped(info, self._following_key(info), self.former)
         return True
 
     def pop(self) -> QueuedPodInfo | None:

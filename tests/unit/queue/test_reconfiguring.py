@@ -1,21 +1,11 @@
 """Other plugins for a queue that is in use: another order, other doors, other hopes, and nobody is lost."""
 
-from typing import Any
-
-from tests.unit.queue.queue_bench import NODE_ADD, PROFILE, Bench, ByPriority, Door
+from tests.unit.queue.queue_bench import NODE_ADD, PROFILE, Bench, ByNameBackwards, ByPriority, Door
 
 from moorage.framework.events import CONFIGURATION_CHANGED, EventRegistration
 from moorage.framework.plugin import QueueSortPlugin
-from moorage.framework.queued import QueuedPod
 from moorage.queue.backoff import Backoff
 from moorage.queue.hints import ProfileQueueing, Queueing
-
-
-class ByNameBackwards(QueueSortPlugin):
-    """Another order."""
-
-    def sort_key(self, queued: QueuedPod) -> Any:
-        return [-ord(letter) for letter in queued.pod.name]
 
 
 def queueing(*doors: Door, sort: QueueSortPlugin | None = None, **registrations: list[EventRegistration]) -> Queueing:
