@@ -252,7 +252,7 @@ _ALL: Final = (
     _histogram(
         "moorage_config_reload_hold_seconds",
         "step",
-        "Time for which a change kept the loop from trying pods, by pieces: build (of plugins), swap, handover (of pods).",
+        "How long a change kept the loop from trying pods, by pieces: build (of plugins), swap, handover (of pods).",
         ALPHA,
         _TENTHS,
     ),
