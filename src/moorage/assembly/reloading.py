@@ -38,9 +38,7 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
         scheduler = parts.scheduler
         _require_same_ground(parts, policy)
         async with AsyncExitStack() as undo:
-            extenders = [parts.tuning.make_extender(config) for config in policy.config.extenders]
-            for extender in extenders:
-                undo.callback(extender.close)
+            extenders = await _build_extenders(parts, policy, undo, holds)
             profiles = scheduler.prepare_profiles(policy.config, policy.registry, extenders)
             await _build(scheduler, profiles, undo, holds)
             undo.push_async_callback(profiles.life.close)
@@ -99,6 +97,19 @@ def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
     if missing := sorted(sent_whole(policy.config.extenders) - sent_whole(parts.first.config.extenders)):
         problem = f"an extender is to be sent whole {' and '.join(missing)}, which were not kept from the start"
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
+
+
+async def _build_extenders(
+    parts: Parts[RemoteApi], policy: Policy, undo: AsyncExitStack, holds: Holds
+) -> list[HttpExtender]:
+    """Make the new extenders, one at a time: each may have certificates to read."""
+    made = []
+    for config in policy.config.extenders:
+        with holds.of("build"):
+            made.append(parts.tuning.make_extender(config))
+        undo.callback(made[-1].close)
+        await asyncio.sleep(0)
+    return made
 
 
 async def _build(scheduler: Scheduler, profiles: Profiles, undo: AsyncExitStack, holds: Holds) -> None:
