@@ -33,7 +33,7 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
     between two cycles, and who waits is handed over. Bindings under way end on the plugins they began with, which are
     closed after the last of them. Pods are tried all the while: whatever takes long is done a little at a time.
     """
-    holds, cycles = Holds(parts.scheduler.services.meter), parts.loop.cycles
+    holds, cycles = HoldTimes(parts.scheduler.services.meter), parts.loop.cycles
     async with parts.changing:
         scheduler = parts.scheduler
         _require_same_ground(parts, policy)
@@ -55,7 +55,7 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
     scheduler.services.wake()
 
 
-class Holds:
+class HoldTimes:
     """For how long a change kept the loop from trying pods, in how many pieces, the longest of which counts.
 
     Beside the time that has passed, the time of the processor is taken: it says more on a machine that is busy.
@@ -100,7 +100,7 @@ def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
 
 
 async def _build_extenders(
-    parts: Parts[RemoteApi], policy: Policy, undo: AsyncExitStack, holds: Holds
+    parts: Parts[RemoteApi], policy: Policy, undo: AsyncExitStack, holds: HoldTimes
 ) -> list[HttpExtender]:
     """Make the new extenders, one at a time: each may have certificates to read."""
     made = []
@@ -112,7 +112,7 @@ async def _build_extenders(
     return made
 
 
-async def _build(scheduler: Scheduler, profiles: Profiles, undo: AsyncExitStack, holds: Holds) -> None:
+async def _build(scheduler: Scheduler, profiles: Profiles, undo: AsyncExitStack, holds: HoldTimes) -> None:
     """Build the new plugins, which may ask for kinds that nobody lists yet, a few at a time."""
     steps = profiles.build()
     undo.callback(steps.close)
@@ -139,12 +139,12 @@ def _asking(scheduler: Scheduler, undo: AsyncExitStack) -> Iterator[None]:
             undo.callback(lambda: [services.shared.pop(key, None) for key in new])
 
 
-def _swap(scheduler: Scheduler, profiles: Profiles, holds: Holds) -> Profiles:
+def _swap(scheduler: Scheduler, profiles: Profiles, holds: HoldTimes) -> Profiles:
     with holds.of("swap"):
         return scheduler.change_profiles(profiles)
 
 
-async def _hand_over(parts: Parts[RemoteApi], holds: Holds) -> None:
+async def _hand_over(parts: Parts[RemoteApi], holds: HoldTimes) -> None:
     """Go through who waits, between cycles."""
     scheduler = parts.scheduler
 

@@ -54,6 +54,8 @@ class Scheduler:
 
     unexpected: Exception | None = None
     """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+    handing_over: Iterator[None] = iter(())
+    """What the last change of profiles left to be done, in small steps between cycles."""
 
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
@@ -103,8 +105,6 @@ class Scheduler:
             waiting=self.services.waiting,
             features=features,
         )
-        self.handing_over: Iterator[None] = iter(())
-        """What the last change of profiles left to be done, in small steps between cycles."""
         go_through(self._serve(self.profiles))
 
     def build_profiles(
