@@ -1,7 +1,6 @@
 """Other configurations and other plugin code for a daemon that runs: taken up or refused, and said either way."""
 
 import asyncio
-import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,4 +109,6 @@ def taking_turns() -> Iterator[None]:
 def config_hash(options: Options) -> str:
     """Return a short name for a configuration: the same settings have the same, in whatever order they are written."""
     text = msgspec.json.encode(completed_view(options.config), order="deterministic")
+    import hashlib
+
     return hashlib.sha256(text).hexdigest()[:12]

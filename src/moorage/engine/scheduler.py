@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,7 +18,6 @@ from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_sources import GroupSources
-from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
@@ -42,6 +42,9 @@ from moorage.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, Scheduling
 from moorage.state.cache import Cache
 from moorage.state.objects import Objects
 from moorage.state.pod_groups import PodGroups
+
+if TYPE_CHECKING:
+    from moorage.engine.groups.cycle import GroupCycle
 
 MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
@@ -95,7 +98,7 @@ class Scheduler:
         self._living = [self.profiles]
         self.queue = self._build_queue(features, queue_observer, max_unschedulable)
         self.failures = FailureHandler(self.services, self.queue)
-        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
+        self.groups = self._build_groups()
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
@@ -106,6 +109,13 @@ class Scheduler:
             features=features,
         )
         go_through(self._serve(self.profiles))
+
+    def _build_groups(self) -> "GroupCycle | None":
+        if self.cache.groups is None:
+            return None
+        from moorage.engine.groups.cycle import GroupCycle
+
+        return GroupCycle(self, self.cache.groups)
 
     def build_profiles(
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()

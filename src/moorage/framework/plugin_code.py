@@ -29,6 +29,8 @@ class PluginCode:
 
     def modules(self) -> dict[str, ModuleType]:
         """Return the modules that are loaded; pods wait meanwhile, so hundreds are told apart by their names alone."""
+        if not self._packages:
+            return {}
         homes = {home for name in self._packages if (home := _home(sys.modules.get(name))) is not None}
         beside = tuple(f"{home}{os.sep}" for home in homes if not self._is_installed(home))
         return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, beside)}

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from moorage.arrays import NDArray
 from moorage.framework.status import IntArray
 
 LEVELS: Final = 48
