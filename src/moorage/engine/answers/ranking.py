@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from moorage.engine.answers.layout import MAX_NARROW
 from moorage.framework.status import IntArray
 
 LEVELS: Final = 48
@@ -40,7 +41,7 @@ class HeapOrder:
         """Return a number below ``size`` for each of the first places; among equals, the smallest number wins."""
         if count > len(self._ranks):
             self.size = max(MIN_SIZE, 1 << (count - 1).bit_length())
-            self._ranks = np.empty(self.size, dtype=np.int64)
+            self._ranks = np.empty(self.size, dtype=np.int32)
             self._ranks[np.argsort(preorder_keys(self.size))] = np.arange(self.size)
         return self._ranks[:count]
 
@@ -72,11 +73,18 @@ class TotalOrder:
         if self._ranks is not None:
             self._column[row] = total * self._ranks.size - int(self._ranks.column[row])
 
-    def best(self, totals: IntArray, ranks: Ranks) -> int:
-        """Return the row of the winner."""
+    def best(self, totals: IntArray, ranks: Ranks, max_total: int) -> int:
+        """Return the row of the winner; no total is higher than ``max_total``."""
         known = self._ranks
         if known is None or ranks.version is None or known.version != ranks.version or known.size != ranks.size:
-            self._column = totals * ranks.size
-            self._column -= ranks.column
+            self._column = ordered(totals, ranks, max_total)
             self._ranks = ranks
         return int(self._column.argmax())
+
+
+def ordered(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
+    """Return a column whose maximum is the winner, in 32 bits if they are enough."""
+    narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
+    column = np.multiply(totals, ranks.size, dtype=np.int32 if narrow else np.int64)
+    column -= ranks.column
+    return column

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import DTypeLike
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.layout import Layout
@@ -144,8 +145,12 @@ class PluginAnswer:
         if self._scored_to is None:
             self.pre_score(pod, nodes)
         if rows is None and not self.skips_score:
-            self.raw = np.array(score_nodes(plugin, self.cycle, pod, nodes))
-            self.low, self.high = int(np.minimum.reduce(self.raw)), int(np.maximum.reduce(self.raw))
+            raw = score_nodes(plugin, self.cycle, pod, nodes)
+            if raw.dtype == np.int32:
+                self.raw, self.low, self.high = raw, MIN_NODE_SCORE, MAX_NODE_SCORE
+            else:
+                self.raw = raw = np.array(raw)
+                self.low, self.high = int(np.minimum.reduce(raw)), int(np.maximum.reduce(raw))
             self.version += 1
             self.generation += 1
         elif rows and not self.skips_score:
@@ -159,6 +164,9 @@ class PluginAnswer:
             values = [score_node(plugin, self.cycle, pod, nodes[row]) for row in rows]
         for row, value in zip(rows, values, strict=True):
             if self.raw[row] != value:
+                if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
+                    self.raw = self.raw.astype(np.int64)
+                    self.generation += 1
                 self.raw[row] = value
                 if value < self.low:
                     self.low = value
@@ -354,7 +362,7 @@ class StandingAnswer:
             rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
             for share in shares:
                 write_share(share, self._cycle, pod, nodes, rows)
-            self.totals = sum_of(shares, len(nodes))
+            self.totals = sum_of(shares, len(nodes), self.layout.totals_dtype)
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
             self.totals_ignore_feasibility = all(isinstance(share.column, int) for share in shares if share.normalizes)
@@ -373,7 +381,7 @@ class StandingAnswer:
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""
-        return self._order.best(self.totals, ranks)
+        return self._order.best(self.totals, ranks, self.layout.max_total)
 
     def _total_of(self, row: int, shares: list[Share]) -> int:
         if not self.feasible[row]:
@@ -430,17 +438,20 @@ def _normalized(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
     return normalized
 
 
-def sum_of(shares: list[Share], size: int) -> IntArray:
-    """Add up the weighted scores of all plugins."""
+def sum_of(shares: list[Share], size: int, dtype: DTypeLike = np.int64) -> IntArray:
+    """Add up the weighted scores of all plugins, as numbers of so many bits."""
     base = 0
-    columns: list[IntArray] = []
+    totals: IntArray | None = None
     for share in shares:
         column, weight = share.column, share.weight
         if isinstance(column, int):
             base += weight * column
+        elif totals is None:
+            totals = np.multiply(column, weight, dtype=dtype)
         else:
-            columns.append(column if weight == 1 else weight * column)
-    totals = np.full(size, base, dtype=np.int64)
-    for column in columns:
-        totals += column
+            np.add(totals, column if weight == 1 else np.multiply(column, weight, dtype=dtype), out=totals, dtype=dtype)
+    if totals is None:
+        return np.full(size, base, dtype=dtype)
+    if base:
+        totals += base
     return totals

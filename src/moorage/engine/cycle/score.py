@@ -10,8 +10,10 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
+from numpy.typing import DTypeLike
 
-from moorage.engine.answers.ranking import HeapOrder, Ranks
+from moorage.engine.answers.layout import MAX_NARROW
+from moorage.engine.answers.ranking import HeapOrder, Ranks, ordered
 from moorage.engine.answers.standing import INFEASIBLE_TOTAL, Share, StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
 from moorage.engine.cycle.found import ExtendedNodes, OneNode, SeveralNodes
@@ -77,6 +79,7 @@ class Scoring:
         """Where to note what totals are made of, for who writes decisions down; nobody does unless asked to."""
         self._heap = HeapOrder()
         self._max_total = MAX_NODE_SCORE * sum(profile.weights.values())
+        self._dtype: DTypeLike = np.int32 if self._max_total < MAX_NARROW else np.int64
         self._ranks_of_all: Ranks | None = None
         # Reproducible, and yet spread over the nodes.
         self._chance = Random(0)
@@ -143,8 +146,9 @@ class Scoring:
             check_range(scorer.name, normalized)
             if notes is not None:
                 notes.fresh.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
-            # The product is a column of our own, what stands is not.
-            weighted = np.multiply(normalized, self.profile.weights[scorer.name], dtype=np.int64)
+            # The copy is a column of our own, what stands is not.
+            weighted = normalized.astype(self._dtype)
+            weighted *= self.profile.weights[scorer.name]
             weighted += column
             column = weighted
         return Totals(column, rows)
@@ -162,10 +166,7 @@ class Scoring:
         elif totals.is_standing and found.answer is not None:
             place = found.answer.winner(ranks)
         else:
-            # A column that does not stand was made for this choice.
-            column *= ranks.size
-            column -= ranks.column
-            place = int(column.argmax())
+            place = int(ordered(column, ranks, self._max_total).argmax())
         return place if rows is None else int(rows[place])
 
     def _first_in_order(self, totals: Totals) -> Choice:
@@ -226,6 +227,6 @@ class Scoring:
         return order.take(found.feasible.take(order).nonzero()[0])
 
     def _ranks_by_row(self, visited: RowArray, version: object = None) -> Ranks:
-        ranks = np.zeros(len(self.cache), dtype=np.int64)
+        ranks = np.zeros(len(self.cache), dtype=np.int32)
         ranks[visited] = self._heap.ranks(len(visited))
         return Ranks(ranks, self._heap.size, version)
