@@ -5,7 +5,7 @@ Both remember the position in a change log up to which they are true; the next p
 since. docs/explanation/standing-answers.md draws it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -52,6 +52,27 @@ NO_MASK: Final = np.zeros(0, dtype=np.bool_)
 NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
 
 
+class Keeper(Struct, frozen=True):
+    """A plugin that keeps its answers: what is the same for all of them. ``log`` has the changes they depend on."""
+
+    plugin: Plugin
+    pre_filters: bool
+    pre_scores: bool
+    log: ChangeLog[int]
+
+
+def keeper_of(plugin: Plugin, profile: Profile, columns: NodeColumns) -> Keeper:
+    """Find out what answers of a plugin have in common."""
+    match plugin.depends_on:
+        case DependsOn.NODE:
+            log = columns.node_changes
+        case DependsOn.REQUESTS:
+            log = columns.resource_changes
+        case _:
+            log = columns.changes
+    return Keeper(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
+
+
 class PluginAnswer:
     """What one plugin that goes row by row says to one signature: what it prepared, its verdicts, its raw scores.
 
@@ -59,16 +80,19 @@ class PluginAnswer:
     one that looks at nodes alone is not asked again because a pod came.
     """
 
-    def __init__(self, plugin: Plugin, profile: Profile, columns: NodeColumns, table: StatusTable) -> None:
-        self.plugin = plugin
-        self._pre_scores = plugin.name in profile.pre_scoring
+    def __init__(self, keeper: Keeper, table: StatusTable) -> None:
+        self.plugin = keeper.plugin
+        self._pre_scores = keeper.pre_scores
         self.cycle = CycleState()
-        self.is_prepared = plugin.name not in profile.pre_filtering
+        self.is_prepared = not keeper.pre_filters
         """Whether ``pre_filter`` was asked, in the turn that the plugin has in the profile."""
+        self.is_quiet = self.is_prepared
+        """Whether it was, and said no more than "go on"."""
         self.pre_filtered: PreFilterAnswer = None
         self.skips_filter = False
         self.skips_score = False
         self.status_ids: IdArray = NO_STATUS_IDS
+        """None as long as nothing was rejected."""
         # These three only widen until all rows are computed again: they may be too cautious, never wrong.
         self.rejects_any = False
         self.raw: IntArray = NO_TOTALS
@@ -80,7 +104,7 @@ class PluginAnswer:
         self.generation = 0
         """Grows whenever all raw scores are computed anew, into another array."""
         self._table = table
-        self._log = log_followed_by(plugin, columns)
+        self._log = keeper.log
         self._filtered_to: int | None = None
         self._scored_to: int | None = None
 
@@ -94,6 +118,7 @@ class PluginAnswer:
             if self.skips_filter:
                 cycle.skipped_filters.add(self.plugin.name)
             self.cycle, self.pre_filtered, self.is_prepared = cycle, answer, True
+            self.is_quiet = answer is None or self.skips_filter
         return self.pre_filtered
 
     def filter(self, pod: Pod, nodes: NodeTable) -> None:
@@ -104,29 +129,38 @@ class PluginAnswer:
         assert isinstance(plugin, FilterPlugin)
         rows = self._dirty_rows(self._filtered_to, nodes)
         if rows is None:
-            self.rejects_any = self._filter_window(plugin, pod, nodes, None)
+            self._filter_window(plugin, pod, nodes, None)
         elif len(rows) <= FEW_ROWS:
             for row in rows:
                 status = filter_node((plugin,), self.cycle, pod, nodes[row])
-                self.status_ids[row] = number = FEASIBLE if status is None else self._table.number(status)
-                self.rejects_any = self.rejects_any or number != FEASIBLE
-        elif self._filter_window(plugin, pod, nodes, np.array(rows)):
-            self.rejects_any = True
+                if status is not None:
+                    self._reject_some(len(nodes))
+                if self.rejects_any:
+                    self.status_ids[row] = FEASIBLE if status is None else self._table.number(status)
+        else:
+            self._filter_window(plugin, pod, nodes, np.array(rows))
         # Last: after a plugin's error the rows are asked about again.
         self._filtered_to = self._log.position
 
-    def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> bool:
-        """Filter some rows at once (``None``: all); tell whether any was rejected."""
+    def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
+        """Filter some rows at once (``None``: all)."""
         window = nodes if rows is None else nodes.take(rows)
-        status_ids: IdArray = np.zeros(len(window), dtype=np.int32)
+        found: Iterator[tuple[BoolArray, int]] = iter(())
         if plugin.name not in self.cycle.skipped_filters:
-            for rejected, number in rejected_rows(plugin, self.cycle, pod, window, self._table, None):
-                status_ids[rejected] = number
+            found = rejected_rows(plugin, self.cycle, pod, window, self._table, None)
         if rows is None:
-            self.status_ids = status_ids
-        else:
-            self.status_ids[rows] = status_ids
-        return bool(status_ids.any())
+            self.rejects_any = False
+        elif self.rejects_any:
+            self.status_ids[rows] = FEASIBLE
+        for rejected, number in found:
+            self._reject_some(len(nodes))
+            self.status_ids[rejected if rows is None else rows[rejected]] = number
+
+    def _reject_some(self, size: int) -> None:
+        """Have verdicts to write to: before the first rejection there are none."""
+        if not self.rejects_any:
+            self.status_ids = np.zeros(size, dtype=np.int32)
+            self.rejects_any = True
 
     def pre_score(self, pod: Pod, nodes: NodeTable) -> None:
         """Run the plugin's pre-score, if the profile has it."""
@@ -184,17 +218,6 @@ class PluginAnswer:
         return list(dict.fromkeys(rows))
 
 
-def log_followed_by(plugin: Plugin, columns: NodeColumns) -> ChangeLog[int]:
-    """Return the log of the changes that a plugin's answers depend on."""
-    match plugin.depends_on:
-        case DependsOn.NODE:
-            return columns.node_changes
-        case DependsOn.REQUESTS:
-            return columns.resource_changes
-        case _:
-            return columns.changes
-
-
 class Share(Struct):
     """What one plugin adds to the totals: a column of normalised scores, or one number for all rows.
 
@@ -219,7 +242,7 @@ class StandingAnswer:
         self.table = table
         self._parts = parts
         self._columns = columns
-        self._steps = [(plugin, None if at is None else parts[at]) for plugin, at in layout.pre_filters]
+        self._steps = self._steps_left()
         self._cycle: CycleState | None = None
         self._filters: list[PluginAnswer] = []
         self._pod_filters: list[PluginAnswer] = []
@@ -244,7 +267,7 @@ class StandingAnswer:
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:
         """Return the state an attempt starts with, and the pre-filters that have to be looked at, in order.
 
-        The first time those are all of them, and the state is empty until :meth:`join`.
+        The first time those are all that were not asked before, and the state is empty until :meth:`join`.
         """
         return (CycleState() if self._cycle is None else self._cycle.share()), self._steps
 
@@ -257,14 +280,19 @@ class StandingAnswer:
             return
         self._cycle = CycleState.merged([part.cycle for part in self._parts])
         cycle.absorb(self._cycle)
-        self._steps = [
-            (plugin, part)
-            for plugin, part in self._steps
-            if part is None or not (part.pre_filtered is None or part.skips_filter)
-        ]
+        self._steps = self._steps_left()
         kept = map(self._parts.__getitem__, self.layout.filters)
         self._filters = [part for part in kept if not part.skips_filter]
         self._pod_filters = [part for part in self._filters if part.plugin.depends_on > DependsOn.NODE]
+
+    def _steps_left(self) -> list[tuple[PreFilterPlugin, PluginAnswer | None]]:
+        """List the pre-filters whose answers do not stand, or say more than "go on"."""
+        parts = self._parts
+        return [
+            (plugin, None if at is None else parts[at])
+            for plugin, at in self.layout.pre_filters
+            if at is None or not parts[at].is_quiet
+        ]
 
     def join_up_to(self, plugin: PreFilterPlugin, cycle: CycleState) -> None:
         """Have in the state of an attempt what the parts up to a pre-filter stored that ended it, and no others."""
