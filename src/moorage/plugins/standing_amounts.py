@@ -47,16 +47,14 @@ class ResourceAmounts:
         used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
         free, before = capacity - used, capacity - self.used[row]
         self.used[row] = used
-        if used > self.most_used:
-            self.most_used = used
+        self.most_used = max(self.most_used, used)
         if free <= self._lowest_free:
             self._lowest_free = free
         elif before <= self._lowest_free:
             self._is_lowest = False
         if self._left is not None:
             self._left[row] = left = (capacity - scored_of(node, resource)) * MAX_NODE_SCORE
-            if left < self._lowest_left:
-                self._lowest_left = left
+            self._lowest_left = min(self._lowest_left, left)
 
     def is_free_everywhere(self, nodes: NodeTable, amount: int) -> bool:
         """Tell whether every node has so much free: all rows are looked at only if the bound is too low to tell."""

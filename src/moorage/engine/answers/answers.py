@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.layout import Layout
-from moorage.engine.answers.standing import Keeper, PluginAnswer, StandingAnswer, keeper_of
+from moorage.engine.answers.plugin_answer import Keeper, PluginAnswer, keeper_of
+from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
 from moorage.engine.profile import Profile
 from moorage.engine.statuses import StatusTable

@@ -13,6 +13,8 @@ from moorage.framework.status import IntArray
 LEVELS: Final = 48
 """Enough levels of a binary heap for more nodes than a cluster can have."""
 MIN_SIZE: Final = 1 << 13
+FIRST_PLACES: Final = 1 << 8
+"""So many places are looked at before all of those that are equal are compared."""
 
 
 class Ranks(Struct, frozen=True):
@@ -35,14 +37,22 @@ class HeapOrder:
 
     def __init__(self) -> None:
         self.size = 0
-        self._ranks: IntArray = np.zeros(0, dtype=np.int64)
+        self._ranks: IntArray = np.zeros(0, dtype=np.int32)
+        self._first: IntArray = np.zeros(0, dtype=np.int64)
+
+    def first(self, count: int) -> IntArray:
+        """Return some of the first ``count`` places: those that win before all others, in the order they win in."""
+        self.ranks(count)
+        return self._first[self._first < count]
 
     def ranks(self, count: int) -> IntArray:
         """Return a number below ``size`` for each of the first places; among equals, the smallest number wins."""
         if count > len(self._ranks):
             self.size = max(MIN_SIZE, 1 << (count - 1).bit_length())
             self._ranks = np.empty(self.size, dtype=np.int32)
-            self._ranks[np.argsort(preorder_keys(self.size))] = np.arange(self.size)
+            order = np.argsort(preorder_keys(self.size))
+            self._ranks[order] = np.arange(self.size)
+            self._first = order[:FIRST_PLACES]
         return self._ranks[:count]
 
 

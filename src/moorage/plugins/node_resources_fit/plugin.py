@@ -35,7 +35,6 @@ from moorage.plugins.node_resources_fit.placements import fullness
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
 from moorage.plugins.standing_amounts import scored_of, standing_amounts
 
-
 MAX_TOTAL_WEIGHT: Final = 1 << 20
 """Up to which weighted sums fit into 32 bits; what a configuration may say is far below."""
 

@@ -71,11 +71,11 @@ class Strategy(ABC):
         for weight, scores, present in weighted:
             # Columns of scores were made for this mean: they may be written to.
             if weight != 1:
-                scores *= weight
+                np.multiply(scores, weight, out=scores)
             if present is None:
                 everywhere += weight
             else:
-                scores *= present
+                np.multiply(scores, present, out=scores)
                 somewhere = weight * present if somewhere is None else somewhere + weight * present
             if total is None:
                 total = scores
