@@ -121,7 +121,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def _score_all(self, nodes: NodeTable, asks: Sequence[RequestedAmount]) -> IntArray | None:
         """Score the whole cluster by columns that stand; None if floats would not be exact."""
         self._amounts.follow(nodes)
-        known = [self._amounts.of(nodes, resource) for resource, _ in asks]
+        known = [self._amounts[resource] for resource, _ in asks]
         present, after = [], []
         for item, (_, amount) in zip(known, asks, strict=True):
             if item.most_used + amount >= EXACT_FLOATS or not item.capacity.is_sound:

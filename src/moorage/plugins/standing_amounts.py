@@ -45,12 +45,12 @@ class ResourceAmounts:
         row, resource = node.row, self.resource
         capacity = node.allocatable.get(resource, 0)
         used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
-        free, before = capacity - used, capacity - self.used[row]
+        free, before = capacity - used, self.used.item(row)
         self.used[row] = used
         self.most_used = max(self.most_used, used)
         if free <= self._lowest_free:
             self._lowest_free = free
-        elif before <= self._lowest_free:
+        elif used < before and capacity - before <= self._lowest_free:
             self._is_lowest = False
         if self._left is not None:
             self._left[row] = left = (capacity - scored_of(node, resource)) * MAX_NODE_SCORE
@@ -81,17 +81,22 @@ class ResourceAmounts:
         return self._lowest_left >= hundredfold
 
 
-class StandingAmounts:
-    """The amounts of every resource that somebody asked for, and columns worked out from them."""
+class StandingAmounts(dict[str, ResourceAmounts]):
+    """The amounts of every resource that somebody asked for, and columns worked out from them.
+
+    Call :meth:`follow` before looking a resource up; one that nobody asked for before is found in the nodes.
+    """
+
+    __slots__ = ("_derived", "_nodes", "_position", "_version")
 
     def __init__(self) -> None:
-        self._known: dict[str, ResourceAmounts] = {}
+        super().__init__()
         self._derived: dict[tuple[OfNode, tuple[str, ...]], IntArray] = {}
         self._nodes: NodeTable | None = None
         self._version = self._position = -1
 
     def follow(self, nodes: NodeTable) -> None:
-        """Take in what changed in the cluster, all of which the window shows; call it before anything else."""
+        """Take in what changed in the cluster, all of which the window shows."""
         position = nodes.position
         if position == self._position and nodes is self._nodes:
             return
@@ -99,23 +104,21 @@ class StandingAmounts:
         if self._nodes is not None and nodes.is_window_of(self._nodes) and self._version == nodes.nodes_version:
             changed = nodes.changed_since(self._position)
         if changed is None or len(changed) > MANY_ROWS:
-            self._known.clear()
+            self.clear()
             self._derived.clear()
         else:
             for row in changed if len(changed) == 1 else set(changed):
                 node = nodes[row]
-                for amounts in self._known.values():
+                for amounts in self.values():
                     amounts.write(node)
                 for (of_node, resources), column in self._derived.items():
                     column[row] = of_node(node, resources)
         self._nodes, self._version, self._position = nodes, nodes.nodes_version, position
 
-    def of(self, nodes: NodeTable, resource: str) -> ResourceAmounts:
-        """Return what there is of a resource."""
-        known = self._known.get(resource)
-        if known is None:
-            known = self._known[resource] = ResourceAmounts(nodes, resource)
-        return known
+    def __missing__(self, resource: str) -> ResourceAmounts:
+        assert self._nodes is not None
+        amounts = self[resource] = ResourceAmounts(self._nodes, resource)
+        return amounts
 
     def derived(self, of_node: "OfNode", resources: tuple[str, ...], make: Callable[[], IntArray]) -> IntArray:
         """Return a column that is worked out from some resources, made when first asked for."""

@@ -32,6 +32,8 @@ from moorage.state.objects import ChangeLog
 FEW_ROWS: Final = 6
 """Up to so many changed rows it is cheaper to go node by node than to open a window."""
 
+NO_STATE: Final = CycleState()
+"""What a plugin has stored before its pre-filter was asked."""
 NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
 
@@ -67,7 +69,7 @@ class PluginAnswer:
     def __init__(self, keeper: Keeper, table: StatusTable) -> None:
         self.plugin = keeper.plugin
         self._pre_scores = keeper.pre_scores
-        self.cycle = CycleState()
+        self.cycle = NO_STATE if keeper.pre_filters else CycleState()
         self.is_prepared = not keeper.pre_filters
         """Whether ``pre_filter`` was asked, in the turn that the plugin has in the profile."""
         self.is_quiet = self.is_prepared
@@ -88,9 +90,9 @@ class PluginAnswer:
         self.generation = 0
         """Grows whenever all raw scores are computed anew, into another array."""
         self._table = table
-        self._log = keeper.log
+        self.log = keeper.log
         self._filtered_to: int | None = None
-        self._scored_to: int | None = None
+        self.scored_to: int | None = None
 
     def pre_filter(self, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         """Return what the plugin's pre-filter says, asking it the first time; an error is not remembered."""
@@ -107,7 +109,7 @@ class PluginAnswer:
 
     def filter(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the verdicts up to date."""
-        if self._filtered_to == self._log.position:
+        if self._filtered_to == self.log.position:
             return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
@@ -124,7 +126,7 @@ class PluginAnswer:
         else:
             self._filter_window(plugin, pod, nodes, np.array(rows))
         # Last: after a plugin's error the rows are asked about again.
-        self._filtered_to = self._log.position
+        self._filtered_to = self.log.position
 
     def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
         """Filter some rows at once (``None``: all)."""
@@ -155,12 +157,12 @@ class PluginAnswer:
 
     def score(self, pod: Pod, nodes: NodeTable) -> None:
         """Bring the raw scores up to date."""
-        if self._scored_to == self._log.position:
+        if self.scored_to == self.log.position:
             return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
-        rows = self._dirty_rows(self._scored_to, nodes)
-        if self._scored_to is None:
+        rows = self._dirty_rows(self.scored_to, nodes)
+        if self.scored_to is None:
             self.pre_score(pod, nodes)
         if rows is None and not self.skips_score:
             raw = score_nodes(plugin, self.cycle, pod, nodes)
@@ -173,7 +175,7 @@ class PluginAnswer:
             self.generation += 1
         elif rows and not self.skips_score:
             self._score_rows(plugin, pod, nodes, rows)
-        self._scored_to = self._log.position
+        self.scored_to = self.log.position
 
     def _score_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
         if len(rows) > FEW_ROWS:
@@ -196,7 +198,7 @@ class PluginAnswer:
         """Return the rows to look at again; ``None`` for all of them."""
         if position is None:
             return None
-        rows = self._log.since(position)
+        rows = self.log.since(position)
         if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
             return None
         return list(dict.fromkeys(rows))

@@ -143,7 +143,7 @@ class StandingAnswer:
         for part in asked:
             part.filter(pod, nodes)
         if dirty is None:
-            self._combine_all(len(nodes))
+            self._combine_all(self._columns.count)
         else:
             for row in dict.fromkeys(dirty):
                 self._combine_row(row)
@@ -197,7 +197,8 @@ class StandingAnswer:
         shares = []
         for at, plugin, weight, normalizes in self.layout.scorers:
             part = self._parts[at]
-            part.score(pod, nodes)
+            if part.scored_to != part.log.position:
+                part.score(pod, nodes)
             if not part.skips_score:
                 shares.append(Share(part, plugin, weight, normalizes))
         return shares
@@ -207,13 +208,16 @@ class StandingAnswer:
         shares = self._score(pod, nodes)
         if self._totals_dirty:
             assert self._cycle is not None
-            rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
+            size = self._columns.count
+            rows = None if self.feasible_count == size else np.flatnonzero(self.feasible)
+            self.totals_ignore_feasibility = True
             for share in shares:
                 write_share(share, self._cycle, pod, nodes, rows)
-            self.totals = sum_of(shares, len(nodes), self.layout.totals_dtype)
+                if share.normalizes and type(share.column) is not int:
+                    self.totals_ignore_feasibility = False
+            self.totals = sum_of(shares, size, self.layout.totals_dtype)
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
-            self.totals_ignore_feasibility = all(isinstance(share.column, int) for share in shares if share.normalizes)
             self._totals_dirty = False
             self._order.invalidate()
         else:
@@ -267,7 +271,7 @@ def write_share(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, row
         share.generation = part.generation if constant is None else None
         share.column = part.raw if constant is None else constant
         return
-    if constant is not None and share.plugin._normalizes_by_value and len(nodes):
+    if constant is not None and share.plugin._normalizes_by_value and len(part.raw):
         if part.normalized_constant is None or part.normalized_constant[0] != constant:
             window, one = nodes.take(np.zeros(1, dtype=np.int64)), np.array([constant], dtype=np.int64)
             part.normalized_constant = constant, int(_normalized(share.plugin, cycle, pod, window, one)[0])
@@ -292,7 +296,7 @@ def sum_of(shares: list[Share], size: int, dtype: DTypeLike = np.int64) -> IntAr
     totals: IntArray | None = None
     for share in shares:
         column, weight = share.column, share.weight
-        if isinstance(column, int):
+        if type(column) is int:
             base += weight * column
         elif totals is None:
             totals = np.multiply(column, weight, dtype=dtype)

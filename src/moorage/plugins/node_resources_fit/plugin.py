@@ -119,27 +119,27 @@ class NodeResourcesFit(
         return left
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        allocatable, requested = nodes.allocatable, nodes.requested
         found: list[tuple[BoolArray, Status]] = []
-        amounts = self._amounts if len(nodes) > FEW_NODES and nodes.shows_all else None
+        size = len(nodes)
+        amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
         if amounts is not None:
             amounts.follow(nodes)
         # Most often no node is that full: then nobody is looked at.
-        if amounts is None or not amounts.of(nodes, PODS).is_free_everywhere(nodes, 1):
-            full = nodes.pod_count >= allocatable[PODS]
+        if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
+            full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
                 found.append((full, TOO_MANY_PODS))
         for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
-            if amounts is not None and amounts.of(nodes, resource).is_free_everywhere(nodes, amount):
+            if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
                 continue
-            capacity = allocatable[resource]
-            lacking = capacity - requested[resource] < amount
+            capacity = nodes.allocatable[resource]
+            lacking = capacity - nodes.requested[resource] < amount
             if is_delegable:
                 lacking &= capacity > 0
             if lacking.any():
                 too_small = lacking & (capacity < amount)
                 found += [(lacking & ~too_small, short), (too_small, hopeless)]
-        return Verdict(len(nodes), tuple(found))
+        return Verdict(size, tuple(found))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         allocatable, requested = nodes.allocatable, nodes.requested
@@ -180,10 +180,11 @@ class NodeResourcesFit(
         return self._strategy.mean(weighted)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        if len(nodes) <= FEW_NODES:
+        size = len(nodes)
+        if size <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
         shares = cycle.get(SHARES) or self._read_shares(pod)
-        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares)) is not None:
+        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, size)) is not None:
             return scores
         allocatable, nonzero, requested = nodes.allocatable, nodes.nonzero_requested, nodes.requested
         weighted = []
@@ -196,14 +197,14 @@ class NodeResourcesFit(
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
-    def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest]) -> IntArray | None:
+    def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest], size: int) -> IntArray | None:
         """Score the whole cluster by what is left on each node, which stands from pod to pod; None if it cannot be."""
         if not self._scores_left:
             return None
         self._amounts.follow(nodes)
         weighted = []
         for resource, amount, weight in shares:
-            known = self._amounts.of(nodes, resource)
+            known = self._amounts[resource]
             if not known.capacity.is_exact:
                 return None
             asked = amount * MAX_NODE_SCORE
@@ -212,7 +213,7 @@ class NodeResourcesFit(
                 np.maximum(left, 0.0, out=left)
             scores = self._strategy.score_left(left, known.capacity)
             weighted.append(WeightedScores(weight, scores, known.capacity.present))
-        return self._strategy.mean_nodes(weighted, len(nodes))
+        return self._strategy.mean_nodes(weighted, size)
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
         return fullness(placements, self._weights)
