@@ -66,7 +66,7 @@ class Plugin:
     _normalizes_by_value: ClassVar[bool] = False
     """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
     _narrow_is_checked: ClassVar[bool] = False
-    """Whether a column of 32 bits from ``score_nodes`` was made for the caller and lies within 0…100."""
+    """Whether scores of 32 bits lie within 0…100; and were made for the caller, if ``score_nodes`` returned them."""
 
     _timer: Any = None
     """What takes the time of single calls, while somebody measures; set by the engine."""

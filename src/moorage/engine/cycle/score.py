@@ -176,12 +176,14 @@ class Scoring:
             raw = score_nodes(scorer, found.cycle, found.pod, window)
             noted = raw if notes is None else raw.copy()  # to normalise may change the column
             normalized = normalize(scorer, found.cycle, found.pod, window, raw)
-            check_range(scorer.name, normalized)
+            is_narrow = normalized.dtype == np.int32
+            if not (is_narrow and scorer._narrow_is_checked):
+                check_range(scorer.name, normalized)
             if notes is not None:
                 notes.fresh.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
-            # The copy is a column of our own, what stands is not.
-            weighted = normalized.astype(self._dtype)
-            weighted *= self.profile.weights[scorer.name]
+            # What comes of it is a column of our own, what stands is not.
+            narrowed = normalized if is_narrow else normalized.astype(self._dtype)
+            weighted = np.multiply(narrowed, self.profile.weights[scorer.name], dtype=self._dtype)
             weighted += column
             column = weighted
         return Totals(column, rows)
