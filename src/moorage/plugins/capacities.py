@@ -4,7 +4,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from moorage.framework.status import BoolArray, FloatArray, IntArray
+from moorage.api.arithmetic import truncated_div, truncated_div_nodes, wrapped
+from moorage.api.quantity import MAX_INT64
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
 
 EXACT_FLOATS: Final = 1 << 53
 """Below this a float is as good as an integer."""
@@ -42,4 +44,10 @@ def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:
     # least 1/capacity away from the next integer, which is then more than half the gap between floats near 100.
     if capacity.is_exact:
         return (hundredfold / capacity.floats).astype(np.int64)
-    return hundredfold // capacity.amounts
+    return truncated_div_nodes(hundredfold, capacity.amounts)
+
+
+def percentage(part: int, capacity: int) -> int:
+    """Do the same for one node: a hundred times an amount may be more than upstream's integers hold."""
+    hundredfold = part * MAX_NODE_SCORE
+    return hundredfold // capacity if 0 <= hundredfold <= MAX_INT64 else truncated_div(wrapped(hundredfold), capacity)

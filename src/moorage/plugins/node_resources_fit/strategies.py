@@ -6,7 +6,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div
+from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div, truncated_div_nodes
 from moorage.config.args import (
     LEAST_ALLOCATED,
     MAX_SHAPE_SCORE,
@@ -16,7 +16,7 @@ from moorage.config.args import (
     UtilizationShapePoint,
 )
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
-from moorage.plugins.capacities import Capacity, percentages
+from moorage.plugins.capacities import Capacity, percentage, percentages
 
 FEW_NODES: Final = 8
 """So few nodes are scored faster one by one than as columns."""
@@ -61,7 +61,7 @@ class Strategy(ABC):
         for weight, score in weighted:
             total += weight * score
             weights += weight
-        return total // weights if weights else 0
+        return truncated_div(total, weights) if weights else 0
 
     def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
         """Put the scores of many nodes together."""
@@ -83,6 +83,10 @@ class Strategy(ABC):
                 total += scores
         if total is None:
             return np.zeros(size, dtype=np.int64)
+        if total.dtype != np.int32 and int(total.min(initial=0)) < 0:
+            return truncated_div_nodes(
+                total, np.maximum(everywhere if somewhere is None else somewhere + everywhere, 1)
+            )
         if somewhere is not None:
             return total // np.maximum(somewhere + everywhere, 1)
         if everywhere.bit_count() == 1:
@@ -98,7 +102,7 @@ class LeastAllocated(Strategy):
     goes_by_what_is_left = True
 
     def score_resource(self, used: int, capacity: int) -> int:
-        return (capacity - used) * MAX_NODE_SCORE // capacity if used <= capacity else 0
+        return percentage(capacity - used, capacity) if used <= capacity else 0
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         free = capacity.amounts - used
@@ -116,7 +120,7 @@ class MostAllocated(Strategy):
     """The share of a resource that is taken."""
 
     def score_resource(self, used: int, capacity: int) -> int:
-        return min(used, capacity) * MAX_NODE_SCORE // capacity
+        return percentage(min(used, capacity), capacity)
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         taken = np.minimum(used, capacity.amounts)
@@ -137,10 +141,11 @@ class RequestedToCapacityRatio(MostAllocated):
         self._line_column = np.array(self._line, dtype=np.int64)
 
     def score_resource(self, used: int, capacity: int) -> int:
-        return self._line[super().score_resource(used, capacity)]
+        # Before the first point the line is level, also where upstream's integers overflow.
+        return self._line[max(0, super().score_resource(used, capacity))]
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        return self._line_column[super().score_resource_nodes(used, capacity)]
+        return self._line_column[np.maximum(super().score_resource_nodes(used, capacity), 0)]
 
     def mean(self, weighted: Sequence[WeightedScore]) -> int:
         weights = sum(weight for weight, score in weighted if score > 0)
