@@ -9,7 +9,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar
@@ -241,6 +241,12 @@ class CountingPlugin(Plugin):
 
         Another pod may join exactly if it asks no more than that of any of them; every pod takes one of ``pods``.
         """
+
+    def filter_without(
+        self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]
+    ) -> Verdict | None:
+        """Say what ``filter`` would say of each node with so much less taken there; ``None`` if that takes a copy."""
+        return None
 
 
 class PostFilterResult(Struct, frozen=True):

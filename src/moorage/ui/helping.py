@@ -14,6 +14,8 @@ from moorage.ui.waiting import NOT_TRIED, UNTOLD, Help
 MAX_HELPED: Final = 12
 """So many groups are helped by themselves; of the others a pod's own page says what would."""
 MAX_REMEMBERED: Final = 500
+RETRY_SECONDS: Final = 10.0
+"""After a question that was not answered, so long nothing is asked."""
 
 log = structlog.get_logger(__name__)
 
@@ -24,8 +26,8 @@ AskHelps = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
 class Helping:
     """Remembers what helps each group, and looks for what is not known yet; one search at a time."""
 
-    def __init__(self, ask: AskHelps) -> None:
-        self._ask = ask
+    def __init__(self, ask: AskHelps, retry_seconds: float = RETRY_SECONDS) -> None:
+        self._ask, self._retry_seconds = ask, retry_seconds
         self._looking: asyncio.Task[None] | None = None
         self.found: dict[str, Help] = {}
         self.version = 0
@@ -43,11 +45,13 @@ class Helping:
                 answers = await self._ask([example])
             except (MoorageError, OSError, TimeoutError) as error:
                 log.warning("no help can be looked for", pod=example, error=str(error))
-                return
+                await asyncio.sleep(self._retry_seconds)
+                break
             if len(self.found) >= MAX_REMEMBERED:
                 self.found.clear()
             self.found[group.id] = Help(answers.get(example, ""))
             self.version += 1
+        self.version += 1  # whoever asks then has the rest looked for: what came meanwhile, or all after an error
 
     def forget(self) -> None:
         """Look anew: the cluster has changed."""

@@ -30,11 +30,22 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class LiveCluster:
-    """What a scheduler knows, as a page; it is only read. ``ask`` answers questions elsewhere."""
+    """What a scheduler knows, as a page; it is only read. ``ask`` answers questions elsewhere.
 
-    def __init__(self, scheduler: Scheduler, observer: PageObserver, clock: Clock, title: str, ask: Ask) -> None:
+    How long a state is kept goes by ``moment``: a wall clock, which the scheduler's may be, can be set back.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        observer: PageObserver,
+        clock: Clock,
+        title: str,
+        ask: Ask,
+        moment: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._scheduler, self._observer, self._clock = scheduler, observer, clock
-        self._title, self._ask = title, ask
+        self._title, self._ask, self._moment = title, ask, moment
         self._registered: tuple[object, dict[str, list[str]]] = (None, {})
         self._helping = Helping(self._ask_helps)
         self._helped_at = 0.0
@@ -48,7 +59,16 @@ class LiveCluster:
 
     @property
     def version(self) -> int:
-        """A number that grows when there is something new to see."""
+        """A number that grows when there is something new to see, and not before it can be seen.
+
+        Whoever learns of a version asks for its state, once: were it told while the last state is still kept, it would
+        get that one, and hear of nothing more in a cluster where nothing more happens.
+        """
+        if self._state is not None and self._moment() < self._fresh_until:
+            return self._state.version
+        return self._newest()
+
+    def _newest(self) -> int:
         queue = self._scheduler.queue
         nodes = self._scheduler.cache.nodes
         seen = (nodes.position, nodes.nodes_version, len(queue), self._observer.count, self._helping.version)
@@ -83,10 +103,10 @@ class LiveCluster:
 
     def state(self, run: int, at: float) -> PageState:
         """Describe the cluster as it is now, or was a moment ago."""
-        now = time.monotonic()
-        if self._state is None or (now >= self._fresh_until and self._state.version != self.version):
+        now = self._moment()
+        if self._state is None or (now >= self._fresh_until and self._state.version != self._newest()):
             self._state = self._read()
-            self._fresh_until = now + max(PAUSE_SECONDS, BUSY_SHARE * (time.monotonic() - now))
+            self._fresh_until = now + max(PAUSE_SECONDS, BUSY_SHARE * (self._moment() - now))
             self._help(now, self._state)
         return self._state
 
@@ -99,7 +119,7 @@ class LiveCluster:
         return page_state(
             lines,
             self._helping.found,
-            version=self.version,
+            version=self._newest(),
             layout=nodes.nodes_version,
             time=self._clock.now(),
             load=load,

@@ -1,7 +1,7 @@
 """A scheduler at work as a page: its queue, its decisions, and that looking on changes nothing for others."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,9 @@ from moorage.errors import InputError
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.loading import cluster_of
 from moorage.simulator.one_pass import DryRunApi, make_known
-from moorage.ui.live import LiveCluster
+from moorage.ui.data import WaitingGroup
+from moorage.ui.helping import Helping
+from moorage.ui.live import PAUSE_SECONDS, LiveCluster
 from moorage.ui.watching import PageObserver
 
 
@@ -37,7 +39,7 @@ async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
     return {} if question == "helps" else {"asked": question}
 
 
-async def worked() -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
+async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
     """Have a scheduler try everybody once."""
     clock, counting = VirtualClock(1000.0), Counting()
     observer = PageObserver(clock)
@@ -48,7 +50,7 @@ async def worked() -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
     while parts.scheduler.queue.sizes().active:
         await parts.scheduler.schedule_next()
     await parts.background.drain()
-    return LiveCluster(parts.scheduler, observer, clock, "test", no_answer), counting, parts
+    return LiveCluster(parts.scheduler, observer, clock, "test", no_answer, (moments or clock).now), counting, parts
 
 
 def test_what_the_scheduler_knows_is_shown() -> None:
@@ -87,6 +89,50 @@ def test_a_version_is_new_only_when_something_is() -> None:
         await live.stop()
         await parts.scheduler.life.close()
         parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_version_is_told_when_its_state_can_be_had() -> None:
+    """Whoever learns of a version asks for it once: it may not be given the state before."""
+
+    async def go() -> None:
+        moments = VirtualClock()
+        live, _, parts = await worked(moments)
+        first = live.state(0, 0.0)
+        parts.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
+        assert (live.version, live.state(0, 0.0)) == (first.version, first)
+        moments.advance(PAUSE_SECONDS)
+        told = live.version
+        assert told > first.version
+        assert live.state(0, 0.0).version == told
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_search_that_failed_is_begun_again() -> None:
+    async def go() -> None:
+        asked: list[Sequence[str]] = []
+
+        async def ask(pods: Sequence[str]) -> Mapping[str, str]:
+            asked.append(pods)
+            if len(asked) == 1:
+                raise TimeoutError
+            return {pods[0]: "a larger node"}
+
+        helping = Helping(ask, retry_seconds=0.0)
+        group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
+        for _ in range(2):
+            version = helping.version
+            helping.look_at([group])
+            async with asyncio.timeout(60):
+                while helping.version == version:  # a failure must be told as well, or nobody would look again
+                    await asyncio.sleep(0)
+            await helping.stop()
+        assert (len(asked), helping.found["g"].text) == (2, "a larger node")
 
     asyncio.run(go())
 

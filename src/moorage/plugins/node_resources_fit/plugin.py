@@ -1,6 +1,6 @@
 """NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -140,6 +140,18 @@ class NodeResourcesFit(
                 too_small = lacking & (capacity < amount)
                 found += [(lacking & ~too_small, short), (too_small, hopeless)]
         return Verdict(size, tuple(found))
+
+    def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        found = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
+        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
+            if is_delegable:
+                lacking &= capacity > 0
+            too_small = lacking & (capacity < amount)
+            found += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(len(nodes), tuple(found))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         allocatable, requested = nodes.allocatable, nodes.requested
