@@ -10,6 +10,7 @@ from moorage.api.affinity import (
     PodAffinity,
     PodAffinityTerm,
     PodAntiAffinity,
+    Toleration,
     TopologySpreadConstraint,
 )
 from moorage.api.devices import (
@@ -45,6 +46,18 @@ from moorage.testing.storage import claim_volume, make_claim, make_class, make_c
 ZONES: Final = 10
 DAEMON_NODES: Final = 1_000
 """How many nodes pods of daemons name: the first ones, so that they fit into every size of cluster."""
+DAEMON_TOLERATIONS: Final = tuple(
+    Toleration(f"node.kubernetes.io/{problem}", "Exists", effect=effect)
+    for problem, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the controller of DaemonSets adds to its pods."""
 DRIVER: Final = "csi.example.com"
 SMALL: Final = {"cpu": "100m", "memory": "500Mi"}
 
@@ -175,8 +188,9 @@ def daemon(number: int) -> Pod:
     """Make a pod for one node, as the controller of a DaemonSet makes it."""
     here = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (f"node-{number % DAEMON_NODES}",))
     required = NodeSelector((NodeSelectorTerm(match_fields=(here,)),))
+    affinity = Affinity(NodeAffinity(required=required))
     return make_pod(
-        f"pod-{number}", requests=SMALL, labels={"app": "agent"}, affinity=Affinity(NodeAffinity(required=required))
+        f"pod-{number}", requests=SMALL, labels={"app": "agent"}, affinity=affinity, tolerates=DAEMON_TOLERATIONS
     )
 
 
