@@ -68,7 +68,7 @@ class AllocationAnswers:
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
         self._kinds: list[AllocationOutcome] = []
         self.unknown: set[int] = set()
-        """The situations for which nothing is known: mostly that of the last pod's node, for the next pod to look at."""
+        """The situations for which nothing is known: mostly that of the last pod's node."""
         self.has_scores = False
         """Whether some answer had a score: only claims that list alternatives have."""
 
