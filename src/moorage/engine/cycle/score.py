@@ -135,7 +135,7 @@ class Scoring:
             notes.shares, notes.fresh, notes.rows = shares, [], rows
         if not scorers and (rows is None or is_own):
             return Totals(standing, is_standing=is_standing)
-        column, window = standing if rows is None else standing.take(rows), self._window(rows)
+        column, window, adds = standing if rows is None else standing.take(rows), self._window(rows), False
         for scorer in scorers:
             raw = score_nodes(scorer, found.cycle, found.pod, window)
             noted = raw if notes is None else raw.copy()  # to normalise may change the column
@@ -143,10 +143,15 @@ class Scoring:
             check_range(scorer.name, normalized)
             if notes is not None:
                 notes.fresh.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
+            if not normalized.any():
+                continue
+            adds = True
             # The product is a column of our own, what stands is not.
             weighted = np.multiply(normalized, self.profile.weights[scorer.name], dtype=np.int64)
             weighted += column
             column = weighted
+        if not adds and (rows is None or is_own):
+            return Totals(standing, is_standing=is_standing)
         return Totals(column, rows)
 
     def _window(self, rows: RowArray | None) -> NodeTable:
