@@ -17,6 +17,19 @@ def truncated_div(numerator: int, denominator: int) -> int:
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
 
 
+def truncated_div_nodes(numerators: NDArray[np.int64], denominators: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Divide a column as Go does."""
+    quotients, rests = np.divmod(numerators, denominators)
+    # Not by absolute values: the lowest integer has none.
+    quotients += (rests != 0) & ((numerators < 0) != np.less(denominators, 0))
+    return quotients
+
+
+def wrapped(value: int) -> int:
+    """Return what Go's int64 has of a number that it cannot hold."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def round_half_away(value: float) -> int:
     """Round as Go's ``math.Round`` does: halves go away from zero."""
     whole = math.floor(abs(value))

@@ -1,6 +1,7 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,6 +23,7 @@ from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.services import Background, Services
+from moorage.engine.steps import go_through
 from moorage.engine.ties import Ties
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
@@ -55,6 +57,8 @@ class Scheduler:
 
     unexpected: Exception | None = None
     """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+    handing_over: Iterator[None] = iter(())
+    """What the last change of profiles left to be done, in small steps between cycles."""
 
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
@@ -104,7 +108,7 @@ class Scheduler:
             waiting=self.services.waiting,
             features=features,
         )
-        self._serve(self.profiles)
+        go_through(self._serve(self.profiles))
 
     def _build_groups(self) -> "GroupCycle | None":
         if self.cache.groups is None:
@@ -117,6 +121,14 @@ class Scheduler:
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
     ) -> Profiles:
         """Build what a configuration makes of this scheduler, beside what is in use; plugins are not started."""
+        profiles = self.prepare_profiles(config, registry, extenders)
+        go_through(profiles.build())
+        return profiles
+
+    def prepare_profiles(
+        self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
+    ) -> Profiles:
+        """Return what a configuration makes of this scheduler, for whoever builds it step by step."""
         return Profiles(
             config,
             registry,
@@ -130,21 +142,23 @@ class Scheduler:
         """Go on with other profiles, between two cycles; return those until now, which still bind what they placed.
 
         Pods stay where they are: only their order, what holds them back, and what they hope for may change. Those that
-        were rejected get another try, since what rejected them may be gone.
+        were rejected get another try, since what rejected them may be gone. None of that is done here, however many
+        wait: it is in the steps of ``handing_over``, and whoever is popped before has been looked at by then.
         """
+        go_through(self.handing_over)
         former, self.profiles = self.profiles, profiles
         self._living = [*self.living(), profiles]
         profiles.life.follow(former.life)
-        self.queue.reconfigure(profiles.queueing)
-        self._serve(profiles)
+        waiting = self.queue.reconfigure(profiles.queueing)
+        self.handing_over = chain(self._serve(profiles), waiting)
         return former
 
-    def _serve(self, profiles: Profiles) -> None:
+    def _serve(self, profiles: Profiles) -> Iterator[None]:
         self.cycles, self._resizes, self._bindings = profiles.cycles, profiles.resizes, profiles.bindings
         sources = self._group_sources(profiles)
         if self.groups is not None:
             self.groups.serve(profiles.cycles.values(), sources)
-        self.handlers.serve(profiles.cycles.keys(), sources)
+        return self.handlers.serve(profiles.cycles.keys(), sources)
 
     def living(self) -> list[Profiles]:
         """Return the profiles in use, behind those before them that have pods to bind yet."""

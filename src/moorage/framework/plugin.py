@@ -57,7 +57,7 @@ class Plugin:
     depends_on: ClassVar[DependsOn] = DependsOn.PODS
     """What of the cluster filter and score answers about a node depend on, besides what ``sign`` and ``epoch`` name."""
 
-    # Three facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
+    # Four facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
     _signs_template: bool = False
     """Whether ``sign`` goes by ``pod.spec`` (but for the node's name) and the epoch alone, so that pods of one template
     are asked about once."""
@@ -65,6 +65,8 @@ class Plugin:
     """Whether a pod that ``pre_filter`` skips is of no concern to ``reserve`` and ``pre_bind`` either."""
     _normalizes_by_value: ClassVar[bool] = False
     """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
+    _narrow_is_checked: ClassVar[bool] = False
+    """Whether scores of 32 bits lie within 0…100; and were made for the caller, if ``score_nodes`` returned them."""
 
     _timer: Any = None
     """What takes the time of single calls, while somebody measures; set by the engine."""
