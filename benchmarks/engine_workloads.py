@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
+from moorage.api.affinity import (
+    Affinity,
+    NodeAffinity,
+    PodAffinity,
+    PodAffinityTerm,
+    PodAntiAffinity,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from moorage.api.devices import (
     CELDeviceSelector,
     Device,
@@ -25,11 +33,31 @@ from moorage.api.meta import KubeObject, ObjectMeta, OwnerReference
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
 from moorage.api.quantity import Quantity
-from moorage.api.selectors import LabelSelector
+from moorage.api.selectors import (
+    NODE_NAME_FIELD,
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_class, make_csi_driver, make_csi_node, make_volume
 
 ZONES: Final = 10
+DAEMON_NODES: Final = 1_000
+"""How many nodes pods of daemons name: the first ones, so that they fit into every size of cluster."""
+DAEMON_TOLERATIONS: Final = tuple(
+    Toleration(f"node.kubernetes.io/{problem}", "Exists", effect=effect)
+    for problem, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the controller of DaemonSets adds to its pods."""
 DRIVER: Final = "csi.example.com"
 SMALL: Final = {"cpu": "100m", "memory": "500Mi"}
 
@@ -165,6 +193,16 @@ def affinity(number: int) -> Pod:
     return make_pod(f"pod-{number}", requests=SMALL, labels={"app": "near"}, affinity=wanted)
 
 
+def daemon(number: int) -> Pod:
+    """Make a pod for one node, as the controller of a DaemonSet makes it."""
+    here = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (f"node-{number % DAEMON_NODES}",))
+    required = NodeSelector((NodeSelectorTerm(match_fields=(here,)),))
+    affinity = Affinity(NodeAffinity(required=required))
+    return make_pod(
+        f"pod-{number}", requests=SMALL, labels={"app": "agent"}, affinity=affinity, tolerates=DAEMON_TOLERATIONS
+    )
+
+
 def spread_hard(number: int) -> Pod:
     """Make a pod that must be spread evenly over zones."""
     return _spread(number, ZONE_LABEL, "DoNotSchedule")
@@ -208,6 +246,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         Workload("affinity", plain_nodes, affinity, most_pods_per_node=4.0),
         Workload("spread-hard", plain_nodes, spread_hard),
         Workload("spread-soft", plain_nodes, spread_soft),
+        Workload("daemonset", plain_nodes, daemon),
         Workload("preemption", full_nodes, preemptor, most_pods_per_node=1.0),
         Workload("storm", full_nodes, preemptor, most_pods_per_node=1.0, is_late=True),
         Workload("hopeless", occupied_nodes, hopeless, most_pods_per_node=1.0),

@@ -24,7 +24,10 @@ from benchmarks.drain import Rig
 from benchmarks.engine_workloads import WORKLOADS
 
 CEILINGS: Final = Path(__file__).with_name("guard.json")
-GUARDED: Final = ("identical", "own-shape", "anti-affinity", "affinity", "spread-hard", "spread-soft", "storm")
+GUARDED: Final = (
+    *("identical", "own-shape", "anti-affinity", "affinity", "spread-hard", "spread-soft", "storm"),
+    *("daemonset", "devices"),
+)
 NODES: Final = 1_000
 WARM_UP: Final = 200
 COUNTED: Final = 200

@@ -7,7 +7,8 @@ Scores must equal upstream's to the point, so nothing that scores uses ``//`` on
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from moorage.arrays import NDArray
 
 
 def truncated_div(numerator: int, denominator: int) -> int:

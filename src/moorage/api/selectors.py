@@ -174,9 +174,17 @@ def length_of(selector: NodeSelector) -> int:
     )
 
 
-@cached_if_short(1024, length_of)
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
+    terms = selector.node_selector_terms
+    if len(terms) == 1 and not terms[0].match_expressions and len(terms[0].match_fields) == 1:
+        # As daemons' pods have it: each names another node, so that there is nothing to be kept.
+        return NodeMatcher((_forgiving_term(terms[0]),))
+    return _parsed(selector)
+
+
+@cached_if_short(1024, length_of)
+def _parsed(selector: NodeSelector) -> NodeMatcher:
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
 
 

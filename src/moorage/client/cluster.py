@@ -14,17 +14,19 @@ import msgspec
 import structlog
 
 from moorage.api.codec import to_data
-from moorage.api.kinds import BUILT_IN, BY_TYPE, kind_of
+from moorage.api.kinds import BY_TYPE, kind_of
 from moorage.api.meta import KubeObject, ObjectMeta, format_time
 from moorage.api.pod import Pod
 from moorage.api.records import Binding
 from moorage.api.storage import ObjectReference
 from moorage.client.backoff import WATCH_DELAYS, WRITE_DELAYS
+from moorage.client.patches import has_been_patched, is_custom, patch_between
 from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
 from moorage.client.turns import Turns
 from moorage.clock import Clock, SteadyClock
 from moorage.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.framework.recording import EventNote
+from moorage.lru import LRU
 
 T = TypeVar("T", bound=KubeObject)
 W = TypeVar("W")
@@ -34,12 +36,13 @@ Lookup = Callable[[KubeObject], KubeObject | None]
 MAX_WRITES: Final = 32
 MAX_ATTEMPTS: Final = 4
 MAX_WAITS: Final = 10
+"""How often we wait because the server asked us to, before the write fails after all."""
 MAX_TRIES: Final = 5
 """How often a write is sent whose answer is lost each time."""
 DOUBTFUL: Final = (Conflict, ServerError, Unreachable)
+MAX_WRITTEN: Final = 512
 MAX_LOOKS: Final = 5
 """How often a server is asked for an object that it does not let us read; one that just starts may say so, too."""
-"""How often we wait because the server asked us to, before the write fails after all."""
 
 RETRIED_STATUSES: Final = (500, 503)
 DEFAULT_QPS: Final = 50.0
@@ -78,6 +81,8 @@ class ApiCluster:
         self._recorder = recorder
         self._clock = clock
         self._known = known
+        self._written: LRU[str, KubeObject] = LRU(MAX_WRITTEN)
+        """What the server answered to our last writes: the next one may be made before a watch has brought it."""
         self._turns = Turns()
         self._chance = Random()
 
@@ -154,7 +159,7 @@ class ApiCluster:
         a volume whose allocation is stored, or about to be, and that is taken for free, would be given to another.
         """
         before = await self._version_before(thing)
-        patch = difference(to_data(before), to_data(thing))
+        patch = patch_between(before, thing)
         if not patch:
             return thing
         patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
@@ -175,15 +180,17 @@ class ApiCluster:
                 if current is None or current.metadata.resource_version != version or doubt.is_over:
                     raise
             else:
-                return decoded(type(thing), answer)
+                stored = decoded(type(thing), answer)
+                self._written.put(thing.uid or thing.key, stored)
+                return stored
 
     async def _version_before(self, thing: T) -> T:
         wanted = thing.metadata.resource_version
         if not wanted:
             raise ValueError(f"{thing.key} has no resourceVersion: get it first and update what you got, or patch it")
-        known = self._known(thing)
-        if known is not None and known.metadata.resource_version == wanted:
-            return cast("T", known)
+        for known in (self._known(thing), self._written.find(thing.uid or thing.key)):
+            if known is not None and known.metadata.resource_version == wanted:
+                return cast("T", known)
         current = await self.get(thing)
         if current.metadata.resource_version != wanted:
             found = current.metadata.resource_version
@@ -281,47 +288,6 @@ class Doubt:
     def is_over(self) -> bool:
         """Whether the server has said no, or was tried often enough."""
         return self._is_conflict or self._tries >= MAX_TRIES
-
-
-def is_custom(thing: KubeObject) -> bool:
-    """Tell whether an object is of a kind that somebody defined in their cluster."""
-    return type(thing) not in BUILT_IN
-
-
-def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Tell whether an object has all that a JSON merge patch of ours says, whichever version it is.
-
-    >>> has_been_patched({"metadata": {"resourceVersion": "8"}, "b": 1}, {"metadata": {"resourceVersion": "7"}, "b": 1})
-    True
-    >>> has_been_patched({"b": {"c": 1}}, {"b": {"c": None}})
-    False
-    """
-    for key, wanted in patch.items():
-        found = content.get(key)
-        if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-            if not has_been_patched(found, wanted):
-                return False
-        elif found != wanted and key != "resourceVersion":
-            return False
-    return True
-
-
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch that makes one of the other: what is gone becomes null.
-
-    >>> difference({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
-    {'b': {'d': 3}, 'a': None}
-    """
-    patch: dict[str, Any] = {}
-    for key, new in after.items():
-        old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            if inner := difference(old, new):
-                patch[key] = inner
-        elif old != new:
-            patch[key] = new
-    patch.update((key, None) for key in before if key not in after)
-    return patch
 
 
 class TokenBucket:

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
-from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
+from moorage.arrays import NDArray
 from moorage.engine.extension_points import FILTER, ask, failure
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import shown

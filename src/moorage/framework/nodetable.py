@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.affinity import Taint
 from moorage.api.pod import HostPort
+from moorage.arrays import NDArray
 from moorage.framework.columns import Categorical, Growing
 from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NodeInfo

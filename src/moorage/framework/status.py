@@ -7,7 +7,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
+
+from moorage.arrays import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]

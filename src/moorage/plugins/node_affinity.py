@@ -45,6 +45,8 @@ from moorage.lru import cached_if_short
 NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = Status.unresolvable("pod affinity terms conflict")
+FEW_NAMES: Final = 4
+"""A pod that can go to so few nodes, by their names, is not worth an answer about every node."""
 
 
 class Demands(Struct, frozen=True):
@@ -92,9 +94,14 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._added = None if added.required is None else node_matcher(added.required)
         self._added_preferences = parse_preferences(added.preferred or ())
 
-    def sign(self, pod: Pod) -> Hashable:
-        selector = pod.spec.node_selector
-        return node_affinity_of(pod), None if selector is None else frozenset(selector.items())
+    def sign(self, pod: Pod) -> Hashable | None:
+        affinity, selector = node_affinity_of(pod), pod.spec.node_selector
+        if affinity.required is not None:
+            names = named_nodes(affinity.required.node_selector_terms)
+            if names is not None and len(names) <= FEW_NAMES:
+                # Daemons: each pod names another node. Without this one's, their answers are all the same.
+                return None
+        return affinity, None if selector is None else frozenset(selector.items())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         required = node_affinity_of(pod).required

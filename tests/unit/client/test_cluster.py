@@ -14,6 +14,7 @@ from moorage.api.pod import Pod, PodStatus
 from moorage.api.records import Lease
 from moorage.api.storage import PersistentVolume
 from moorage.client.cluster import ApiCluster, Dispatcher
+from moorage.client.patches import patch_between
 from moorage.client.recorder import EventRecorder
 from moorage.clock import VirtualClock
 from moorage.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
@@ -246,6 +247,26 @@ def test_a_write_that_failed_in_doubt_stays_in_doubt_when_the_server_goes_away(b
 def test_an_update_that_changes_nothing_sends_nothing(bench: Bench) -> None:
     bench.run(bench.cluster.update(stored_volume(bench)))
     assert [request.method for request in bench.server.requests] == ["GET"]
+
+
+def test_two_updates_in_a_row_read_the_object_once(bench: Bench) -> None:
+    volume = stored_volume(bench)
+
+    async def work() -> PersistentVolume:
+        first = await bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"})))
+        return await bench.cluster.update(replace(first, spec=replace(first.spec, storage_class_name="fast")))
+
+    stored = bench.run(work())
+    assert (stored.labels, stored.spec.storage_class_name) == ({"zone": "b"}, "fast")
+    assert [request.method for request in bench.server.requests] == ["GET", "PATCH", "PATCH"]
+
+
+def test_a_patch_says_what_differs_and_nothing_else() -> None:
+    before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
+    assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
+    relabelled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
+    assert patch_between(before, relabelled) == {"metadata": {"labels": {"app": "api"}}}
+    assert patch_between(before, replace(before, spec=replace(before.spec))) == {}
 
 
 def note(pod: Pod, reason: str = "Scheduled", text: str = "done") -> EventNote:

@@ -12,6 +12,7 @@ from moorage.engine.cycle.found import Found, NoNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState, StateKey
+from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.plugin import FilterPlugin, NodeNames, Plugin, PreFilterPlugin
 from moorage.framework.status import Code, Status
 from moorage.testing import make_node, make_pod
@@ -70,6 +71,47 @@ def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
     assert feasible(found) == ["b"]
     assert found.diagnosis.statuses["a"] == Status.unresolvable("node(s) didn't satisfy plugin(s) [OnlyAB OnlyBC]")
     assert found.diagnosis.unschedulable_plugins == {"OnlyAB", "OnlyBC"}
+
+
+class OnlyOne(FilterPlugin):
+    """Turns one node down, and does not want to be asked about any but those named."""
+
+    refused: ClassVar[str] = ""
+
+    def filter(self, _cycle: CycleState, _pod: Pod, node: NodeInfo) -> Status | None:
+        assert node.name == "c", "no other node was named"
+        return Status.unschedulable("no room") if node.name == self.refused else None
+
+
+class FullC(OnlyOne):
+    refused = "c"
+
+
+class OnlyGone(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> NodeNames:
+        return NodeNames(frozenset({"gone"}))
+
+
+ONE_NAMED = {
+    "it will do": ((OnlyC, OnlyOne), ["c"], {"OnlyC"}, "0/3 nodes are available: 3 {}."),
+    "it is full": ((OnlyC, FullC), [], {"OnlyC", "FullC"}, "0/3 nodes are available: 1 no room, 2 {}."),
+    "it is not there": ((OnlyGone, OnlyOne), [], {"OnlyGone"}, "0/3 nodes are available: 3 {}."),
+}
+
+
+@pytest.mark.parametrize(("plugins", "names", "blamed", "message"), ONE_NAMED.values(), ids=ONE_NAMED)
+def test_where_one_node_is_named_no_other_is_looked_at(
+    plugins: tuple[type[Plugin], ...], names: list[str], blamed: set[str], message: str
+) -> None:
+    cycle = cycle_over(*NODES, plugins=plugins)
+    for turn in (1, 2):
+        found = cycle.find(make_pod(f"p{turn}"))
+        assert feasible_nodes(cycle, found) == names
+        assert found.diagnosis.unschedulable_plugins == blamed
+        absent = f"node(s) didn't satisfy plugin(s) [{plugins[0].__name__}]"
+        assert found.diagnosis.message == message.format(absent)
+    examined = 0 if plugins[0] is OnlyGone else 2
+    assert cycle.filtering.rotation.start == examined, "the next search goes on behind the nodes that were looked at"
 
 
 EMPTY = {

@@ -197,3 +197,12 @@ def test_signatures_tell_pods_apart_by_their_wishes() -> None:
     plugin = NodeAffinity()
     assert plugin.sign(requiring(SSD)) == plugin.sign(requiring(SSD))
     assert len({plugin.sign(pod) for pod in (make_pod(), make_pod(node_selector={}), requiring(SSD), requiring())}) == 4
+
+
+def test_pods_that_name_their_nodes_are_not_told_apart() -> None:
+    plugin = NodeAffinity()
+    assert plugin.sign(requiring(fields(name_in("a")))) is None
+    assert plugin.sign(requiring(fields(name_in("a")), fields(name_in("b")))) is None
+    many = requiring(*(fields(name_in(name)) for name in "abcdefgh"))
+    assert plugin.sign(many) is not None
+    assert plugin.sign(requiring(fields(name_in("a")), SSD)) is not None

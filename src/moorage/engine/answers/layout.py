@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
+from moorage.arrays import IntType
 from moorage.engine.profile import Profile, normalizes
 from moorage.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE
@@ -46,7 +46,7 @@ class Layout:
         )
         self.max_total = MAX_NODE_SCORE * sum(scorer.weight for scorer in self.scorers)
         """No total is higher; what totals and tie-breaks need not more than 32 bits for is kept in so many."""
-        self.totals_dtype: DTypeLike = np.int32 if self.max_total < MAX_NARROW else np.int64
+        self.totals_dtype: IntType = np.int32 if self.max_total < MAX_NARROW else np.int64
         self.only_pre_scoring = tuple(
             at[plugin.name] for plugin in profile.pre_score if plugin.name in at and plugin.name not in scoring
         )

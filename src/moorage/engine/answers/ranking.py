@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from moorage.arrays import NDArray
 from moorage.engine.answers.layout import MAX_NARROW
 from moorage.framework.status import IntArray
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import DTypeLike
 
 from moorage.api.pod import Pod
+from moorage.arrays import IntType
 from moorage.engine.answers.layout import Layout
 from moorage.engine.answers.plugin_answer import FEW_ROWS, NO_STATUS_IDS, NO_TOTALS, PluginAnswer
 from moorage.engine.answers.ranking import Ranks, TotalOrder
@@ -290,7 +290,7 @@ def _normalized(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
     return normalized
 
 
-def sum_of(shares: list[Share], size: int, dtype: DTypeLike = np.int64) -> IntArray:
+def sum_of(shares: list[Share], size: int, dtype: IntType = np.int64) -> IntArray:
     """Add up the weighted scores of all plugins, as numbers of so many bits."""
     base = 0
     totals: IntArray | None = None

@@ -110,7 +110,10 @@ class BindingPhases:
     async def pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Have the plugins do their work, neighbours that allow it at the same time."""
         for group in parallel_groups(plugins):
-            results = await asyncio.gather(*(_pre_bind(binding, plugin) for plugin in group))
+            if len(group) == 1:
+                results = [await _pre_bind(binding, group[0])]
+            else:
+                results = await asyncio.gather(*(_pre_bind(binding, plugin) for plugin in group))
             for status in results:
                 if status is not None:
                     return status

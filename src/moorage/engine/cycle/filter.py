@@ -163,6 +163,8 @@ class Filtering:
             if isinstance(tried, NodeInfo):
                 return OneNode(pod, cycle, diagnosis, tried, is_nominated=True)
             known = tried
+        if pre.names is not None and len(pre.names) == 1 and self.scope is None and not known:
+            return self._look_at_named(pre, diagnosis)
         try:
             answer.filter(pod, nodes)
             status_ids, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
@@ -178,6 +180,24 @@ class Filtering:
         version = answer.feasible_version if is_own else None
         found = SeveralNodes(pod, cycle, diagnosis, answer, feasible, 0, self.rotation.start, version)
         return self._settle(found, status_ids, answer.table, pre, known)
+
+    def _look_at_named(self, pre: PreFiltered, diagnosis: Diagnosis) -> NoNode | OneNode:
+        """Look at the only node that pre-filters named: what stands of all others need not be brought up to date."""
+        assert pre.names is not None
+        (name,) = pre.names
+        info, nodes, table = self.cache.node(name), self.cache.nodes, pre.answer.table
+        status = None if info is None else self.nominated.filter_node(pre.cycle, pre.pod, info)
+        status_ids: IdArray = np.zeros(len(nodes), dtype=np.int32)
+        if info is not None:
+            self.rotation.advance(1, len(nodes))
+            status_ids[info.row] = FEASIBLE if status is None else table.number(status)
+        absent = _not_named(pre.narrowing)
+        diagnosis.statuses = RowStatuses(nodes, status_ids, table, None, absent)
+        if info is not None and status is None:
+            return OneNode(pre.pod, pre.cycle, diagnosis, info)
+        if status is not None:
+            diagnosis.add_rejection(status)
+        return NoNode(pre.pod, pre.cycle, diagnosis)
 
     def _refused_with_nominated(self, answer: StandingAnswer, cycle: CycleState, pod: Pod) -> dict[int, int]:
         refused = self.nominated.refused_nodes(answer, cycle, pod)
@@ -228,8 +248,7 @@ class Filtering:
             examined = named_rows if examined is None else examined & named_rows
             found.feasible, found.feasible_version = found.feasible & examined, None
             # Upstream names the plugin that rejected the nominated node among those that narrowed the search.
-            named = sorted({*pre.narrowing, *(status.plugin for status in known.values())})
-            absent = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(named)}]")
+            absent = _not_named({*pre.narrowing, *(status.plugin for status in known.values())})
         if found.feasible_version is not None and found.answer is not None:
             found.count = found.answer.feasible_count
         else:
@@ -342,6 +361,11 @@ class Filtering:
         found.feasible[visited[places[:wanted]]] = True
         found.count = wanted
         return looked_at
+
+
+def _not_named(plugins: set[str]) -> Status:
+    """Return what is said of nodes that the plugins did not name."""
+    return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")
 
 
 def _alive(fresh: FreshFilter, answer: StandingAnswer, status_ids: IdArray, feasible: BoolArray) -> BoolArray:

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
-from numpy.typing import DTypeLike
 
+from moorage.arrays import IntType
 from moorage.engine.answers.layout import MAX_NARROW
 from moorage.engine.answers.ranking import HeapOrder, Ranks, ordered
 from moorage.engine.answers.standing import INFEASIBLE_TOTAL, Share, StandingAnswer
@@ -105,7 +105,7 @@ class Scoring:
         """Where to note what totals are made of, for who writes decisions down; nobody does unless asked to."""
         self._heap = HeapOrder()
         self._max_total = MAX_NODE_SCORE * sum(profile.weights.values())
-        self._dtype: DTypeLike = np.int32 if self._max_total < MAX_NARROW else np.int64
+        self._dtype: IntType = np.int32 if self._max_total < MAX_NARROW else np.int64
         self._ranks_of_all: Ranks | None = None
         # Reproducible, and yet spread over the nodes.
         self._chance = Random(0)
@@ -171,7 +171,7 @@ class Scoring:
             notes.shares, notes.fresh, notes.rows = shares, [], rows
         if not scorers and (rows is None or is_own):
             return Totals(standing, is_standing=is_standing)
-        column, window = standing if rows is None else standing.take(rows), self._window(rows)
+        column, window, adds = standing if rows is None else standing.take(rows), self._window(rows), False
         for scorer in scorers:
             raw = score_nodes(scorer, found.cycle, found.pod, window)
             noted = raw if notes is None else raw.copy()  # to normalise may change the column
@@ -181,11 +181,16 @@ class Scoring:
                 check_range(scorer.name, normalized)
             if notes is not None:
                 notes.fresh.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
+            if not normalized.any():
+                continue
+            adds = True
             # What comes of it is a column of our own, what stands is not.
             narrowed = normalized if is_narrow else normalized.astype(self._dtype)
             weighted = np.multiply(narrowed, self.profile.weights[scorer.name], dtype=self._dtype)
             weighted += column
             column = weighted
+        if not adds and (rows is None or is_own):
+            return Totals(standing, is_standing=is_standing)
         return Totals(column, rows)
 
     def _window(self, rows: RowArray | None) -> NodeTable:

@@ -20,13 +20,14 @@ class AllocatedDevices:
 
     def __init__(self, *, shares: bool = True) -> None:
         self._shares_count = shares
-        self._whole: dict[DeviceId, int] = {}
+        self.whole: dict[DeviceId, int] = {}
+        """The devices that are taken as a whole, and by how many claims."""
         self._shares: dict[DeviceId, int] = {}
         self._capacity: dict[DeviceId, ConsumedCapacity] = {}
 
     def takes_whole(self, device: DeviceId) -> bool:
         """Return whether a device is taken as a whole."""
-        return device in self._whole
+        return device in self.whole
 
     def is_shared(self, device: DeviceId) -> bool:
         """Return whether somebody holds a share of a device."""
@@ -34,7 +35,7 @@ class AllocatedDevices:
 
     def is_taken(self, device: DeviceId) -> bool:
         """Return whether a device is in use in any way."""
-        return device in self._whole or device in self._shares
+        return device in self.whole or device in self._shares
 
     def consumed(self, device: DeviceId) -> ConsumedCapacity:
         """Return how much of a device's capacities its shares consume, in billionths."""
@@ -47,7 +48,7 @@ class AllocatedDevices:
                 _count(self._shares, device, 1)
                 _consume(self._capacity, device, result, 1)
             else:
-                _count(self._whole, device, 1)
+                _count(self.whole, device, 1)
 
     def remove(self, allocation: AllocationResult) -> None:
         """Stop counting what an allocation holds."""
@@ -56,7 +57,7 @@ class AllocatedDevices:
                 _count(self._shares, device, -1)
                 _consume(self._capacity, device, result, -1)
             else:
-                _count(self._whole, device, -1)
+                _count(self.whole, device, -1)
 
     def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
         return self._shares_count and result.share_id is not None

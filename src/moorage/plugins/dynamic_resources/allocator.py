@@ -247,12 +247,16 @@ class Search:
     def _any_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
         request = self._asks[claim].requests[number].name
         candidates = self._situation.candidates
+        is_admin, taken = alternative.has_admin_access, self._allocated.whole
         for place in range(start, len(candidates)):
             self._visit()
             device, pool, reached = candidates[place]
+            # Mostly those before the first free device: they are not worth a call each.
+            users = self._in_use.get(device.id)
+            if (users and claim in users) if is_admin else (users or device.id in taken):
+                continue
             if not (
-                self._is_free(claim, alternative, device)
-                and self._is_selectable(claim, alternative, device, reached)
+                self._is_selectable(claim, alternative, device, reached)
                 and self._has_room(claim, alternative, device, str(device.id))
                 and self._take(claim, request, alternative, device, pool)
             ):

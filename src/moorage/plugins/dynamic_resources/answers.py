@@ -63,9 +63,14 @@ class AllocationAnswers:
         self._position = 0
         self._outcomes: dict[int, AllocationOutcome] = {}
         self._late: dict[int, float] = {}
+        self._numbered = 0
         self._codes: IntArray = np.zeros(0, dtype=np.int64)
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
         self._kinds: list[AllocationOutcome] = []
+        self.unknown: set[int] = set()
+        """The situations for which nothing is known: mostly that of the last pod's node."""
+        self.has_scores = False
+        """Whether some answer had a score: only claims that list alternatives have."""
 
     def refresh(self) -> None:
         """Forget the answers for devices that were taken or given back since."""
@@ -77,13 +82,18 @@ class AllocationAnswers:
             self._kinds = [AllocationOutcome()]
             self._codes = np.full(len(situations.all), UNKNOWN, dtype=np.int64)
             self._scores = np.zeros(len(situations.all), dtype=np.int64)
+            self.unknown.clear()
+            self._numbered = 0
         else:
             for number in touched:
                 if number < len(self._codes):
                     self._codes[number] = UNKNOWN
+                    self.unknown.add(number)
                 self._outcomes.pop(number, None)
                 self._late.pop(number, None)
         self._generation, self._position = situations.generation, situations.touched.position
+        self.unknown.update(n for n in range(self._numbered, len(situations.all)) if n not in self._outcomes)
+        self._numbered = len(situations.all)
         missing = len(situations.all) - len(self._codes)
         if missing > 0:
             missing += missing // 2 + 64
@@ -121,6 +131,8 @@ class AllocationAnswers:
             self._outcomes[situation.number] = found
             self._codes[situation.number] = self._code(found)
             self._scores[situation.number] = found.score
+            self.has_scores = self.has_scores or found.score != 0
+            self.unknown.discard(situation.number)
         return found
 
     def _search(self, situation: Situation, budget: Budget) -> AllocationOutcome:

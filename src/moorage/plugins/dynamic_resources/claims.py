@@ -21,7 +21,14 @@ EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-cla
 
 
 class ClaimProblem(MoorageError):
-    """A pod's claim cannot be used yet, or never; the pod has to wait for an event."""
+    """A pod's claim cannot be used yet, or never; the pod has to wait for an event.
+
+    ``claim`` is the key of the claim that has to change; empty if the pod has to.
+    """
+
+    def __init__(self, message: str, claim: str = "") -> None:
+        super().__init__(message)
+        self.claim = claim
 
 
 class ClaimBook:
@@ -159,12 +166,13 @@ class ClaimBook:
                 continue
             claim = self.get(name, pod.namespace)
             if claim is None:
-                raise ClaimProblem(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+                key = f"{pod.namespace}/{name}"
+                raise ClaimProblem(f'could not find ResourceClaim "{key}"', key)
             if claim.is_terminating:
-                raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted')
+                raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted', claim.key)
             if entry.resource_claim_name is None and not _is_made_for(claim, pod, group):
                 who = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
-                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})")
+                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})", claim.key)
             yield entry, claim
 
     def of_group(self, group: PodGroup) -> Iterator[ResourceClaim]:

@@ -38,6 +38,8 @@ from moorage.plugins.dynamic_resources.world import DeviceWorld
 STALE_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
 CANNOT_FIT = Status.unresolvable("cannot fit resource")
 
+FEW_UNKNOWN = 8
+
 Rejections = list[tuple[BoolArray, Status]]
 
 
@@ -88,11 +90,11 @@ class NodeFilter:
                 rejections += found
                 for where, _ in found:
                     left = left & ~where
-            away = np.zeros(len(nodes), dtype=np.bool_)
-            for unavailable in unavailable_on_nodes(state, nodes).values():
-                away |= left & unavailable
-            if away.any():
-                rejections.append((away, NOT_AVAILABLE))
+            unavailable = unavailable_on_nodes(state, nodes)
+            if unavailable:
+                away = left & np.logical_or.reduce(list(unavailable.values()))
+                if away.any():
+                    rejections.append((away, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
     def _sharing(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
@@ -175,8 +177,12 @@ class NodeFilter:
         for mask, pattern in self._groups(state, pod, nodes, np.ones(len(nodes), dtype=np.bool_), []):
             if pattern.answers is None:
                 continue
-            expired = self._settle(state, pattern.answers, numbers, mask)
-            found = mask & (pattern.answers.codes(numbers) == ALLOCATED) & ~expired
+            late = self._settle(state, pattern.answers, numbers, mask)
+            if not pattern.answers.has_scores and not state.fixed_score:
+                continue
+            found = mask & (pattern.answers.codes(numbers) == ALLOCATED)
+            if late is not None:
+                found &= ~late
             scores[found] = pattern.answers.scores(numbers)[found] + state.fixed_score
         return scores
 
@@ -249,31 +255,40 @@ class NodeFilter:
     ) -> Rejections:
         answers = pattern.answers
         assert answers is not None
-        expired = self._settle(state, answers, numbers, mask)
-        found = [
-            (expired & (nodes.rows == nodes.rows[place]), _timed_out(nodes[int(place)]))
-            for place in np.flatnonzero(expired)
-        ]
-        codes = answers.codes(numbers)
+        late = self._settle(state, answers, numbers, mask)
+        found = []
+        if late is not None:
+            for place in np.flatnonzero(late):
+                found.append((late & (nodes.rows == nodes.rows[place]), _timed_out(nodes[int(place)])))
+        codes: IntArray | None = None
         for code, outcome in answers.rejections():
+            codes = answers.codes(numbers) if codes is None else codes
             where = mask & (codes == code)
             status = outcome.status(pattern.names)
             if status is not None and where.any():
                 found.append((where, status))
         return found
 
-    def _settle(self, state: DeviceState, answers: AllocationAnswers, numbers: IntArray, mask: BoolArray) -> BoolArray:
-        """Search where nothing is known yet; return the nodes for which there was not enough time."""
-        unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
-        if not unknown.any():
-            return unknown
+    def _settle(
+        self, state: DeviceState, answers: AllocationAnswers, numbers: IntArray, mask: BoolArray
+    ) -> BoolArray | None:
+        """Search where nothing is known yet; return the nodes for which there was not enough time, if there are any."""
+        if not answers.unknown:
+            return None
+        if len(answers.unknown) <= FEW_UNKNOWN:
+            # The devices of the last pods' nodes: to look for those takes less than to look at all nodes.
+            wanted = [number for number in sorted(answers.unknown) if (mask & (numbers == number)).any()]
+        else:
+            unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
+            wanted = np.unique(numbers[unknown]).tolist()
         try:
-            for number in np.unique(numbers[unknown]):
-                answers.outcome(self._world.situations.all[int(number)], self._budget(state))
+            for number in wanted:
+                answers.outcome(self._world.situations.all[number], self._budget(state))
         except Expired:
-            pass  # the attempt fails, so the other nodes do not matter
-        late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
-        return late
+            # The attempt fails, so the other nodes do not matter.
+            late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
+            return late
+        return None
 
     def _budget(self, state: DeviceState) -> Budget:
         """Return the time that all searches of an attempt may take together; it runs from the first one on."""

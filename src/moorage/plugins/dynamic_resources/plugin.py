@@ -1,6 +1,6 @@
 """DynamicResources: gives pods the devices their claims ask for."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from moorage.framework.plugin import (
 )
 from moorage.framework.status import IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.availability import unavailable_after
+from moorage.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
 from moorage.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
 from moorage.plugins.dynamic_resources.claims import GROUPS, ClaimProblem
 from moorage.plugins.dynamic_resources.conditions import is_stuck
@@ -98,6 +99,7 @@ class DynamicResources(
         limit = timeouts.filter_timeout
         self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
+        self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
         self._hints = DeviceHints(self._world.claims, heeds_declared=self._features.optional_node_operations)
 
     def sign(self, pod: Pod) -> Hashable | None:
@@ -115,8 +117,12 @@ class DynamicResources(
             for _ in self._world.claims.claims_of(pod):
                 pass
         except ClaimProblem as problem:
+            self._awaiting.add(pod.key, problem.claim)
             return Status.unresolvable(str(problem))
         return None
+
+    def reconsidered(self) -> Collection[str] | None:
+        return self._awaiting.reconsidered()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         # Also for a pod without claims: post-filter must be able to tell that this one has run.

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.devices import Device, DeviceTaintRule, ResourceSlice
 from moorage.api.node import Node
+from moorage.arrays import NDArray
 from moorage.framework.handle import Handle, Lister
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
@@ -155,7 +155,8 @@ class Situations:
 
     def numbers(self, nodes: NodeTable) -> NumberArray:
         """Return the situation of each node of a window."""
-        return self._numbers[: len(self._nodes)][nodes.rows]
+        numbers = self._numbers[: len(self._nodes)]
+        return numbers if nodes.shows_all else numbers[nodes.rows]
 
     def slices_for(self, node: Node) -> Iterable[Slice]:
         """Return the slices a node may reach, whatever their pools are worth."""
