@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.layout import Layout
-from moorage.engine.answers.plugin_answer import Keeper, PluginAnswer, keeper_of
+from moorage.engine.answers.plugin_answer import KeepingPlugin, PluginAnswer, keeper_of
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
 from moorage.engine.profile import Profile
@@ -60,7 +60,7 @@ class Answers:
         self._forget_latest()
 
     def _forget_latest(self) -> None:
-        self._latest: Sequence[tuple[Keeper, Hashable, PluginAnswer | None]]
+        self._latest: Sequence[tuple[KeepingPlugin, Hashable, PluginAnswer | None]]
         self._latest = [(keeper, None, None) for keeper in self._keepers]
         """The signatures and parts of the answer that was made last: most of the next one's are the same."""
 
@@ -137,7 +137,7 @@ class Answers:
         self._answers.put(signature, answer)
         return answer
 
-    def _part(self, keeper: Keeper, sign: Hashable) -> PluginAnswer | None:
+    def _part(self, keeper: KeepingPlugin, sign: Hashable) -> PluginAnswer | None:
         """Return what stands of one plugin, a new one if nothing does; ``None`` if it keeps no answer for the pod."""
         if sign is None:
             return None

@@ -38,7 +38,7 @@ NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
 
 
-class Keeper(Struct, frozen=True):
+class KeepingPlugin(Struct, frozen=True):
     """A plugin that keeps its answers: what is the same for all of them. ``log`` has the changes they depend on."""
 
     plugin: Plugin
@@ -47,7 +47,7 @@ class Keeper(Struct, frozen=True):
     log: ChangeLog[int]
 
 
-def keeper_of(plugin: Plugin, profile: Profile, columns: NodeColumns) -> Keeper:
+def keeper_of(plugin: Plugin, profile: Profile, columns: NodeColumns) -> KeepingPlugin:
     """Find out what answers of a plugin have in common."""
     match plugin.depends_on:
         case DependsOn.NODE:
@@ -56,7 +56,7 @@ def keeper_of(plugin: Plugin, profile: Profile, columns: NodeColumns) -> Keeper:
             log = columns.resource_changes
         case _:
             log = columns.changes
-    return Keeper(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
+    return KeepingPlugin(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
 
 
 class PluginAnswer:
@@ -66,7 +66,7 @@ class PluginAnswer:
     one that looks at nodes alone is not asked again because a pod came.
     """
 
-    def __init__(self, keeper: Keeper, table: StatusTable) -> None:
+    def __init__(self, keeper: KeepingPlugin, table: StatusTable) -> None:
         self.plugin = keeper.plugin
         self._pre_scores = keeper.pre_scores
         self.cycle = NO_STATE if keeper.pre_filters else CycleState()

@@ -240,7 +240,8 @@ class StandingAnswer:
             return INFEASIBLE_TOTAL
         total = 0
         for share in shares:
-            score = share.column if isinstance(share.column, int) else int(share.column[row])
+            column = share.column
+            score = column if type(column) is int else int(column[row])
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                 check_range(share.plugin.name, np.array([score]))
             total += share.weight * score

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div, truncated_div_nodes
+from moorage.api.quantity import MAX_INT64
 from moorage.config.args import (
     LEAST_ALLOCATED,
     MAX_SHAPE_SCORE,
@@ -61,7 +62,9 @@ class Strategy(ABC):
         for weight, score in weighted:
             total += weight * score
             weights += weight
-        return truncated_div(total, weights) if weights else 0
+        if not weights:
+            return 0
+        return total // weights if total >= 0 else truncated_div(total, weights)
 
     def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
         """Put the scores of many nodes together."""
@@ -102,7 +105,11 @@ class LeastAllocated(Strategy):
     goes_by_what_is_left = True
 
     def score_resource(self, used: int, capacity: int) -> int:
-        return percentage(capacity - used, capacity) if used <= capacity else 0
+        if used > capacity:
+            return 0
+        # Asked for each node that changed, so the usual case is not a call.
+        hundredfold = (capacity - used) * MAX_NODE_SCORE
+        return hundredfold // capacity if hundredfold <= MAX_INT64 else percentage(capacity - used, capacity)
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         free = capacity.amounts - used
