@@ -5,6 +5,7 @@ Each row is measured in a process of its own, so that memory is that row's and n
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,10 +22,12 @@ SIZES: Final = (1_000, 5_000, 20_000, 100_000)
 SIZES_OF: Final = {
     "preemption": (1_000, 5_000),
     "storm": (1_000, 5_000),
+    "hopeless": (1_000, 5_000),
     "devices": (1_000, 5_000),
     "csi-volumes": (1_000, 5_000),
 }
 EXISTING: Final = (10_000, 50_000)
+HERE: Final = Path(__file__).resolve().parents[1]
 
 
 def cases(only: list[str], sizes: list[int]) -> Iterator[tuple[str, int, int]]:
@@ -53,17 +56,23 @@ def main() -> None:
         measured = measure(WORKLOADS[name], int(nodes), existing_pods=int(existing), seconds=options.seconds)
         sys.stdout.write(json.dumps(measured.row()) + "\n")
         return
-    rows = [_measured_apart(*case, options.seconds) for case in cases(options.workloads, options.nodes)]
+    rows = [measured_apart(*case, options.seconds) for case in cases(options.workloads, options.nodes)]
     _show(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def _measured_apart(name: str, nodes: int, existing: int, seconds: float) -> dict[str, Any]:
+def measured_apart(name: str, nodes: int, existing: int, seconds: float, tree: Path = HERE) -> dict[str, Any]:
+    """Measure one row in a process of its own, with the code of a checkout."""
     sys.stderr.write(f"{name}, {nodes} nodes, {existing} pods there\n")
     command = [sys.executable, "-m", "benchmarks.engine", "--seconds", str(seconds)]
     done = subprocess.run(
-        [*command, "--one", name, str(nodes), str(existing)], check=True, stdout=subprocess.PIPE, text=True
+        [*command, "--one", name, str(nodes), str(existing)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree / "src")},
     )
     row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return row

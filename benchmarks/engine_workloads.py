@@ -93,6 +93,15 @@ def full_nodes(count: int) -> Iterator[KubeObject]:
             )
 
 
+def occupied_nodes(count: int) -> Iterator[KubeObject]:
+    """Make nodes of 4 CPUs full of pods, one of the four of them more important than any preemptor."""
+    for number in range(count):
+        yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}")
+        for place in range(4):
+            priority = 1 if place else 5000
+            yield make_pod(f"old-{number}-{place}", node=f"node-{number}", requests={"cpu": 1}, priority=priority)
+
+
 def nodes_with_devices(count: int) -> Iterator[KubeObject]:
     """Make nodes with eight devices each, and the class they are of."""
     yield DeviceClass(
@@ -209,6 +218,11 @@ def preemptor(number: int) -> Pod:
     return make_pod(f"high-{number}", requests={"cpu": 2, "memory": "1Gi"}, priority=1000)
 
 
+def hopeless(number: int) -> Pod:
+    """Make an important pod of its own shape that fits nowhere, whoever goes."""
+    return make_pod(f"high-{number}", requests={"cpu": f"{3100 + number % 800}m"}, priority=1000)
+
+
 def _spread(number: int, key: str, action: str) -> Pod:
     constraint = TopologySpreadConstraint(
         max_skew=1,
@@ -235,6 +249,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         Workload("daemonset", plain_nodes, daemon),
         Workload("preemption", full_nodes, preemptor, most_pods_per_node=1.0),
         Workload("storm", full_nodes, preemptor, most_pods_per_node=1.0, is_late=True),
+        Workload("hopeless", occupied_nodes, hopeless, most_pods_per_node=1.0),
         Workload("devices", nodes_with_devices, with_device, most_pods_per_node=8.0, companions=device_claim),
         Workload("csi-volumes", nodes_with_csi, with_volume, companions=bound_volume),
     )

@@ -67,9 +67,8 @@ class Round:
 
     @property
     def last(self) -> Reading:
-        """Return the first reading with all bindings."""
-        most = self.readings[-1].bound
-        return next(reading for reading in self.readings if reading.bound == most)
+        """Return the first reading with all bindings; the last of all, if there is none."""
+        return next((reading for reading in self.readings if reading.bound >= self.expected), self.readings[-1])
 
     def row(self) -> dict[str, Any]:
         """Return the figures, and the readings they come from."""
@@ -94,6 +93,7 @@ class Round:
             "pods_per_second": round(bound / seconds, 1) if seconds else 0.0,
             "seconds_to_first_bind": round(first.seconds, 2),
             "seconds_to_last_bind": round(last.seconds, 2),
+            "cpu_seconds": last.scheduler,
             "cpu_ms_per_pod": ms_per_pod(last.scheduler, last.bound),
             "cpu_ms_per_pod_after_start": ms_per_pod(last.scheduler - first.scheduler, bound),
             "cpu_ms_per_pod_settled": ms_per_pod(self.settled_cpu, last.bound),

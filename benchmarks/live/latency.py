@@ -3,6 +3,7 @@
 Both are told by one watch of one client, so no clocks are compared.
 """
 
+import argparse
 import asyncio
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ from moorage.client.informer import Informer
 from moorage.client.list_watch import Change
 from moorage.client.rest import ApiClient
 
+RATE: Final = 100.0
+"""Pods a second."""
 PATIENCE: Final = 120.0
 """How long the last pods may take."""
 WARM_UP: Final = 100
@@ -82,21 +85,28 @@ def percentile(values: Sequence[float], part: int) -> float:
 def main() -> None:
     """Measure what the command line asks for."""
     command = parser(__doc__, nodes="5000")
-    command.add_argument("--rate", type=float, default=100.0, help="pods a second (default: %(default)s)")
+    command.add_argument("--rate", type=float, default=RATE, help="pods a second (default: %(default)s)")
     command.add_argument("--pods", type=int, default=0, help="how many pods (default: what the workload says)")
     options = command.parse_args()
     with control_plane() as plane:
         for nodes in options.nodes:
             work = workload.load("latency", nodes, options.pods)
-            say(f"latency: made {nodes} nodes in {plane.fill(work):.0f} s")
-            rows = []
-            for number, name in turns(options, plane):
-                result = Latencies(work.name, nodes, work.pods, name, number, options.rate)
-                uvloop.run(_measure(plane, work, result, partial(start, options, plane, name)))
-                rows.append(result.row())
-                say(f"latency {number} {name}: p50 {rows[-1]['p50']} ms, p99 {rows[-1]['p99']} ms {result.problems}")
-            records.add(options.json, "latency", rows, options.flags)
+            records.add(options.json, "latency", measured(plane, work, options, options.rate), options.flags)
     show_latencies(records.read(options.json))
+
+
+def measured(
+    plane: Plane, work: workload.Workload, options: argparse.Namespace, rate: float = RATE
+) -> list[dict[str, Any]]:
+    """Make a workload's cluster, and let pods arrive for each scheduler in turns."""
+    say(f"latency: made {work.nodes} nodes in {plane.fill(work):.0f} s")
+    rows = []
+    for number, name in turns(options, plane):
+        result = Latencies(work.name, work.nodes, work.pods, name, number, rate)
+        uvloop.run(_measure(plane, work, result, partial(start, options, plane, name)))
+        rows.append(result.row())
+        say(f"latency {number} {name}: p50 {rows[-1]['p50']} ms, p99 {rows[-1]['p99']} ms {result.problems}")
+    return rows
 
 
 async def _measure(

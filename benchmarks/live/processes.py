@@ -63,8 +63,12 @@ class SessionProcess:
         return sum(cpu_of(pid) for pid in self.members())
 
     def peak_mib(self) -> float:
-        """Return the most memory that was resident, summed over its processes."""
-        return sum(_peak_mib(pid) for pid in self.members())
+        """Return the most memory that was resident, summed over its processes.
+
+        What they have in common, from files or since one was forked from the other, is counted once.
+        """
+        members = list(self.members())
+        return sum(map(_peak_mib, members)) - _counted_twice_mib(members)
 
     def stop(self) -> None:
         """Have it end in order, and if it does not, without."""
@@ -107,11 +111,43 @@ def _is_alive(pid: int) -> bool:
 
 
 def _peak_mib(pid: int) -> float:
+    return _mib(pid, "status", "VmHWM:")
+
+
+def _counted_twice_mib(pids: Sequence[int]) -> float:
+    """Return how much of the memory of several processes is that of others of them."""
+    # Anonymous pages are shared by forks only; pages of a file may be any other program's, too.
+    twice = sum(_mib(pid, "smaps_rollup", "Anonymous:") - _mib(pid, "smaps_rollup", "Pss_Anon:") for pid in pids)
+    of_files: dict[str, list[int]] = {}
+    for pid in pids:
+        for place, kib in _file_pages(pid):
+            of_files.setdefault(place, []).append(kib)
+    return twice + sum(sum(each) - max(each) for each in of_files.values()) / 1024
+
+
+def _file_pages(pid: int) -> Iterator[tuple[str, int]]:
+    """Return what is resident of files, unchanged, by file and place in it."""
+    place = ""
+    kib = 0
+    for line in _lines(pid, "smaps"):
+        name, *fields = line.split()
+        if not name.endswith(":"):
+            place = f"{fields[4]} {fields[1]}" if len(fields) > 4 and fields[4].startswith("/") else ""
+        elif place and name == "Rss:":
+            kib = int(fields[0])
+        elif place and name == "Anonymous:":
+            yield place, kib - int(fields[0])
+
+
+def _mib(pid: int, file: str, field: str) -> float:
+    return sum(int(line.split()[1]) for line in _lines(pid, file) if line.startswith(field)) / 1024
+
+
+def _lines(pid: int, file: str) -> list[str]:
     try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        return (PROC / str(pid) / file).read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+        return []
 
 
 def _cpu_line() -> list[int]:

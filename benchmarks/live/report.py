@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.live import records
+from benchmarks.live import goals, records, workload
 from benchmarks.live.charts import Bars, bar_chart
 from benchmarks.live.limits import explanation
 from benchmarks.live.medians import GOAL_NODES, IDLE, OTHERS, Comparison, comparisons, latencies
@@ -71,7 +71,14 @@ def plots(content: Mapping[str, Any]) -> dict[str, str]:
 
 def page(content: Mapping[str, Any]) -> str:
     """Write the page as Markdown."""
-    parts = [*_head(content), *_goals(content), *_all_rows(content), *_start(content), *_latency(content)]
+    parts = [
+        *_head(content),
+        *_next_goals(content),
+        *_goals(content),
+        *_all_rows(content),
+        *_start(content),
+        *_latency(content),
+    ]
     return "\n".join([*parts, *_correctness(content), METHOD.read_text()])
 
 
@@ -85,8 +92,46 @@ def _head(content: Mapping[str, Any]) -> Iterator[str]:
     if builds != [f"{content['date']}, moorage {versions['moorage']}"]:
         yield f"**Not one plain run**: measured were {'; '.join(builds)}."
     yield f"Raw data: [{content['date']}.json]({content['date']}.json)."
-    yield "Repeat it with `make bench WORKLOADS=all NODES=1000,5000,15000`, `make bench-start` and `bench-latency`;"
-    yield "`make bench-report` writes this page.\n"
+    yield "Repeat it with `make bench-goals BEFORE=../other`, or with `make bench WORKLOADS=all NODES=1000,5000,15000`,"
+    yield "`make bench-start` and `bench-latency`; `make bench-report` writes this page.\n"
+
+
+def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
+    """Show the rows of `benchmarks/goals.yaml` that were measured."""
+    verdicts = [each for row in goals.load() for each in goals.judged(row, content)]
+    if not verdicts:
+        return
+    yield "## The goals of the second round\n"
+    yield "*Less CPU* and *speed* are how many times better we are than kube-scheduler (in an engine's row, than the"
+    yield "code before), the others our share of its figure: the ratio of the medians, and that of each round. CPU is"
+    yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it"
+    yield "had done.\n"
+    yield from _table(
+        ("row", "nodes", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
+        [_next_goal(each) for each in verdicts],
+    )
+    yield f"\n{sum(each.is_met for each in verdicts)} of {len(verdicts)} are met.\n"
+    for row in dict.fromkeys(each.row.name for each in verdicts if not each.is_met):
+        yield from (f"- **{row}**: {each.limit}" for each in goals.load() if each.name == row and each.limit)
+    yield ""
+
+
+def _next_goal(each: goals.Verdict) -> Sequence[str]:
+    row, measure = each.row, each.measure
+    sign = "≥" if measure.is_more_better else "≤"
+    bound, unit = ("at least ", "×") if measure.is_more_better else ("at most ", "")
+    return (
+        f"engine alone, {row.engine}" if row.engine else workload.load(row.workload, row.nodes).title,
+        f"{row.nodes:,}",
+        f"{row.pods:,}" if row.pods else "",
+        measure.title,
+        f"{each.ours:,.1f} {measure.unit}",
+        f"{each.theirs:,.1f} {measure.unit}",
+        f"{bound if each.is_bound_only else ''}**{each.ratio:.2f}{unit}**",
+        ", ".join(f"{ratio:.2f}" for ratio in each.ratios),
+        f"{sign} {each.wanted:g}{unit}",
+        "met" if each.is_met else "missed",
+    )
 
 
 def _goals(content: Mapping[str, Any]) -> Iterator[str]:
@@ -208,7 +253,7 @@ def _latency(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _correctness(content: Mapping[str, Any]) -> Iterator[str]:
-    wrong = [row for row in _rows(content) if row["problems"]]
+    wrong = [row for row in _rows(content) if row.get("problems")]
     yield "## Correctness\n"
     drains, latency_rounds = len(content.get("drain", ())), len(content.get("latency", ()))
     yield f"The cluster was checked after {drains} drains: every pod bound once or reported, no node over capacity,"
@@ -221,7 +266,7 @@ def _correctness(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*content.get("drain", ()), *content.get("latency", ())]
+    return [row for section in ("drain", "latency", "engine") for row in content.get(section, ())]
 
 
 def _drains(content: Mapping[str, Any]) -> list[Comparison]:

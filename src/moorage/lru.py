@@ -3,7 +3,6 @@
 from array import array
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, wraps
-from hashlib import blake2b
 from itertools import chain
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
@@ -144,7 +143,11 @@ def cached_if_short(
 
 def short_key(encoded: bytes) -> bytes:
     """Return a key that stands for an encoded object: the encoding itself, or a digest of it if it is long."""
-    return encoded if len(encoded) <= MAX_KEY_LENGTH else blake2b(encoded, digest_size=32).digest()
+    if len(encoded) <= MAX_KEY_LENGTH:
+        return encoded
+    from hashlib import blake2b  # brings OpenSSL's algorithms along
+
+    return blake2b(encoded, digest_size=32).digest()
 
 
 class Doorkeeper(Generic[K, V]):

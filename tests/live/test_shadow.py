@@ -3,13 +3,21 @@
 import asyncio
 import os
 import signal
+import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from pathlib import Path
+from statistics import median
 
 from moorage.app.shadow.report import read_report
+from moorage.app.shadow.running import MAX_QUESTIONS
+from moorage.simulator.decision_log import read_log
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
-from tests.support.control_plane import ControlPlane
+from tests.live.serving import metric
+from tests.live.test_metrics import serving
+from tests.support.control_plane import ControlPlane, free_ports
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 
@@ -71,6 +79,53 @@ def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
     assert report.results["differs"] > report.compared // 2
     assert next(iter(report.plugins)) == "NodeResourcesFit"
     assert report.results.get("error", 0) == 0
+
+
+def test_a_shadow_that_stands_still_delays_nobody(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+    """What it cannot be asked is dropped and counted; attempts without it, with it and while it stands are printed."""
+    config, decisions = tmp_path / "shadow.yaml", tmp_path / "decisions.jsonl"
+    config.write_text(PACKING)
+    (port,) = free_ports(1)
+    flags = (f"--decision-log={decisions}", *serving(plane, port))
+    waves = {
+        wave: [f"{wave}-{number}" for number in range(MAX_QUESTIONS + PODS)] for wave in ("without", "with", "still")
+    }
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes(*(f"n{number}" for number in range(20)), cpu="64")
+        with scheduler(plane.kubeconfig(), *flags) as process:
+            await process.logged('"scheduling"')
+            await placed(cluster, waves["without"])
+            assert process.stop() == 0
+        with scheduler(plane.kubeconfig(), *flags, f"--shadow={config}") as process:
+            await process.logged("the shadow looks on")
+            await placed(cluster, waves["with"])
+            before = await dropped(plane, port)
+            (pid,) = shadow_of(process)
+            os.kill(pid, signal.SIGSTOP)
+            await placed(cluster, waves["still"])
+            assert await dropped(plane, port) - before >= PODS, "more than it may be asked at a time"
+            if Path(f"/proc/{pid}").exists():
+                os.kill(pid, signal.SIGCONT)
+            assert process.stop() == 0
+
+    live(story)
+    tried = [(decision.pod.partition("/")[2], decision.took * 1e3) for decision in read_log(decisions)]
+    assert Counter(name for name, _ in tried) == Counter(chain(*waves.values())), "each was tried once"
+    for wave in waves:
+        took = [millis for name, millis in tried if name.startswith(f"{wave}-")]
+        sys.stdout.write(f"{wave}: {len(took)} attempts, median {median(took):.3f} ms, max {max(took):.2f} ms\n")
+
+
+async def placed(cluster: LiveCluster, names: list[str]) -> None:
+    """Have pods come, and wait until each has a node."""
+    await cluster.add_pods(*names, cpu="10m")
+    await cluster.wait_for("the wave", lambda pods: bound(pods, names))
+
+
+async def dropped(plane: ControlPlane, port: int) -> float:
+    """Count the decisions that the shadow was not asked about, or did not answer."""
+    return sum((await asyncio.to_thread(metric, port, "moorage_shadow_dropped_total", plane.tokens["admin"])).values())
 
 
 async def looks_on(process: SchedulerProcess, times: int) -> None:

@@ -11,6 +11,7 @@ from moorage.clock import VirtualClock
 from moorage.config import default_config
 from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.profile import Profile
+from moorage.engine.steps import go_through
 from moorage.features import FeatureGates
 from moorage.framework.events import Action, ClusterEvent
 from moorage.framework.registry import Registry
@@ -53,6 +54,7 @@ class Replay:
         features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
         self.rig = Rig(features=features)
         profile = Profile(default_config().profiles[0], Registry(IN_TREE), lambda _plugin: self.rig)
+        go_through(profile.build())
         upstreams = {
             plugin: tuple(item for item in registrations if not item.beyond_upstream)
             for plugin, registrations in profile.registrations().items()

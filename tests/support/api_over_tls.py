@@ -18,12 +18,16 @@ LOOPBACK = ("127.0.0.1", "api.example")
 
 @dataclass
 class Visit:
-    """One request: its line, its headers, the name in the certificate that was shown, and the connection's number."""
+    """One request: its line and headers, the name in the certificate that was shown, the connection's number.
+
+    ``is_resumed`` tells whether the connection goes on with the TLS session of an earlier one.
+    """
 
     line: str
     headers: list[tuple[str, str]]
     certificate: str
     connection: int
+    is_resumed: bool = False
 
     def all(self, name: str) -> list[str]:
         return [text for header, text in self.headers if header == name]
@@ -64,11 +68,12 @@ class ApiOverTls:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         number, shown = self._connections, writer.get_extra_info("peercert") or {"subject": ()}
+        is_resumed = bool(writer.get_extra_info("ssl_object").session_reused)
         subject = dict(pair for part in shown["subject"] for pair in part)
         while True:
             line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             headers = [(name, text) for name, _, text in (header.partition(": ") for header in lines)]
-            visit = Visit(line, headers, subject.get("commonName", ""), number)
+            visit = Visit(line, headers, subject.get("commonName", ""), number, is_resumed)
             self.visits.append(visit)
             status = "401 Unauthorized" if self.refuses(visit) else "200 OK"
             writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode())

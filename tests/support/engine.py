@@ -16,6 +16,7 @@ from moorage.engine.cycle.filter import Rotation
 from moorage.engine.cycle.found import Found, NoNode, OneNode
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.services import Services
+from moorage.engine.steps import go_through
 from moorage.features import FeatureGates
 from moorage.framework.plugin import Plugin
 from moorage.framework.registry import Registry, extension_points
@@ -81,7 +82,9 @@ def cycle_over(
             cache.add_pod(thing)
         shelves[type(thing)].put(thing)
     config = config_with(*extra) if extra else default_config()
-    return ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
+    cycle = ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
+    go_through(cycle.build())
+    return cycle
 
 
 def feasible_nodes(cycle: ProfileCycle, found: Found) -> list[str]:

@@ -7,13 +7,27 @@ Scores must equal upstream's to the point, so nothing that scores uses ``//`` on
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from moorage.arrays import NDArray
 
 
 def truncated_div(numerator: int, denominator: int) -> int:
     """Divide as Go does, toward zero."""
     quotient = abs(numerator) // abs(denominator)
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
+
+
+def truncated_div_nodes(numerators: NDArray[np.int64], denominators: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Divide a column as Go does."""
+    quotients, rests = np.divmod(numerators, denominators)
+    # Not by absolute values: the lowest integer has none.
+    quotients += (rests != 0) & ((numerators < 0) != np.less(denominators, 0))
+    return quotients
+
+
+def wrapped(value: int) -> int:
+    """Return what Go's int64 has of a number that it cannot hold."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def round_half_away(value: float) -> int:

@@ -5,7 +5,6 @@ after a change) and a folder that was mounted over as well, on every file system
 """
 
 import asyncio
-import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
@@ -63,6 +62,8 @@ def _stamp(file: Path) -> object | None:
 
 
 def _digest(file: Path) -> str:
+    import hashlib
+
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:

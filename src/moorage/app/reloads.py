@@ -1,8 +1,9 @@
 """Other configurations and other plugin code for a daemon that runs: taken up or refused, and said either way."""
 
 import asyncio
-import hashlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,9 @@ SUCCESSFUL: Final = "moorage_config_last_reload_successful"
 TIMESTAMP: Final = "moorage_config_last_reload_success_timestamp_seconds"
 INFO: Final = "moorage_config_info"
 
+TURN_SECONDS: Final = 0.0002
+"""How long the thread that reads another configuration runs before a cycle may go on."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -38,7 +42,8 @@ class Reloads:
         self._parts = parts
         self._registry = registry
         self._keeper = keeper
-        registry[INFO].read_from(lambda: [((config_hash(self.options),), 1.0)])
+        self._hash = config_hash(options)
+        registry[INFO].read_from(lambda: [((self._hash,), 1.0)])
         self._succeeded()
 
     def follower(self) -> FileFollower:
@@ -47,11 +52,12 @@ class Reloads:
         return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
 
     async def _take_up(self) -> list[str]:
-        # Reading files and importing plugins takes longer than a cycle: those go on meanwhile.
-        loaded = await asyncio.to_thread(complete_options, self.options.flags)
+        with taking_turns():
+            loaded = await asyncio.to_thread(complete_options, self.options.flags)
         policy, fixed = with_fixed(loaded.policy, self.options.config)
         await reload(self._parts, policy)
         self.options = replace(self.options, config=policy.config, registry=policy.registry)
+        self._hash = config_hash(self.options)
         for told in self.in_force:
             told()
         return fixed
@@ -60,11 +66,11 @@ class Reloads:
         """Say that a change is in force."""
         self._registry.count(TOTAL, "success")
         self._succeeded()
-        note = f"the configuration in force is {config_hash(self.options)}"
+        note = f"the configuration in force is {self._hash}"
         if fixed:
             note += f"; {', '.join(fixed)} cannot change while the scheduler runs: restart it for that"
             log.warning("part of the configuration takes a restart", fields=", ".join(fixed))
-        log.info("configuration reloaded", hash=config_hash(self.options))
+        log.info("configuration reloaded", hash=self._hash)
         self._record("ConfigurationReloaded", note, is_warning=bool(fixed))
 
     def refused(self, problem: str) -> None:
@@ -86,7 +92,23 @@ class Reloads:
             self._keeper.record(EventNote(lease, reason, "Reloading", note, component, is_warning))
 
 
+@contextmanager
+def taking_turns() -> Iterator[None]:
+    """Have cycles go on while a thread reads files and imports plugins, which takes longer than a cycle.
+
+    Only one thread of Python runs at a time, and by default each may for 5 ms while others wait.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, TURN_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
 def config_hash(options: Options) -> str:
     """Return a short name for a configuration: the same settings have the same, in whatever order they are written."""
     text = msgspec.json.encode(completed_view(options.config), order="deterministic")
+    import hashlib
+
     return hashlib.sha256(text).hexdigest()[:12]

@@ -104,6 +104,8 @@ class SchedulingLoop:
         self._inbox: list[Callable[[], None]] = []
         self._news = asyncio.Event()
         self._stopping = False
+        self.cycles = 0
+        """How many there were."""
         scheduler.services.wake = self._news.set
 
     @property
@@ -123,11 +125,10 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Schedule until stopped."""
-        cycles = 0
         while not self._stopping:
             if await self.step():
-                cycles += 1
-                if cycles % CYCLES_PER_TURN == 0:
+                self.cycles += 1
+                if self.cycles % CYCLES_PER_TURN == 0:
                     await asyncio.sleep(0)
             else:
                 await self.sleep()

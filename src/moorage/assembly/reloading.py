@@ -1,8 +1,9 @@
 """Changing how a running scheduler schedules: what it knows and who waits stays, its profiles are replaced at once."""
 
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
-from time import perf_counter
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from time import perf_counter, thread_time
 from typing import Final
 
 import structlog
@@ -14,7 +15,9 @@ from moorage.assembly.remote import RemoteApi
 from moorage.client.extender import HttpExtender, sent_whole
 from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.scheduler import Scheduler
+from moorage.engine.steps import take_some
 from moorage.errors import ConfigError
+from moorage.framework.metering import PluginMeter
 
 LIST_SECONDS: Final = 30.0
 """What kinds that only the new plugins list may take to be listed."""
@@ -27,31 +30,62 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
     """Have a scheduler go on under another policy; if that cannot be used, this raises and nothing has changed.
 
     The new plugins are built and started beside the old ones, and what only they list is listed. Then both are swapped
-    between two cycles. Bindings under way end on the plugins they began with, which are closed after the last of them.
+    between two cycles, and who waits is handed over. Bindings under way end on the plugins they began with, which are
+    closed after the last of them. Pods are tried all the while: whatever takes long is done a little at a time.
     """
+    holds, cycles = HoldTimes(parts.scheduler.services.meter), parts.loop.cycles
     async with parts.changing:
         scheduler = parts.scheduler
         _require_same_ground(parts, policy)
         async with AsyncExitStack() as undo:
-            extenders = [parts.tuning.make_extender(config) for config in policy.config.extenders]
-            for extender in extenders:
-                undo.callback(extender.close)
-            began = perf_counter()
-            profiles = _build(parts, policy, extenders, undo)
-            built = perf_counter() - began
+            extenders = await _build_extenders(parts, policy, undo, holds)
+            profiles = scheduler.prepare_profiles(policy.config, policy.registry, extenders)
+            await _build(scheduler, profiles, undo, holds)
             undo.push_async_callback(profiles.life.close)
             await _list_more(parts, profiles, undo)
             if scheduler.life.has_begun:
                 await profiles.life.start()
-            former, swapped = await parts.deliveries.between_cycles(lambda: _swap(scheduler, profiles))
+            former = await parts.deliveries.between_cycles(lambda: _swap(scheduler, profiles, holds))
             undo.pop_all()
-    scheduler.services.meter.observe(HELD, built, "build")
-    scheduler.services.meter.observe(HELD, swapped, "swap")
-    log.info("plugins swapped between cycles", build_ms=round(built * 1e3, 1), swap_ms=round(swapped * 1e3, 3))
+        await _hand_over(parts, holds)
+    log.info("plugins swapped between cycles", **holds.summary(), cycles_meanwhile=parts.loop.cycles - cycles)
     old_extenders = [*parts.extenders]
     parts.extenders.extend(extenders)
     parts.background.spawn(_retire(parts, former, old_extenders), name="closing former plugins")
     scheduler.services.wake()
+
+
+class HoldTimes:
+    """For how long a change kept the loop from trying pods, in how many pieces, the longest of which counts.
+
+    Beside the time that has passed, the time of the processor is taken: it says more on a machine that is busy.
+    """
+
+    def __init__(self, meter: PluginMeter) -> None:
+        self._meter = meter
+        self._longest_cpu = 0.0
+        self._pieces: dict[str, list[float]] = {"build": [], "swap": [], "handover": []}
+
+    @contextmanager
+    def of(self, step: str) -> Iterator[None]:
+        """Time a piece."""
+        began, cpu = perf_counter(), thread_time()
+        try:
+            yield
+        finally:
+            seconds = perf_counter() - began
+            self._longest_cpu = max(self._longest_cpu, thread_time() - cpu)
+            self._pieces[step].append(seconds)
+            self._meter.observe(HELD, seconds, step)
+
+    def summary(self) -> dict[str, float]:
+        """Return for the log what was noted, in milliseconds."""
+        told: dict[str, float] = {"cpu_ms": round(self._longest_cpu * 1e3, 3)}
+        for step, pieces in self._pieces.items():
+            told[f"{step}_ms"] = round(max(pieces, default=0.0) * 1e3, 3)
+            if step != "swap":
+                told[f"{step}_pieces"] = len(pieces)
+        return told
 
 
 def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
@@ -65,25 +99,61 @@ def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
 
 
-def _build(
-    parts: Parts[RemoteApi], policy: Policy, extenders: Iterable[HttpExtender], undo: AsyncExitStack
-) -> Profiles:
-    """Build the new plugins, which may ask for kinds that nobody lists yet."""
-    scheduler, services = parts.scheduler, parts.scheduler.services
-    known, shared = {*scheduler.objects.kinds()}, {*services.shared}
-    undo.callback(lambda: scheduler.objects.forget({*scheduler.objects.kinds()} - known))
-    undo.callback(lambda: [services.shared.pop(key) for key in [*services.shared] if key not in shared])
+async def _build_extenders(
+    parts: Parts[RemoteApi], policy: Policy, undo: AsyncExitStack, holds: HoldTimes
+) -> list[HttpExtender]:
+    """Make the new extenders, one at a time: each may have certificates to read."""
+    made = []
+    for config in policy.config.extenders:
+        with holds.of("build"):
+            made.append(parts.tuning.make_extender(config))
+        undo.callback(made[-1].close)
+        await asyncio.sleep(0)
+    return made
+
+
+async def _build(scheduler: Scheduler, profiles: Profiles, undo: AsyncExitStack, holds: HoldTimes) -> None:
+    """Build the new plugins, which may ask for kinds that nobody lists yet, a few at a time."""
+    steps = profiles.build()
+    undo.callback(steps.close)
+    is_unfinished = True
+    while is_unfinished:
+        with holds.of("build"), _asking(scheduler, undo):
+            is_unfinished = take_some(steps)
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def _asking(scheduler: Scheduler, undo: AsyncExitStack) -> Iterator[None]:
+    """Let plugins that are being built ask for kinds, and share something; forget that if they are not used."""
+    services, objects = scheduler.services, scheduler.objects
+    kinds, shared = {*objects.kinds()}, {*services.shared}
     services.is_following = False
     try:
-        return scheduler.build_profiles(policy.config, policy.registry, extenders)
+        yield
     finally:
         services.is_following = True
+        if more := {*objects.kinds()} - kinds:
+            undo.callback(objects.forget, more)
+        if new := {*services.shared} - shared:
+            undo.callback(lambda: [services.shared.pop(key, None) for key in new])
 
 
-def _swap(scheduler: Scheduler, profiles: Profiles) -> tuple[Profiles, float]:
-    began = perf_counter()
-    former = scheduler.change_profiles(profiles)
-    return former, perf_counter() - began
+def _swap(scheduler: Scheduler, profiles: Profiles, holds: HoldTimes) -> Profiles:
+    with holds.of("swap"):
+        return scheduler.change_profiles(profiles)
+
+
+async def _hand_over(parts: Parts[RemoteApi], holds: HoldTimes) -> None:
+    """Go through who waits, between cycles."""
+    scheduler = parts.scheduler
+
+    def some() -> bool:
+        with holds.of("handover"):
+            return take_some(scheduler.handing_over)
+
+    while await parts.deliveries.between_cycles(some):
+        await asyncio.sleep(0)
 
 
 async def _list_more(parts: Parts[RemoteApi], profiles: Profiles, undo: AsyncExitStack) -> None:

@@ -50,11 +50,13 @@ def _start(flags: "FlagValues") -> int:
         _write_config(complete_options(flags), path)
         return 0
     # What both processes need is imported before there are two; the keeper has no more than this.
-    if flags["kubeconfig"] or flags["config"]:
-        import_module("moorage.api.documents")
     from moorage.app.gc_tuning import collect_rarely
     from moorage.app.keeper.keeper import keep
     from moorage.app.keeper.process import Ends, split
+    from moorage.client.kubeconfig import is_json
+
+    if flags["config"] or (flags["kubeconfig"] and not is_json(flags["kubeconfig"])):
+        import_module("moorage.api.documents")
 
     if flags["reload"]:
         # It would end a process that is not ready for it yet.

@@ -4,11 +4,13 @@ import logging
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 NUMPY_TEXTS: Final = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
+NUMPY_TYPES: Final = "numpy._typing"
 
 
 def start_lightly(*, with_numpy: bool = True) -> None:
@@ -22,44 +24,67 @@ def start_lightly(*, with_numpy: bool = True) -> None:
     keep_freed_memory()
     if with_numpy:
         import_numpy()
-    _import_structlog()
+    # They are for coloured tracebacks, which we do not print, for contexts of greenlets, and for Pythons before ours.
+    _import_without("structlog", "rich", "colorama", "greenlet")
+    _import_without("msgspec", "typing_extensions")
     log_to_stderr()
 
 
 def import_numpy() -> None:
-    """Import NumPy without the threads of its linear algebra, which we do not use, and without its help texts.
+    """Import NumPy without the threads of its linear algebra, which we do not use, its help texts, and its types.
 
     There is a thread for each core, and all of them spin for a while before they sleep: half of what importing NumPy
-    costs. Hanging texts on its functions is a seventh of the rest.
+    costs. Hanging texts on its functions is a seventh of the rest, and the types of annotations are a quarter.
     """
     before = os.environ.get(BLAS_THREADS)
     os.environ[BLAS_THREADS] = before or "1"
-    unread = [name for name in NUMPY_TEXTS if name not in sys.modules]
-    sys.modules.update({name: ModuleType(name) for name in unread})
+    unread = {name: ModuleType(name) for name in NUMPY_TEXTS} | {NUMPY_TYPES: _NumpyTypes()}
+    unread = {name: module for name, module in unread.items() if name not in sys.modules}
+    sys.modules.update(unread)
     try:
         import_module("numpy")
     finally:
-        for name in unread:
-            del sys.modules[name]
+        for name, module in unread.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
         # The programs that we start, for credentials, have the environment that we were given.
         if before is None:
             del os.environ[BLAS_THREADS]
 
 
-def _import_structlog() -> None:
-    """Import structlog without rich and colorama, which it takes along for coloured tracebacks that we do not print.
+class _NumpyTypes(ModuleType):
+    """Stands for the types of NumPy's annotations while it is imported; for more than an array it gets the real ones.
 
-    Whoever draws with them imports them.
+    Later imports, by ``numpy.typing``, find the real ones.
     """
-    if "structlog" in sys.modules:
+
+    NDArray = list
+
+    def __init__(self) -> None:
+        super().__init__(NUMPY_TYPES)
+        numpy = find_spec("numpy")
+        # A package: whatever stands in it is imported as ever.
+        self.__path__ = [f"{home}/_typing" for home in (numpy and numpy.submodule_search_locations) or ()]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(NUMPY_TYPES) is self:
+            del sys.modules[NUMPY_TYPES]
+        return getattr(import_module(NUMPY_TYPES), name)
+
+
+def _import_without(name: str, *others: str) -> None:
+    """Import a library without others, which it takes along if they are there; whoever needs those imports them."""
+    if name in sys.modules:
         return
-    kept_out = [name for name in ("rich", "colorama") if name not in sys.modules]
+    kept_out = [other for other in others if other not in sys.modules]
     sys.modules.update(dict.fromkeys(kept_out))  # type: ignore[arg-type]
     try:
-        import_module("structlog")
+        import_module(name)
     finally:
-        for name in kept_out:
-            del sys.modules[name]
+        for other in kept_out:
+            del sys.modules[other]
 
 
 def log_to_stderr() -> None:

@@ -6,6 +6,7 @@ may be written, such as ``tls-server-name``, ``proxy-url``, impersonation, and s
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -156,18 +157,35 @@ def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
 
 
 def _read(name: str) -> dict[str, Any]:
-    from moorage.api.documents import read_documents
-
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(name, f"the kubeconfig cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(name, "the kubeconfig is not UTF-8 text") from error
-    content = next(read_documents(text, source=name), None)
+    content = _parsed(text, name)
     if not isinstance(content, dict):
         raise InputError(name, "this is not a kubeconfig", hint="it must have clusters, contexts and users")
     return content
+
+
+def is_json(name: str) -> bool:
+    """Tell whether a file seems to be JSON, which is read without PyYAML; who reads it says what is wrong with it."""
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
+
+
+def _parsed(text: str, name: str) -> Any:
+    if text.startswith("{"):
+        # JSON needs no PyYAML, which takes as long to import as all of our client.
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(text)
+    from moorage.api.documents import read_documents
+
+    return next(read_documents(text, source=name), None)
 
 
 def _collect(into: dict[str, Any], content: Mapping[str, Any], plural: str, singular: str, name: str) -> None:

@@ -14,6 +14,7 @@ that come out. What is known is never dropped: a new list is compared with it, a
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from operator import attrgetter
 from random import Random
 from typing import Any, Final, Generic, TypeVar
@@ -242,6 +243,8 @@ class Identity(Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
+MAX_EMPTY: Final = 256
+"""A page of so few bytes has no object, or one that is not worth a decoder for pages."""
 MALFORMED: Final = (*UNREADABLE, QuantityError)
 
 
@@ -280,12 +283,19 @@ class Decoding(Generic[T]):
         self._keeps = keeps
         self._verify = _VERIFIERS.get(kind, _takes_as_is)
         self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
-        self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
-        self._event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(WatchEvent[kind])  # type: ignore[valid-type]
+
+    # Made when they are needed: most kinds that are followed have no object in most clusters.
+    @cached_property
+    def _page(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(Page[self.kind])  # type: ignore[name-defined]
+
+    @cached_property
+    def _event(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(WatchEvent[self.kind])  # type: ignore[name-defined]
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
         """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
-        if not self._one_by_one:
+        if not self._one_by_one and len(body) > MAX_EMPTY:
             try:
                 page = self._page.decode(body)
                 for item in page.items or ():

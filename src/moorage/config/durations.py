@@ -1,7 +1,6 @@
 """Go's durations: "1h2m", "1.5s" and "300ms" as exact nanoseconds, printed the way Go prints them."""
 
 import re
-from fractions import Fraction
 from typing import Final, Self
 
 from msgspec import Struct
@@ -19,6 +18,14 @@ _UNITS: Final = {
 _TERM: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _WHOLE: Final = re.compile(rf"[+-]?(?:{_TERM.pattern})+", re.ASCII)
 _LIMIT: Final = 2**63
+
+
+def _whole(number: str, unit: int) -> int:
+    if number.isdecimal():
+        return int(number) * unit
+    from fractions import Fraction
+
+    return int(Fraction(number) * unit)
 
 
 class Duration(Struct, frozen=True, order=True):
@@ -43,7 +50,7 @@ class Duration(Struct, frozen=True, order=True):
         if not _WHOLE.fullmatch(text):
             raise ValueError(_complaint(text))
         # Go drops what is smaller than a nanosecond, term by term.
-        total = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _TERM.findall(text))
+        total = sum(_whole(number, _UNITS[unit]) for number, unit in _TERM.findall(text))
         if total >= _LIMIT:
             raise ValueError(f'time: invalid duration "{text}"')
         return cls(-total if text.startswith("-") else total)

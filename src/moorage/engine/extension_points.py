@@ -213,7 +213,10 @@ def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo)
 
 
 def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-    """Have one plugin score a window, and refuse what is not one integer per node."""
+    """Have one plugin score a window, and refuse what is not one integer per node.
+
+    The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
+    """
     scores = ask(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
     if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),):
         shape = scores.shape if isinstance(scores, np.ndarray) else type(scores).__name__
@@ -222,7 +225,9 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
         raise failure(SCORE, plugin.name, "a score is not a number")
     if scores.dtype.kind not in "iu":
         raise failure(SCORE, plugin.name, f"scores must be integers, not {scores.dtype}")
-    return scores if scores.dtype == np.int64 else scores.astype(np.int64)
+    if scores.dtype == np.int64 or (scores.dtype == np.int32 and plugin._narrow_is_checked):
+        return scores
+    return scores.astype(np.int64)
 
 
 def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:

@@ -25,7 +25,7 @@ def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: I
         return []
     known = before or after
     assert known is not None
-    return (after or known.empty()).take_over(before or known.empty(), list(pods))
+    return (after or known.empty()).take_over(before or known.empty(), pods)
 
 
 def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str, tuple[object, ...]]:
@@ -53,6 +53,8 @@ class GroupSources:
         self._queue = queue
         self._with_objects = with_objects
         self._source_of: dict[str, GroupSourcePlugin] = {}
+        self._stale: dict[str, None] = {}
+        """Groups that other plugins described last."""
 
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
         """Go on from what others described; return the pods that are in another group now, before and after.
@@ -73,10 +75,22 @@ class GroupSources:
             self._forget(key)
         return moved
 
-    def describe_again(self) -> None:
-        """Have every group described: other code, or other arguments, may see it otherwise."""
-        for key, plugin in list(self._source_of.items()):
-            self._describe(plugin, key)
+    def describe_again(self) -> Iterator[None]:
+        """Have every group described, one at each step: other code, or other arguments, may see it otherwise."""
+        self._stale = dict.fromkeys(self._source_of)
+        return self._describe_stale()
+
+    def _describe_stale(self) -> Iterator[None]:
+        for key in list(self._stale):
+            self.refresh(key)
+            yield
+
+    def refresh(self, key: str) -> None:
+        """Have a group described that was not since other plugins do that."""
+        if key in self._stale:
+            del self._stale[key]
+            if (source := self._source_of.get(key)) is not None:
+                self._describe(source, key)
 
     def _regrouped(self, former: "GroupSources", pod: Pod) -> Pod:
         is_described = group_key(pod) in former._source_of

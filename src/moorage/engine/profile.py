@@ -1,11 +1,11 @@
 """The configured plugins of one scheduler name, in the order in which each extension point asks them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from moorage.config.catalogue import KNOWN_PLUGINS
-from moorage.config.expansion import expand_plugins
+from moorage.config.expansion import EnabledPlugins, expand_plugins
 from moorage.config.types import ExtensionPoint, ProfileConfig
 from moorage.errors import PluginError
 from moorage.framework.contracts import EXTENSION_POINTS
@@ -42,21 +42,32 @@ MAX_EVENTS: Final = 1000
 
 
 class Profile:
-    """One scheduler name and its plugins, each built once."""
+    """One scheduler name and its plugins, each built once: by :meth:`build`, before anything else is asked of it."""
 
     def __init__(self, config: ProfileConfig, registry: Registry, handle_of: Callable[[type[Plugin]], Handle]) -> None:
+        self.config = config
+        self.name: str = config.scheduler_name or ""
+        self._registry = registry
+        self._handle_of = handle_of
+
+    def build(self) -> Iterator[None]:
+        """Build the plugins, one at each step."""
+        config, registry = self.config, self._registry
         enabled = expand_plugins(config, lambda name: points_of(registry, name))
         args = {entry.name: entry.args for entry in config.plugin_config}
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
-        known = {
-            name: registry.build(name, args=args.get(name), handle=handle_of(registry[name]))
-            for name in names
-            if name in registry
-        }
-        self.config = config
-        self.name: str = config.scheduler_name or ""
-        self.plugins: Mapping[str, Plugin] = known
+        known: dict[str, Plugin] = {}
+        yield
+        for name in names:
+            if name in registry:
+                known[name] = registry.build(name, args=args.get(name), handle=self._handle_of(registry[name]))
+                yield
         self.missing = tuple(name for name in names if name not in registry)
+        self._file(known, enabled)
+
+    def _file(self, known: Mapping[str, Plugin], enabled: EnabledPlugins) -> None:
+        """Note which plugins each extension point asks."""
+        self.plugins = known
         self.weights: Mapping[str, int] = enabled.score_weights
 
         def at(point: str) -> tuple[Any, ...]:

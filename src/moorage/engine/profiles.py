@@ -4,7 +4,7 @@ Pods and what is known of the cluster are not part of it: they stay when a confi
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain
 
 from moorage.api.meta import KubeObject
@@ -31,7 +31,10 @@ from moorage.queue.hints import EXTENDER, ProfileQueueing, Queueing
 
 
 class Profiles:
-    """The profiles of one configuration at work: their cycles, their bindings, and the life of their plugins."""
+    """The profiles of one configuration at work: their cycles, their bindings, and the life of their plugins.
+
+    Complete once :meth:`build` is through.
+    """
 
     def __init__(
         self,
@@ -46,30 +49,45 @@ class Profiles:
         self._services = services
         self._registry = registry
         self._extenders = extenders
+        self._observer = observer
         self._cross_check = cross_check
         self._built: list[ProfileCycle] = []
         self.config = config
+
+    def build(self) -> Generator[None, None, None]:
+        """Build everything in small steps, between which pods may be tried by others: at most a plugin at each."""
         try:
-            self._build(config, observer)
+            yield from self._build(self.config)
         except BaseException:
             # Plugins that could be built may have begun something, and nobody is going to close them.
             for cycle in self._built:
                 cycle.handles.cancel()
             raise
 
-    def _build(self, config: SchedulerConfiguration, observer: AttemptObserver | None) -> None:
-        self.cycles = self._build_cycles(config)
-        self.resizes = self._build_cycles(resizing(config, self._services.features))
+    def _build(self, config: SchedulerConfiguration) -> Iterator[None]:
+        self.cycles: dict[str, ProfileCycle] = {}
+        yield from self._build_cycles(config, self.cycles)
+        self.resizes: dict[str, ProfileCycle] = {}
         """How running pods are tried whose resize was put off."""
-        self.bindings = {name: self._build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
+        yield from self._build_cycles(resizing(config, self._services.features), self.resizes)
+        self.bindings: dict[str, BindingPhases] = {}
+        for name, cycle in self.cycles.items():
+            self.bindings[name] = self._build_binding(name, cycle, self._observer)
+            yield
         self._handles: list[EngineHandle] = [handle for cycle in self._built for handle in cycle.handles.made.values()]
         self.life = PluginLife((cycle.profile, cycle.handles) for cycle in self._built)
-        self.queueing = self._queueing()
+        asked: dict[str, ProfileQueueing] = {}
+        for name, cycle in self.cycles.items():
+            asked[name] = self._asked_by_queue(cycle)
+            yield
+        sort = next(iter(self.cycles.values())).profile.queue_sort[0]
+        backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
+        self.queueing = Queueing(sort, asked, backoff)
 
-    def _build_cycles(self, config: SchedulerConfiguration) -> dict[str, ProfileCycle]:
-        rotation, cycles = Rotation(), {}
+    def _build_cycles(self, config: SchedulerConfiguration, cycles: dict[str, ProfileCycle]) -> Iterator[None]:
+        rotation = Rotation()
         for profile in config.profiles:
-            cycle = cycles[profile.scheduler_name or ""] = ProfileCycle(
+            cycle = ProfileCycle(
                 profile,
                 self._registry,
                 self._services,
@@ -78,8 +96,9 @@ class Profiles:
                 self._cross_check,
                 self._extenders,
             )
+            yield from cycle.build()
+            cycles[profile.scheduler_name or ""] = cycle
             self._built.append(cycle)
-        return cycles
 
     def _build_binding(self, name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
         phases = BindingPhases(cycle.profile, self._extenders)
@@ -88,19 +107,10 @@ class Profiles:
             time_phases(cycle, phases, stopwatch)
         return phases
 
-    def _queueing(self) -> Queueing:
+    def _asked_by_queue(self, cycle: ProfileCycle) -> ProfileQueueing:
         of_extenders = {EXTENDER: EVERY_EVENT} if self._extenders else {}
         has_groups = self._services.cache.groups is not None
-        return Queueing(
-            sort=next(iter(self.cycles.values())).profile.queue_sort[0],
-            profiles={
-                name: ProfileQueueing(
-                    cycle.profile.pre_enqueue, with_groups(_registrations(cycle) | of_extenders, has_groups)
-                )
-                for name, cycle in self.cycles.items()
-            },
-            backoff=Backoff(self.config.pod_initial_backoff_seconds, self.config.pod_max_backoff_seconds),
-        )
+        return ProfileQueueing(cycle.profile.pre_enqueue, with_groups(_registrations(cycle) | of_extenders, has_groups))
 
     @property
     def group_sources(self) -> dict[str, tuple[GroupSourcePlugin, ...]]:

@@ -68,7 +68,7 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
         scores.by_plugin.append(PluginScores(plugin.name, profile.weights[plugin.name], column, normalized))
     _require_range(scores.by_plugin)
     for item in scores.by_plugin:
-        scores.totals += item.weight * item.normalized
+        scores.totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
     return scores
 
 

@@ -1,6 +1,8 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,12 +18,12 @@ from moorage.engine.event_handlers import EventHandlers
 from moorage.engine.extender import Extender, in_order
 from moorage.engine.failures import FailureHandler
 from moorage.engine.group_sources import GroupSources
-from moorage.engine.groups.cycle import GroupCycle
 from moorage.engine.life import PluginLife
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.engine.profiles import Profiles, describes_groups
 from moorage.engine.services import Background, Services
+from moorage.engine.steps import go_through
 from moorage.engine.ties import Ties
 from moorage.errors import MoorageError
 from moorage.features import FeatureGates
@@ -41,6 +43,9 @@ from moorage.state.cache import Cache
 from moorage.state.objects import Objects
 from moorage.state.pod_groups import PodGroups
 
+if TYPE_CHECKING:
+    from moorage.engine.groups.cycle import GroupCycle
+
 MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
 
@@ -52,6 +57,8 @@ class Scheduler:
 
     unexpected: Exception | None = None
     """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+    handing_over: Iterator[None] = iter(())
+    """What the last change of profiles left to be done, in small steps between cycles."""
 
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
         self,
@@ -91,7 +98,7 @@ class Scheduler:
         self._living = [self.profiles]
         self.queue = self._build_queue(features, queue_observer, max_unschedulable)
         self.failures = FailureHandler(self.services, self.queue)
-        self.groups = None if self.cache.groups is None else GroupCycle(self, self.cache.groups)
+        self.groups = self._build_groups()
         self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
@@ -101,12 +108,27 @@ class Scheduler:
             waiting=self.services.waiting,
             features=features,
         )
-        self._serve(self.profiles)
+        go_through(self._serve(self.profiles))
+
+    def _build_groups(self) -> "GroupCycle | None":
+        if self.cache.groups is None:
+            return None
+        from moorage.engine.groups.cycle import GroupCycle
+
+        return GroupCycle(self, self.cache.groups)
 
     def build_profiles(
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
     ) -> Profiles:
         """Build what a configuration makes of this scheduler, beside what is in use; plugins are not started."""
+        profiles = self.prepare_profiles(config, registry, extenders)
+        go_through(profiles.build())
+        return profiles
+
+    def prepare_profiles(
+        self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
+    ) -> Profiles:
+        """Return what a configuration makes of this scheduler, for whoever builds it step by step."""
         return Profiles(
             config,
             registry,
@@ -120,21 +142,23 @@ class Scheduler:
         """Go on with other profiles, between two cycles; return those until now, which still bind what they placed.
 
         Pods stay where they are: only their order, what holds them back, and what they hope for may change. Those that
-        were rejected get another try, since what rejected them may be gone.
+        were rejected get another try, since what rejected them may be gone. None of that is done here, however many
+        wait: it is in the steps of ``handing_over``, and whoever is popped before has been looked at by then.
         """
+        go_through(self.handing_over)
         former, self.profiles = self.profiles, profiles
         self._living = [*self.living(), profiles]
         profiles.life.follow(former.life)
-        self.queue.reconfigure(profiles.queueing)
-        self._serve(profiles)
+        waiting = self.queue.reconfigure(profiles.queueing)
+        self.handing_over = chain(self._serve(profiles), waiting)
         return former
 
-    def _serve(self, profiles: Profiles) -> None:
+    def _serve(self, profiles: Profiles) -> Iterator[None]:
         self.cycles, self._resizes, self._bindings = profiles.cycles, profiles.resizes, profiles.bindings
         sources = self._group_sources(profiles)
         if self.groups is not None:
             self.groups.serve(profiles.cycles.values(), sources)
-        self.handlers.serve(profiles.cycles.keys(), sources)
+        return self.handlers.serve(profiles.cycles.keys(), sources)
 
     def living(self) -> list[Profiles]:
         """Return the profiles in use, behind those before them that have pods to bind yet."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
-from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
+from moorage.arrays import NDArray
 from moorage.engine.extension_points import FILTER, ask, failure
 from moorage.framework.cycle import CycleState
 from moorage.framework.faults import shown
@@ -77,11 +77,13 @@ def rejected_rows(
 
     Rows that are not ``alive`` were rejected before: what the plugin says of those does not count, be it an error.
     """
-    if alive is None:
-        alive = np.ones(len(nodes), dtype=np.bool_)
-    else:
+    if alive is not None:
         nodes = nodes.among(alive)
     verdict = ask(FILTER, plugin, plugin.filter_nodes, cycle, pod, nodes)
+    if isinstance(verdict, Verdict) and not verdict.rejections:
+        return iter(())
+    if alive is None:
+        alive = np.ones(len(nodes), dtype=np.bool_)
     return _numbered(checked_verdict(plugin, verdict, alive), plugin.name, alive, table)
 
 

@@ -5,8 +5,8 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from moorage.arrays import NDArray
 from moorage.framework.status import BoolArray, IntArray
 
 V = TypeVar("V", bound=Hashable)

@@ -1,7 +1,7 @@
 """Why each node was rejected: explicit statuses, and one for all other nodes."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -50,6 +50,10 @@ class NodeStatuses:
         explicit, absent = self.explicit, self.absent
         rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]
         return np.array(rows, dtype=np.int64)
+
+    def distinct(self) -> Iterable[Status]:
+        """Return every status that some node has of its own."""
+        return set(self.explicit.values())
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""

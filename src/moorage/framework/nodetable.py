@@ -1,13 +1,13 @@
 """Every node as columns, seen through a window: the whole cluster, or some of its rows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.affinity import Taint
 from moorage.api.pod import HostPort
+from moorage.arrays import NDArray
 from moorage.framework.columns import Categorical, Growing
 from moorage.framework.node_storage import ImageFacts, NodeStorage
 from moorage.framework.nodeinfo import NodeInfo
@@ -71,6 +71,10 @@ class NodeTable:
     def take(self, rows: RowArray) -> "NodeTable":
         """Return a window on some rows of this one, in that order."""
         return NodeTable(self._columns, rows if self._rows is None else self._rows[rows])
+
+    def late(self, size: int, find: Callable[[], RowArray]) -> "NodeTable":
+        """Return a window on so many rows of this one that are found only when somebody looks at them."""
+        return LateWindow(self._columns, size, find)
 
     def among(self, candidates: BoolArray) -> "NodeTable":
         """Return the same window, telling plugins that go node by node which rows still matter."""
@@ -209,3 +213,33 @@ class NodeTable:
 
     def _categorical(self, whole: Categorical[Any]) -> Categorical[Any]:
         return whole if self._rows is None else Categorical(whole.codes[self._rows], whole.values)
+
+
+class LateWindow(NodeTable):
+    """A window on some rows of the cluster, of which only the number is known until somebody looks through it.
+
+    Most plugins that are handed the feasible nodes before they score do not look at one of them.
+    """
+
+    __slots__ = ("_find", "_found", "_size")
+
+    def __init__(self, columns: NodeStorage, size: int, find: Callable[[], RowArray]) -> None:
+        self._columns = columns
+        self._candidates = None
+        self._size = size
+        self._find = find
+        self._found: RowArray | None = None
+
+    @property
+    def _rows(self) -> RowArray:  # type: ignore[override]
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def shows_all(self) -> bool:
+        """Never: whoever has all rows needs no such window."""
+        return False

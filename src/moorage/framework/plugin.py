@@ -9,7 +9,7 @@ A plugin that raises fails the attempt with an error that names the plugin; the 
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
 from operator import index
 from typing import Any, ClassVar
@@ -57,7 +57,7 @@ class Plugin:
     depends_on: ClassVar[DependsOn] = DependsOn.PODS
     """What of the cluster filter and score answers about a node depend on, besides what ``sign`` and ``epoch`` name."""
 
-    # Three facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
+    # Four facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
     _signs_template: bool = False
     """Whether ``sign`` goes by ``pod.spec`` (but for the node's name) and the epoch alone, so that pods of one template
     are asked about once."""
@@ -65,6 +65,8 @@ class Plugin:
     """Whether a pod that ``pre_filter`` skips is of no concern to ``reserve`` and ``pre_bind`` either."""
     _normalizes_by_value: ClassVar[bool] = False
     """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
+    _narrow_is_checked: ClassVar[bool] = False
+    """Whether scores of 32 bits lie within 0…100; and were made for the caller, if ``score_nodes`` returned them."""
 
     _timer: Any = None
     """What takes the time of single calls, while somebody measures; set by the engine."""
@@ -239,6 +241,12 @@ class CountingPlugin(Plugin):
 
         Another pod may join exactly if it asks no more than that of any of them; every pod takes one of ``pods``.
         """
+
+    def filter_without(
+        self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]
+    ) -> Verdict | None:
+        """Say what ``filter`` would say of each node with so much less taken there; ``None`` if that takes a copy."""
+        return None
 
 
 class PostFilterResult(Struct, frozen=True):

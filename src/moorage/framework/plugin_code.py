@@ -1,6 +1,7 @@
 """The code of plugins that are named as module:Class: which files it stands in, and how it is imported afresh."""
 
 import importlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -27,10 +28,12 @@ class PluginCode:
         self._installed.add(Path(__file__).absolute().parents[1])
 
     def modules(self) -> dict[str, ModuleType]:
-        """Return the modules that are loaded."""
+        """Return the modules that are loaded; pods wait meanwhile, so hundreds are told apart by their names alone."""
+        if not self._packages:
+            return {}
         homes = {home for name in self._packages if (home := _home(sys.modules.get(name))) is not None}
-        homes = {home for home in homes if not self._is_installed(home)}
-        return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, homes)}
+        beside = tuple(f"{home}{os.sep}" for home in homes if not self._is_installed(home))
+        return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, beside)}
 
     def files(self) -> list[Path]:
         """Return the files they were read from; asked every second, so they are looked for when modules have come."""
@@ -60,11 +63,14 @@ class PluginCode:
         finally:
             self._found = (0, [])
 
-    def _is_ours(self, name: str, module: ModuleType, homes: Iterable[Path]) -> bool:
+    def _is_ours(self, name: str, module: ModuleType, beside: tuple[str, ...]) -> bool:
         if name.partition(".")[0] in self._packages:
             return True
-        file = None if name == "__main__" else _file(module)
-        return file is not None and any(map(file.is_relative_to, homes)) and not self._is_installed(file)
+        written = None if name == "__main__" else getattr(module, "__file__", None)
+        if written is None or (os.path.isabs(written) and not written.startswith(beside)):
+            return False
+        file = Path(written).absolute()
+        return str(file).startswith(beside) and not self._is_installed(file)
 
     def _is_installed(self, path: Path) -> bool:
         return any(map(path.is_relative_to, self._installed))

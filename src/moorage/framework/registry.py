@@ -166,6 +166,8 @@ def _is_struct(kind: object) -> bool:
 
 
 def _parameters(plugin: type[Plugin]) -> list[str]:
+    if plugin.__init__ is object.__init__ and plugin.__new__ is object.__new__:
+        return []  # inspect would parse the text of a signature for this, and needs a tokenizer for it
     return [name for name in inspect.signature(plugin).parameters if name != "self"]
 
 

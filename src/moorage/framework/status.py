@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
+
+from moorage.arrays import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-IntArray: TypeAlias = NDArray[np.int64]
+IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
+"""Integers, of 64 bits unless somebody says otherwise."""
 FloatArray: TypeAlias = NDArray[np.float64]
 
 MAX_NODE_SCORE: Final = 100

@@ -11,7 +11,7 @@ from moorage.errors import Unreachable
 from moorage.http.client_connection import PieceStream, PooledConnection
 from moorage.http.messages import Response
 from moorage.http.proxies import authorization, port_of, redacted
-from moorage.http.tls import ClientTls, client_context
+from moorage.http.tls import ClientTls, ResumingContext, client_context
 
 C = TypeVar("C", bound=PooledConnection)
 
@@ -60,6 +60,18 @@ class Dialer:
         if self.tls is None:
             return await self._forwarded(self._proxy)
         return await self._tunnelled(self._proxy, self.tls.context)
+
+    def keep_session(self, connection: PooledConnection) -> None:
+        """Have later connections resume the session of one on which an answer has come."""
+        transport = connection.transport
+        encrypted = transport.get_extra_info("ssl_object") if transport is not None else None
+        if encrypted is not None and isinstance(encrypted.context, ResumingContext):
+            encrypted.context.keep_session(encrypted)
+
+    def forget_sessions(self) -> None:
+        """Have the next connection begin a session of its own."""
+        if self.tls is not None and isinstance(self.tls.context, ResumingContext):
+            self.tls.context.forget_sessions()
 
     def _new_connection(self, loop: asyncio.AbstractEventLoop) -> PooledConnection:
         return PooledConnection(loop, redacted(self.server), self._idle)

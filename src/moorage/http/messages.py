@@ -3,8 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from email.utils import formatdate
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
@@ -184,6 +182,8 @@ _heads: dict[tuple[int, str], bytes] = {}
 def _head(status: int, content_type: str) -> bytes:
     head = _heads.get((status, content_type))
     if head is None:
+        from http import HTTPStatus  # for servers only
+
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
@@ -203,5 +203,7 @@ class _Dates:
 def _tail(keeps_alive: bool) -> bytes:
     now = int(time.time())
     if now != _Dates.second:
+        from email.utils import formatdate  # likewise
+
         _Dates.second, _Dates.line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
     return _Dates.line if keeps_alive else _Dates.line + b"Connection: close\r\n"

@@ -123,7 +123,9 @@ class HttpPool:
             except Unreachable:
                 connection.close()
                 raise
-        return await connection.send(request, seconds)
+        response = await connection.send(request, seconds)
+        self._dialer.keep_session(connection)
+        return response
 
     @asynccontextmanager
     async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[PieceStream]:
@@ -154,6 +156,7 @@ class HttpPool:
             problem = f"the certificate of {self.server} is not trusted: {error.verify_message}"
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
+            self._dialer.forget_sessions()
             why = "nobody answers" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
         self._all.add(connection)

@@ -8,7 +8,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Coroutine
-from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 
 import structlog
@@ -16,6 +15,7 @@ import structlog
 from moorage.http.messages import HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
 from moorage.http.parsing import RequestParser
 
+REQUEST_TIMEOUT: Final = 408
 MAX_WAITING: Final = 32
 """Requests sent ahead of their replies; with more, the rest is left in the client's own buffers."""
 IDLE_SWEEPS: Final = 36
@@ -262,7 +262,7 @@ class ServerConnection(asyncio.Protocol):
             if self.sweeps > LINGER_SWEEPS:
                 self.transport.abort()
         elif parser.has_begun and self.sweeps > SLOW_SWEEPS:
-            parser.refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
+            parser.refuse(REQUEST_TIMEOUT, "the request did not arrive in time")
             self._serve(parser)
         elif not parser.has_begun and self.sweeps > IDLE_SWEEPS:
             self.transport.close()

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final, TypeAlias
 
 import structlog
@@ -21,6 +20,39 @@ log = structlog.get_logger(__name__)
 
 _DER: Final = 2
 """How the private call of older Pythons spells DER."""
+
+
+class ResumingContext(ssl.SSLContext):
+    """Resumes the session of an earlier connection to the same host: then nobody has to prove anew who it is.
+
+    A scheduler opens a connection for each kind that it follows, and proofs are most of what TLS costs both sides.
+    Sessions go with the context, so that they end when we trust others, or are somebody else.
+    """
+
+    def __init__(self, _protocol: int) -> None:
+        self._sessions: dict[str, ssl.SSLSession] = {}
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection, in the session that is known."""
+        known = session or self._sessions.get(str(server_hostname))
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, known)
+
+    def keep_session(self, connection: ssl.SSLObject) -> None:
+        """Remember the session of a connection on which an answer has come; before that the server gives none."""
+        session = connection.session
+        if session is not None and session.has_ticket:
+            self._sessions[str(connection.server_hostname)] = session
+
+    def forget_sessions(self) -> None:
+        """Begin anew: some servers refuse who would resume, instead of just not resuming."""
+        self._sessions.clear()
 
 
 class ClientTls:
@@ -129,7 +161,11 @@ def client_context(authority: str | None = None) -> ssl.SSLContext:
     Python 3.13 by default refuses certificates without identifiers of their keys, and earlier ones any authority that
     is not a root; Go does neither. Go, and not OpenSSL, ignores the common name where a host name is looked for.
     """
-    context = ssl.create_default_context(cadata=authority)
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authority is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=authority)
     verify_as_go(context)
     context.hostname_checks_common_name = False
     return context
@@ -179,6 +215,8 @@ def readable(content: bytes) -> Iterator[str]:
     A key should not touch the disk, and a container may have none to write to.
     """
     if not hasattr(os, "memfd_create"):
+        from tempfile import NamedTemporaryFile
+
         with NamedTemporaryFile(prefix="moorage-tls-") as file:
             file.write(content)
             file.flush()

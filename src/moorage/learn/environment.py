@@ -7,8 +7,8 @@ from typing import Any, Final
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
+from moorage.arrays import NDArray
 from moorage.errors import InputError
 from moorage.learn.episodes import Episode
 from moorage.learn.rewards import PENALTY, Reward, reward_of

@@ -15,9 +15,10 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
-from moorage.plugins.capacities import MANY_ROWS, Capacities, Capacity, capacity_of
+from moorage.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES
+from moorage.plugins.standing_amounts import ResourceAmounts, standing_amounts
 
 EVEN: Final = 150
 """Less evenness before, and plus that after, it is twice the score."""
@@ -38,13 +39,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     Args = NodeResourcesBalancedAllocationArgs
     depends_on = DependsOn.REQUESTS
+    _narrow_is_checked = True
 
     def __init__(
         self, *, args: NodeResourcesBalancedAllocationArgs | None = None, handle: Handle | None = None
     ) -> None:
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
-        self._capacities, self._now = Capacities(), EvennessNow()
+        self._amounts = standing_amounts(handle)
         self._stock = device_stock(handle, self._resources) if handle is not None else None
         self._signs_template = self._stock is None
 
@@ -106,61 +108,58 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         asks = self._asks(cycle, pod)
         if asks is None:
             return np.zeros(len(nodes), dtype=np.int64)
-        resources = [resource for resource, _ in asks]
-        taken = self._taken(nodes, resources)
+        if self._stock is None and nodes.shows_all and (scores := self._score_all(nodes, asks)) is not None:
+            return scores
+        taken = self._taken(nodes, [resource for resource, _ in asks])
         present = [capacity.present for _, capacity in taken]
         after = [_fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(taken, asks, strict=True)]
-        gain = evenness_nodes(after, present)
-        # For the whole cluster, how evenly nodes are used without the pod is a column that stands.
-        if self._stock is None and nodes.shows_all:
-            gain += self._now.column(nodes, resources, taken)
-        else:
-            gain += EVEN - evenness_nodes([_fractions(*item) for item in taken], present)
+        gain = evenness_nodes(after, present).astype(np.int64)
+        gain += EVEN - evenness_nodes([_fractions(*item) for item in taken], present).astype(np.int64)
+        gain >>= 1
+        return gain
+
+    def _score_all(self, nodes: NodeTable, asks: Sequence[RequestedAmount]) -> IntArray | None:
+        """Score the whole cluster by columns that stand; None if floats would not be exact."""
+        self._amounts.follow(nodes)
+        known = [self._amounts[resource] for resource, _ in asks]
+        present, after = [], []
+        for item, (_, amount) in zip(known, asks, strict=True):
+            if item.most_used + amount >= EXACT_FLOATS or not item.capacity.is_sound:
+                return None
+            part = item.used + amount
+            part /= item.capacity.floats
+            if not item.is_free_everywhere(nodes, amount):
+                np.minimum(part, 1.0, out=part)
+            present.append(item.capacity.present)
+            after.append(part)
+        # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
+        gain = evenness_nodes(after, present).astype(np.int32)
+        # How evenly nodes are used without the pod stands, too.
+        resources = tuple([item.resource for item in known])
+        gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(known))
         gain >>= 1
         return gain
 
     def _taken(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
         """Return what is taken of each resource, and what there is of it."""
-        requested = nodes.requested
-        if self._stock is None:
-            used = [requested[resource] for resource in resources]
-            return list(zip(used, self._capacities.of(nodes, resources), strict=True))
         taken = []
         for resource in resources:
-            amounts, used_now = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], requested[resource])
-            taken.append((used_now, capacity_of(amounts)))
+            there, used = nodes.allocatable[resource], nodes.requested[resource]
+            if self._stock is not None:
+                there, used = self._stock.on_nodes(nodes, resource, there, used)
+            taken.append((used, capacity_of(there)))
         return taken
 
 
-class EvennessNow:
-    """How unevenly every node of the cluster is used (``EVEN`` less its evenness), followed by the rows that change."""
-
-    def __init__(self) -> None:
-        self._nodes: NodeTable | None = None
-        self._of: tuple[Sequence[str], int] = ((), -1)
-        self._position = -1
-        self._column: IntArray = np.zeros(0, dtype=np.int64)
-
-    def column(
-        self, nodes: NodeTable, resources: Sequence[str], taken: Sequence[tuple[IntArray, Capacity]]
-    ) -> IntArray:
-        """Return the column for some resources, of which this much is taken."""
-        wanted, changed = (resources, nodes.nodes_version), None
-        if wanted == self._of and self._nodes is not None and nodes.is_window_of(self._nodes):
-            changed = nodes.changed_since(self._position)
-        if changed is None or len(changed) > MANY_ROWS:
-            present = [capacity.present for _, capacity in taken]
-            self._column = EVEN - evenness_nodes([_fractions(*item) for item in taken], present)
-        else:
-            for row in set(changed):
-                self._column[row] = EVEN - _evenness_of(nodes[row], resources)
-        self._nodes, self._of, self._position = nodes, wanted, nodes.position
-        return self._column
+def _unevenness_now(known: Sequence[ResourceAmounts]) -> IntArray:
+    """Return for every node of the cluster ``EVEN`` less the evenness of what is taken now."""
+    taken = [np.minimum(item.used / item.capacity.floats, 1.0) for item in known]
+    return EVEN - evenness_nodes(taken, [item.capacity.present for item in known]).astype(np.int32)
 
 
-def _evenness_of(node: NodeInfo, resources: Sequence[str]) -> int:
+def _unevenness(node: NodeInfo, resources: Sequence[str]) -> int:
     allocatable, requested = node.allocatable, node.requested
-    return evenness(
+    return EVEN - evenness(
         [
             min(float(requested.get(resource, 0)) / float(allocatable[resource]), 1.0)
             for resource in resources
@@ -196,17 +195,23 @@ def _deviation(fractions: Sequence[float]) -> float:
     return math.sqrt(squares / float(len(fractions)))
 
 
-def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> IntArray:
-    """Do the same for columns; ``present`` says which nodes have a resource, ``None`` meaning all."""
+def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
+    """Do the same for columns, which are written to, but for cutting.
+
+    ``present`` says which nodes have a resource; ``None`` means all.
+    """
     if len(fractions) == 2 and present[0] is None and present[1] is None:
-        deviation = fractions[0] - fractions[1]
-        deviation /= 2
+        deviation = fractions[0]
+        deviation -= fractions[1]
         np.abs(deviation, out=deviation)
+        # Halves of floats are exact, so this is 1 - deviation / 2 without another pass.
+        np.subtract(2, deviation, out=deviation)
+        deviation *= MAX_NODE_SCORE / 2
     else:
         deviation = _deviation_nodes(fractions, present)
-    np.subtract(1, deviation, out=deviation)
-    deviation *= MAX_NODE_SCORE
-    return deviation.astype(np.int64)
+        np.subtract(1, deviation, out=deviation)
+        deviation *= MAX_NODE_SCORE
+    return deviation
 
 
 def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:

@@ -98,6 +98,10 @@ class BackoffQueue:
         """Take the pod whose penalty ends first, though it has not ended; never one after an error."""
         return self._rejected.pop()
 
+    def pop_any(self) -> QueuedPodInfo | None:
+        """Take out the pod whose penalty ends first; those after an error behind all others."""
+        return self._rejected.pop() or self._failed.pop()
+
     def release(self, now: float) -> Iterator[QueuedPodInfo]:
         """Take out all pods whose penalty is over."""
         window = self._window(now)

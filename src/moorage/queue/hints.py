@@ -1,6 +1,6 @@
 """Who wakes whom: did an event cure what plugins rejected a pod for? The hints that they registered say so."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import Enum
 from itertools import chain
 from time import perf_counter
@@ -17,6 +17,7 @@ from moorage.framework.plugin import (
 )
 from moorage.queue.backoff import Backoff
 from moorage.queue.entries import Gates, QueuedPodInfo
+from moorage.queue.handover import NOT_SERVED
 from moorage.queue.inflight import Happening
 from moorage.queue.observing import QueueObserver, report_failure
 
@@ -48,10 +49,13 @@ class Queueing(Struct, frozen=True):
     backoff: Backoff
 
 
-def gates_of(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> Gates:
-    """Collect the pre-enqueue plugins of all profiles."""
+def gates_of(
+    profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None, gone: Iterable[str] = ()
+) -> Gates:
+    """Collect the pre-enqueue plugins of all profiles; nobody enters whose profile is gone."""
     own_group = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
-    return Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer, own_group)
+    asked: dict[str, Sequence[PreEnqueuePlugin]] = {name: profile.pre_enqueue for name, profile in profiles.items()}
+    return Gates(asked | dict.fromkeys(gone, (NOT_SERVED,)), observer, own_group)
 
 
 class RequeueStrategy(Enum):
@@ -84,6 +88,10 @@ class Hints:
         self._profiles = profiles
         self._observer = observer
         self._interests: dict[ClusterEvent, Interest] = {}
+
+    def names(self) -> Set[str]:
+        """Return the names of all profiles."""
+        return self._profiles.keys()
 
     def has(self, profile: str) -> bool:
         """Tell whether there is such a profile."""

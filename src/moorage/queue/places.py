@@ -1,14 +1,15 @@
 """The places in which pods and groups wait: active, backing off, or parked; and the ways between them."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moorage.api.pod import Pod
+from moorage.clock import Clock
 from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.backoff import Backoff, BackoffQueue
 from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
+from moorage.queue.handover import ActiveHandover, BackoffHandover
 from moorage.queue.hints import RequeueStrategy
 from moorage.queue.inflight import InFlight
 from moorage.queue.observing import (
@@ -28,22 +29,26 @@ if TYPE_CHECKING:
     from moorage.queue.groups import GroupQueue
 
 
-class Places(ABC):
+class Places:
     """Where entries wait. An entry is a pod, or a group with all of its pods that wait."""
 
     def __init__(
         self,
         *,
+        clock: Clock,
         sort: QueueSortPlugin,
         gates: Gates,
         backoff: Backoff | None,
         pop_from_backoff: bool,
         observer: QueueObserver | None,
     ) -> None:
+        self._clock = clock
         self._observer = observer
         self._pop_from_backoff = pop_from_backoff
         self._parked = ParkedPods()
         self._in_flight = InFlight()
+        self._asked_anew: set[str] | None = None
+        """Who was parked since the configuration changed, while the others are handed over; ``None`` after that."""
         self._sort_by(sort, gates, backoff or Backoff())
         self.groups: GroupQueue | None = None
         """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
@@ -53,27 +58,56 @@ class Places(ABC):
         guard = SortGuard(sort, self._observer)
         self._gates = gates
         self._sort_key = guard.key
-        self._active = KeyedHeap(guard.guarded)
-        self._backoff = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
+        self._active: KeyedHeap | ActiveHandover = KeyedHeap(guard.guarded)
+        self._backoff: BackoffQueue | BackoffHandover = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
+        self._entries: tuple[dict[str, list[Any]], ...]
         self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
 
-    def sort_anew(self, sort: QueueSortPlugin, gates: Gates, backoff: Backoff, label: str) -> None:
-        """Keep what can be popped in another order, as far as other pre-enqueue plugins do not object."""
-        active: list[QueuedPodInfo] = []
-        while (info := self._active.pop()) is not None:
-            active.append(info)  # in order: equal ones keep theirs
-        backing_off = list(self._backoff)
+    def _change_order(self, sort: QueueSortPlugin, gates: Gates, backoff: Backoff, label: str) -> Iterator[None]:
+        """Sort by another plugin and ask others from now on; return the steps in which entries are handed over."""
+        assert self._asked_anew is None, "one change after the other"
+        active, backing_off, former_key = self._active, self._backoff, self._sort_key
         self._sort_by(sort, gates, backoff)
-        for info in active:
-            if gates.admit(info):
-                self._active.put(info, self._sort_key(info))
-            else:
+        assert isinstance(active, KeyedHeap)
+        assert isinstance(self._active, KeyedHeap)
+        assert isinstance(backing_off, BackoffQueue)
+        assert isinstance(self._backoff, BackoffQueue)
+
+        def admit(info: QueuedPodInfo) -> bool:
+            is_admitted = gates.admit(info)
+            if not is_admitted:
                 self.hold_back(info, label)
-        for info in backing_off:
-            if not self._pop_from_backoff or gates.admit(info):
-                self._backoff.put(info)
-            else:
-                self.hold_back(info, label)
+            return is_admitted
+
+        # Without SchedulerPopFromBackoffQ pods are asked about when their penalty is over.
+        asked_early = admit if self._pop_from_backoff else lambda _info: True
+        self._active = ActiveHandover(active, former_key, self._active, self._sort_key, admit)
+        self._backoff = BackoffHandover(backing_off, self._backoff, asked_early)
+        self._entries = (*self._entries, active.entries, *backing_off.entries)
+        self._asked_anew = set()
+        return self._hand_over(self._active, self._backoff, list(self._parked.entries), label)
+
+    def _hand_over(
+        self, active: ActiveHandover, backing_off: BackoffHandover, parked: list[str], label: str
+    ) -> Iterator[None]:
+        while len(active.former):
+            active.hand_over()
+            yield
+        self._active = active.following
+        while len(backing_off.former):
+            backing_off.hand_over()
+            yield
+        self._backoff = backing_off.following
+        self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
+        for key in parked:
+            info = self._parked.get(key)
+            assert self._asked_anew is not None
+            if info is not None and key not in self._asked_anew:
+                # Whoever rejected it may be gone.
+                self._parked.remove(key)
+                self.requeue(info, RequeueStrategy.AFTER_BACKOFF, label, self._clock.now())
+            yield
+        self._asked_anew = None
 
     def __len__(self) -> int:
         """Count the pods that wait, those in flight not included."""
@@ -122,13 +156,32 @@ class Places(ABC):
             return GATED if parked.is_gated else UNSCHEDULABLE
         return IN_FLIGHT if pod.uid in self._in_flight else None
 
-    @abstractmethod
     def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
         """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
+        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
+        was_admitted = from_backoff and self._pop_from_backoff
+        if not was_admitted and not self._gates.admit(info):
+            self.hold_back(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = now
+        if info.is_group:
+            for member in info.members:
+                if member.initial_attempt_timestamp is None:
+                    member.initial_attempt_timestamp = now
+        if info.key in self._parked.entries:
+            self._parked.remove(info.key)
+        self._active.put(info, self._sort_key(info))
+        self.notify_moved(info, ACTIVE, label)
+        return True
 
-    @abstractmethod
     def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
         """Say where an entry has gone."""
+        if self._observer is not None:
+            if info.is_group:
+                self._observer.group_moved([member.pod for member in info.members], queue, label)
+            else:
+                self._observer.moved(info.pod, queue, label)
 
     def entry(self, key: str) -> QueuedPodInfo | None:
         """Return the entry of this key, wherever it waits."""
@@ -196,6 +249,8 @@ class Places(ABC):
         """Have an entry wait for an event that helps."""
         is_new = info.key not in self._parked
         self._parked.put(info)
+        if self._asked_anew is not None:
+            self._asked_anew.add(info.key)
         if is_new:
             self.notify_moved(info, UNSCHEDULABLE, label)
 

@@ -15,7 +15,7 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -40,11 +40,7 @@ from moorage.queue.entries import QueuedPodInfo
 from moorage.queue.groups import GroupQueue, QueuedGroup, is_member
 from moorage.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, gates_of
 from moorage.queue.nominations import Nominations
-from moorage.queue.observing import (
-    ACTIVE,
-    POD_POPPED,
-    QueueObserver,
-)
+from moorage.queue.observing import ACTIVE, POD_POPPED, QueueObserver
 from moorage.queue.places import Places
 from moorage.state.pod_groups import PodGroups
 
@@ -83,8 +79,14 @@ class SchedulingQueue(Places):
         observer: QueueObserver | None = None,
     ) -> None:
         gates = gates_of(profiles, observer)
-        super().__init__(sort=sort, gates=gates, backoff=backoff, pop_from_backoff=pop_from_backoff, observer=observer)
-        self._clock = clock
+        super().__init__(
+            clock=clock,
+            sort=sort,
+            gates=gates,
+            backoff=backoff,
+            pop_from_backoff=pop_from_backoff,
+            observer=observer,
+        )
         self._max_unschedulable = max_unschedulable
         self._hints = Hints(profiles, observer)
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
@@ -93,12 +95,17 @@ class SchedulingQueue(Places):
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
 
-    def reconfigure(self, queueing: Queueing) -> None:
-        """Go on under other plugins: no pod is lost, and whoever was rejected or held back is looked at again."""
+    def reconfigure(self, queueing: Queueing) -> Iterator[None]:
+        """Go on under other plugins from now on: no pod is lost, and who was rejected or held back is looked at again.
+
+        That takes no longer if many wait: they are handed over in the steps that are returned, which are to be gone
+        through soon, with anything between them but another change.
+        """
+        gates = gates_of(queueing.profiles, self._observer, gone=self._hints.names() - queueing.profiles.keys())
         self._hints = Hints(queueing.profiles, self._observer)
-        gates, label = gates_of(queueing.profiles, self._observer), CONFIGURATION_CHANGED.label
-        self.sort_anew(queueing.sort, gates, queueing.backoff, label)
-        self.move_all(CONFIGURATION_CHANGED)
+        if self._in_flight:
+            self._record(CONFIGURATION_CHANGED, CONFIGURATION_CHANGED.label, None, None)
+        return self._change_order(queueing.sort, gates, queueing.backoff, CONFIGURATION_CHANGED.label)
 
     def serves(self, profile: str) -> bool:
         """Tell whether pods of a scheduler name belong here."""
@@ -301,7 +308,8 @@ class SchedulingQueue(Places):
             if (info := self._parked.get(key)) is not None:
                 self.make_active(info, FORCE_ACTIVATE.label, now)
             elif (info := self._backoff.remove(key)) is not None:
-                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
+                # While a change is being taken up, it may be the former plugins that let it in.
+                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=self._asked_anew is None)
             elif pod.uid in self._in_flight and not (self.groups is not None and is_member(pod)):
                 self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
 
@@ -416,30 +424,3 @@ class SchedulingQueue(Places):
         self._in_flight.record(event, label, old, new)
         if self._observer is not None:
             self._observer.in_flight(label, +1)
-
-    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
-        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
-        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
-        was_admitted = from_backoff and self._pop_from_backoff
-        if not was_admitted and not self._gates.admit(info):
-            self.hold_back(info, label)
-            return False
-        if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = now
-        if info.is_group:
-            for member in info.members:
-                if member.initial_attempt_timestamp is None:
-                    member.initial_attempt_timestamp = now
-        if info.key in self._parked.entries:
-            self._parked.remove(info.key)
-        self._active.put(info, self._sort_key(info))
-        self.notify_moved(info, ACTIVE, label)
-        return True
-
-    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
-        """Say where an entry has gone."""
-        if self._observer is not None:
-            if info.is_group:
-                self._observer.group_moved([member.pod for member in info.members], queue, label)
-            else:
-                self._observer.moved(info.pod, queue, label)

@@ -6,10 +6,10 @@ from copy import copy
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.node import Node
 from moorage.api.pod import Pod
+from moorage.arrays import NDArray
 from moorage.framework.status import IntArray
 from moorage.queue.observing import ACTIVE
 from moorage.simulator.recording import FailedAttempt, HistoryStep, RunRecorder, StepKind

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div
+from moorage.api.arithmetic import (
+    round_half_away,
+    round_half_away_nodes,
+    truncated_div,
+    truncated_div_nodes,
+    wrapped,
+)
 
 DIVISIONS = {
     "exact": (6, 3, 2),
@@ -14,12 +20,19 @@ DIVISIONS = {
     "a negative divisor, too": (7, -3, -2),
     "both": (-7, -3, 2),
     "zero": (0, -3, 0),
+    "the lowest there is": (-(2**63), 2**62 - 1, -2),
 }
 
 
 @pytest.mark.parametrize(("numerator", "denominator", "want"), DIVISIONS.values(), ids=DIVISIONS)
 def test_truncated_div(numerator: int, denominator: int, want: int) -> None:
     assert truncated_div(numerator, denominator) == want
+    assert truncated_div_nodes(np.array([numerator]), np.array([denominator])).tolist() == [want]
+
+
+@pytest.mark.parametrize("value", [0, 2**63 - 1, 2**63, 100 << 61, 100 << 62, -(2**63), -(2**63) - 1])
+def test_what_no_int64_holds_is_what_go_has_of_it(value: int) -> None:
+    assert wrapped(value) == int(np.array([value % 2**64], dtype=np.uint64).view(np.int64)[0])
 
 
 ROUNDINGS = {

@@ -79,6 +79,17 @@ def test_a_process_counts_with_its_children_and_ends_with_them(tmp_path: Path) -
     assert not any(_is_alive(pid) for pid in members)
 
 
+def test_memory_that_a_fork_shares_counts_once(tmp_path: Path) -> None:
+    parent = "import os, time; held = b'x' * (64 << 20); os.fork(); print('ready', flush=True); time.sleep(60)"
+    process = SessionProcess([sys.executable, "-c", parent], tmp_path / "log", tmp_path)
+    try:
+        while process.log_end.count("ready") < 2:
+            assert process.is_running, process.log_end
+        assert 64 < process.peak_mib() < 128
+    finally:
+        process.stop()
+
+
 def _is_alive(pid: int) -> bool:
     """Tell whether a process is more than an entry that nobody has fetched."""
     status = Path(f"/proc/{pid}/status")

@@ -26,6 +26,7 @@ def row(
         "scheduler": scheduler,
         "number": number,
         "pods_per_second": 700.0 if ours else 300.0,
+        "cpu_seconds": 5.0 if ours else 30.0,
         "cpu_ms_per_pod": 0.5 if ours else 3.0,
         "cpu_ms_per_pod_after_start": 0.4 if ours else 2.9,
         "server_cpu_ms_per_pod": 2.5,
@@ -85,6 +86,7 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
     report.write(records.read(raw), raw, tmp_path / "docs")
     page = (tmp_path / "docs" / "2026-01-02.md").read_text()
     assert "1 of 2 rows are met." in page
+    assert "less CPU | 5.0 s | 30.0 s | **6.00×** | 6.00 | ≥ 9× | missed |" in page
     assert "Not one plain run" not in page
     assert "2.0 times less CPU than kube-scheduler where 4.2 times is wanted: 1.50 ms a pod" in page
     assert "2 cores end at 800 pods/s" in page

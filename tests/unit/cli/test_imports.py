@@ -16,6 +16,10 @@ HEAVY = {
     "what only certificates need": ("cryptography",),
     "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
     "what only tests need": ("hypothesis", "pytest", "numpy.testing"),
+    "what only annotations need": ("numpy.typing", "numpy._typing", "typing_extensions"),
+    "what only servers need": ("email", "http", "moorage.http.server", "moorage.app.serving.starting"),
+    "what is rarely needed of the standard library": ("fractions", "hashlib", "shutil", "tempfile"),
+    "what only groups need": ("moorage.engine.groups.cycle",),
     "the rest of Moorage": (
         "moorage.box.apiserver",
         "moorage.box",
@@ -64,6 +68,7 @@ def test_the_keeper_stays_small() -> None:
         "uvloop",
         "rich",
         "yaml",
+        "moorage.app.serving.starting",
         "moorage.engine.scheduler",
         "moorage.plugins.catalogue",
     }

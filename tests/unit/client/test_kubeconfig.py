@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import ssl
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from moorage.client.credentials import ExecCredentials, TokenFile
-from moorage.client.kubeconfig import Connection, in_cluster, load_connection
+from moorage.client.kubeconfig import Connection, in_cluster, is_json, load_connection
 from moorage.clock import VirtualClock
 from moorage.errors import InputError, Unauthorized
 
@@ -252,6 +253,15 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
 def test_bad_files(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load(write(tmp_path, **content))
+
+
+def test_a_file_in_json_says_the_same(tmp_path: Path) -> None:
+    file = write(tmp_path, cluster={"server": "https://api:6443", "insecure-skip-tls-verify": True})
+    copy = tmp_path / "copy.json"
+    copy.write_text(json.dumps(yaml.safe_load(file.read_text())))
+    assert (is_json(str(file)), is_json(str(copy)), is_json(str(tmp_path / "none"))) == (False, True, False)
+    assert load(copy).server == load(file).server
+    assert load(copy).namespace == load(file).namespace == "shop"
 
 
 NO_FILES = {

@@ -7,12 +7,14 @@ import pytest
 from tests.support.engine import config_with, registry_with
 from tests.unit.engine.test_ranking import root_after_init
 
-from moorage.api.affinity import TopologySpreadConstraint
+from moorage.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
 from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.api.pod import Pod
+from moorage.api.quantity import Quantity
 from moorage.api.selectors import LabelSelector
 from moorage.clock import VirtualClock
 from moorage.config import default_config
+from moorage.engine.cycle import score
 from moorage.engine.cycle.found import NoNode, SeveralNodes
 from moorage.engine.cycle.profile_cycle import ProfileCycle
 from moorage.engine.reference import filter_all, pre_filtered_cycle, score_all
@@ -56,7 +58,7 @@ KINDS: dict[str, dict[str, object]] = {
 def picked_from_nothing(cycle: ProfileCycle, found: SeveralNodes) -> str:
     """Score the nodes in the order in which they are found, and sift them through a heap."""
     cache = cycle.cache
-    rows = np.array([row for row in cache.order if found.feasible[row]])
+    rows = np.array([row for row in np.roll(cache.order, -found.start) if found.feasible[row]])
     window = cache.nodes.take(rows)
     state = pre_filtered_cycle(cycle.profile, found.pod, cache.nodes)
     filter_all(cycle.profile, state, found.pod, window, StatusTable())
@@ -80,6 +82,38 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
         if isinstance(found, SeveralNodes):
             assert choice.node.name == picked_from_nothing(cycle, found)
         scheduler.handlers.pod_added(pod.on_node(choice.node.name))
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("many_equals", [0, score.MANY_EQUALS], ids=["first places first", "all equals compared"])
+@pytest.mark.parametrize("requests", [{}, {"cpu": "300m"}], ids=["many equals", "few equals"])
+def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_the_others(
+    requests: dict[str, Quantity], many_equals: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "MANY_NODES", 0)
+    monkeypatch.setattr(score, "MANY_EQUALS", many_equals)
+    world = World(VirtualClock())
+    scheduler = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates()).scheduler
+    for number in range(61):
+        scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}"))
+    cycle = scheduler.cycles["default-scheduler"]
+    visited: list[SeveralNodes] = []
+    monkeypatch.setattr(cycle.scoring, "_visited", visited.append)
+    for number in range(40):
+        labels = {"group": f"g{number // 8}"}
+        term = PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=LabelSelector(match_labels=labels))
+        affinity = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
+        pod = make_pod(f"p{number}", labels=labels, requests=requests, affinity=affinity)
+        cycle.filtering.rotation.start = start
+        found = cycle.find(pod)
+        assert isinstance(found, SeveralNodes)
+        if found.count < len(found.feasible):
+            choice = cycle.choose(found)
+            assert choice.node.name == picked_from_nothing(cycle, found)
+            scheduler.handlers.pod_added(pod.on_node(choice.node.name))
+        else:
+            scheduler.handlers.pod_added(pod.on_node(f"n{number}"))
+    assert not visited
 
 
 class Narrow(ScorePlugin):

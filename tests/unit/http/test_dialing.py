@@ -50,6 +50,23 @@ async def ask_twice(client: ApiClient, server: ApiOverTls) -> None:
     assert [visit.connection for visit in server.visits] == [1, 1]
 
 
+def test_later_connections_resume_the_session_of_the_first(run: Run, authority: Authority) -> None:
+    async def main() -> None:
+        async with ApiOverTls(authority).running() as server:
+            tls = ClientTls("test", authority=authority.pem)
+            async with ApiClient(Connection(server.url, "test", tls)) as client:
+                await client.request("GET", "/first")
+                await asyncio.gather(*(client.request("GET", f"/{number}") for number in range(3)))
+                assert [visit.is_resumed for visit in server.visits if visit.connection > 1] == [True, True]
+                # Who is somebody else from now on proves that.
+                certificate, key = authority.issue("somebody")
+                tls.show(Path(certificate).read_text(), Path(key).read_text())
+                await client.request("GET", "/as-somebody")
+                assert (server.visits[-1].certificate, server.visits[-1].is_resumed) == ("somebody", False)
+
+    run(main())
+
+
 def test_a_tunnel(run: Run, authority: Authority) -> None:
     async def main() -> None:
         async with HttpProxy().running() as proxy:

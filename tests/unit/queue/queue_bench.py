@@ -1,6 +1,7 @@
 """A queue on the bench: a clock to move, doors to close, hints to answer, and an observer that counts."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.meta import ObjectMeta
@@ -10,8 +11,9 @@ from moorage.framework.events import Action, ClusterEvent, EventRegistration, Qu
 from moorage.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.framework.queued import QueuedPod
 from moorage.framework.status import Status
+from moorage.queue.backoff import Backoff
 from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.hints import ProfileQueueing
+from moorage.queue.hints import ProfileQueueing, Queueing
 from moorage.queue.observing import QueueObserver
 from moorage.queue.scheduling_queue import SchedulingQueue
 from moorage.testing import make_pod
@@ -40,6 +42,13 @@ class ByPriorityLess(QueueSortPlugin):
         return left.timestamp < right.timestamp
 
 
+class ByNameBackwards(QueueSortPlugin):
+    """Another order."""
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        return [-ord(letter) for letter in queued.pod.name]
+
+
 class Door(PreEnqueuePlugin):
     """Holds back the pods whose names it is told; ``asked`` keeps the order of all questions to all doors."""
 
@@ -61,6 +70,12 @@ class Door(PreEnqueuePlugin):
 
     def open(self) -> None:
         self.closed_for.clear()
+
+    def again(self) -> "Door":
+        """Build another that is closed for the same pods."""
+        door = Door(self.name, self.asked)
+        door.closed_for = dict(self.closed_for)
+        return door
 
 
 class Counts(QueueObserver):
@@ -96,7 +111,7 @@ class Bench:
         self.hints_asked: list[tuple[str, str, Any, Any]] = []
         self.asked: list[str] = []
         self.first, self.second = Door("FirstDoor", self.asked), Door("SecondDoor", self.asked)
-        registrations = {
+        self.registrations = {
             "Fit": [EventRegistration(NODE_ADD, self.hint("Fit")), EventRegistration(POD_DELETE)],
             "Taint": [EventRegistration(NODE_TAINT), EventRegistration(TOLERATIONS)],
             "Claims": [EventRegistration(CLAIM_ADD), EventRegistration(POD_DELETE)],
@@ -107,9 +122,15 @@ class Bench:
         self.queue = SchedulingQueue(
             clock=self.clock,
             sort=sort or ByPriority(),
-            profiles={PROFILE: ProfileQueueing([self.first, self.second], registrations)},
+            profiles={PROFILE: ProfileQueueing([self.first, self.second], self.registrations)},
             **{"observer": self.counts, **options},
         )
+
+    def change(self, sort: QueueSortPlugin) -> Iterator[None]:
+        """Have the queue go on with another order, and doors that are built anew; return the steps that are left."""
+        self.first, self.second = self.first.again(), self.second.again()
+        profile = ProfileQueueing([self.first, self.second], self.registrations)
+        return self.queue.reconfigure(Queueing(sort, {PROFILE: profile}, Backoff()))
 
     def hint(self, plugin: str) -> Any:
         def answer(pod: Pod, old: Any, new: Any) -> QueueingHint:

@@ -1,14 +1,26 @@
 """Random histories: whatever happens in whatever order, no pod is lost and none is in two places."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.queue.queue_bench import CLAIM_ADD, NODE_ADD, NODE_TAINT, POD_ADD, POD_DELETE, Bench
+from tests.unit.queue.queue_bench import (
+    CLAIM_ADD,
+    NODE_ADD,
+    NODE_TAINT,
+    POD_ADD,
+    POD_DELETE,
+    Bench,
+    ByNameBackwards,
+    ByPriority,
+)
 
 from moorage.api.pod import Pod, PodStatus
+from moorage.engine.steps import go_through
 from moorage.framework.events import UNSCHEDULABLE_TIMEOUT, QueueingHint
+from moorage.framework.plugin import QueueSortPlugin
 from moorage.queue.entries import QueuedPodInfo
 from moorage.testing import make_pod
 
@@ -32,6 +44,7 @@ class Histories(RuleBasedStateMachine):
     def start(self, gate: bool) -> None:
         self.bench = Bench(pop_from_backoff=gate)
         self.queue = self.bench.queue
+        self.steps: Iterator[None] = iter(())
 
     def pod(self, name: str, uid: str, priority: int, node: str, labels: dict[str, str]) -> Pod:
         status = PodStatus(nominated_node_name=node)
@@ -111,6 +124,18 @@ class Histories(RuleBasedStateMachine):
         gate.open()
         gate.close(*names)
 
+    @rule(sort=st.sampled_from([ByPriority, ByNameBackwards]), names=st.sets(NAMES))
+    def change(self, sort: type[QueueSortPlugin], names: set[str]) -> None:
+        go_through(self.steps)  # one change after the other
+        self.bench.first.open()
+        self.bench.first.close(*names)
+        self.steps = self.bench.change(sort())
+
+    @rule(number=st.integers(1, 3))
+    def hand_over(self, number: int) -> None:
+        for _ in range(number):
+            next(self.steps, None)
+
     @rule(seconds=st.sampled_from([0.1, 0.5, 1, 3, 40, 400]))
     def wait(self, seconds: float) -> None:
         self.bench.wait(seconds)
@@ -138,6 +163,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "queue"):
             return
+        go_through(self.steps)
         # In the end, with all doors open, everybody gets another try within five and a half minutes.
         self.bench.first.open()
         self.bench.second.open()

@@ -14,7 +14,7 @@ from moorage.engine.answers.standing import INFEASIBLE_TOTAL
 from moorage.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.engine.cycle.post_filter import PostFiltered
 from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.cycle.score import ScoreNotes, Scoring, Totals
+from moorage.engine.cycle.score import LateRows, ScoreNotes, Scoring, Totals
 from moorage.engine.observing import AttemptObserver
 from moorage.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.framework.nodetable import RowArray
@@ -41,7 +41,7 @@ class BestRows:
         self._best: dict[int, int] = {}
         scoring.totals = self.totals  # type: ignore[method-assign]
 
-    def totals(self, found: SeveralNodes, rows: RowArray | None) -> Totals:
+    def totals(self, found: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
         """Add up as ever, and remember the best before a choice mixes tie-breaks in."""
         notes = self._notes
         notes.shares, notes.fresh = [], []

@@ -4,7 +4,6 @@ import asyncio
 from itertools import count
 from typing import Final
 
-from moorage.app.keeper.health import own_metrics
 from moorage.app.keeper.incidents import Incidents
 from moorage.app.keeper.link import Answered, Asked, Link, Measured
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
@@ -49,6 +48,8 @@ class Forwarding:
 
     def _instead(self, request: HttpRequest) -> Reply:
         if request.path == "/metrics" and request.method == "GET":
+            from moorage.app.keeper.health import own_metrics
+
             return text_reply(own_metrics(self._incidents.counts))
         where = f" in plugin {self._incidents.plugin}" if self._incidents.plugin else ""
         return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)

@@ -15,7 +15,6 @@ import structlog
 
 from moorage.api.codec import encode
 from moorage.app.keeper.forwarding import Forwarding, LinkMeter
-from moorage.app.keeper.health import health_checks
 from moorage.app.keeper.incidents import Incidents
 from moorage.app.keeper.link import (
     Announcement,
@@ -32,9 +31,6 @@ from moorage.app.keeper.link import (
 from moorage.app.keeper.page import HELD_UNTIL
 from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
-from moorage.app.serving.pages import HealthPages
-from moorage.app.serving.routing import Router, StreamingHandler
-from moorage.app.serving.starting import MAX_BODY, Server
 from moorage.app.version import USER_AGENT
 from moorage.client.kubeconfig import load_connection
 from moorage.client.leader import LeaderElector, LeaseSettings
@@ -45,6 +41,8 @@ from moorage.framework.recording import EventNote
 from moorage.http.messages import HttpRequest, Reply, ReplyStream
 
 if TYPE_CHECKING:
+    from moorage.app.serving.routing import StreamingHandler
+    from moorage.app.serving.starting import Server
     from moorage.client.candidate import Candidacy
 
 END_SECONDS: Final = 25.0
@@ -185,6 +183,12 @@ class Keeper:
         self._end()
 
     async def _serve(self, setup: Setup) -> None:
+        # By now the scheduler imports what it is made of: this is done beside it, and is not in its memory.
+        from moorage.app.keeper.health import health_checks
+        from moorage.app.serving.pages import HealthPages
+        from moorage.app.serving.routing import Router
+        from moorage.app.serving.starting import MAX_BODY, Server
+
         router = Router()
         checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
@@ -196,7 +200,7 @@ class Keeper:
         self._server = Server(setup.serving, serve, self._meter, max_body)
         await self._server.start(setup.authentication, setup.authorization)
 
-    def _with_news(self, page: StreamingHandler) -> tuple[StreamingHandler, int]:
+    def _with_news(self, page: "StreamingHandler") -> "tuple[StreamingHandler, int]":
         """Say here what is new on the page: streams are not passed on, questions are; manifests in them are longer."""
         from moorage.ui.events import PageNews
         from moorage.ui.paths import EVENTS

@@ -252,7 +252,7 @@ _ALL: Final = (
     _histogram(
         "moorage_config_reload_hold_seconds",
         "step",
-        "Time for which a change kept the loop from trying pods, in two pieces: build (of plugins) and swap.",
+        "How long a change kept the loop from trying pods, by pieces: build (of plugins), swap, handover (of pods).",
         ALPHA,
         _TENTHS,
     ),

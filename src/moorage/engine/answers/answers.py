@@ -4,13 +4,14 @@ A plugin that says with ``sign`` what of the pod it goes by keeps what it found 
 pod that signs the same. The signatures of all such plugins together are the pod's, and lead to their combination.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from operator import methodcaller
 from typing import Final, TypeAlias
 
 from moorage.api.pod import Pod
 from moorage.engine.answers.layout import Layout
-from moorage.engine.answers.standing import PluginAnswer, StandingAnswer
+from moorage.engine.answers.plugin_answer import Keeper, PluginAnswer, keeper_of
+from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
 from moorage.engine.profile import Profile
 from moorage.engine.statuses import StatusTable
@@ -41,6 +42,7 @@ class Answers:
         self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
         self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
         self._signers = self._template_signers + self._pod_signers
+        self._keepers = tuple(keeper_of(plugin, profile, cache.columns) for plugin in self._signers)
         self._signing = object()
         """Stands for what the plugins sign of shapes now; there is another one when that may have changed."""
         self._with_epoch = tuple(p for p in self._signers if _overrides(p, "epoch"))
@@ -55,6 +57,12 @@ class Answers:
         self._table = StatusTable()
         self._answers: Doorkeeper[Signature, StandingAnswer] = Doorkeeper(limit)
         self._parts: dict[str, Doorkeeper[Hashable, PluginAnswer]] = {p.name: Doorkeeper(limit) for p in self._signers}
+        self._forget_latest()
+
+    def _forget_latest(self) -> None:
+        self._latest: Sequence[tuple[Keeper, Hashable, PluginAnswer | None]]
+        self._latest = [(keeper, None, None) for keeper in self._keepers]
+        """The signatures and parts of the answer that was made last: most of the next one's are the same."""
 
     def __len__(self) -> int:
         return self._answers.kept.size
@@ -114,24 +122,31 @@ class Answers:
         except PLUGIN_FAULTS as error:
             raise self._incomparable(EPOCH, error) from error
         self._answers.clear()
+        self._forget_latest()
         self._signing = object()
         for plugin in changed:
             self._parts[plugin.name].clear()
 
     def _new(self, signature: Signature) -> StandingAnswer:
-        parts = []
-        for plugin, sign in zip(self._signers, signature, strict=True):
-            if sign is not None:
-                known = self._parts[plugin.name]
-                # Of most plugins the answer is there, so that is not a call of ours.
-                part = known.kept.get(sign) or known.find(sign)
-                if part is None:
-                    part = PluginAnswer(plugin, self._profile, self._cache.columns, self._table)
-                    known.put(sign, part)
-                parts.append(part)
+        self._latest = latest = [
+            (keeper, sign, part if sign == before else self._part(keeper, sign))
+            for (keeper, before, part), sign in zip(self._latest, signature, strict=True)
+        ]
+        parts = [part for _, _, part in latest if part is not None]
         answer = StandingAnswer(self._layout(signature), parts, self._cache.columns, self._table)
         self._answers.put(signature, answer)
         return answer
+
+    def _part(self, keeper: Keeper, sign: Hashable) -> PluginAnswer | None:
+        """Return what stands of one plugin, a new one if nothing does; ``None`` if it keeps no answer for the pod."""
+        if sign is None:
+            return None
+        known = self._parts[keeper.plugin.name]
+        part = known.find(sign)
+        if part is None:
+            part = PluginAnswer(keeper, self._table)
+            known.put(sign, part)
+        return part
 
     def _layout(self, signature: Signature) -> Layout:
         kept = tuple([sign is not None for sign in signature])

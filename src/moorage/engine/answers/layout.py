@@ -1,10 +1,16 @@
 """Who is asked where, given which plugins keep their answers: worked out once for each such set of plugins."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from moorage.arrays import IntType
 from moorage.engine.profile import Profile, normalizes
 from moorage.framework.plugin import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from moorage.framework.status import MAX_NODE_SCORE
+
+MAX_NARROW: Final = 1 << 31
 
 
 class Scorer(NamedTuple):
@@ -38,6 +44,9 @@ class Layout:
             for plugin in profile.score
             if plugin.name in at
         )
+        self.max_total = MAX_NODE_SCORE * sum(scorer.weight for scorer in self.scorers)
+        """No total is higher; what totals and tie-breaks need not more than 32 bits for is kept in so many."""
+        self.totals_dtype: IntType = np.int32 if self.max_total < MAX_NARROW else np.int64
         self.only_pre_scoring = tuple(
             at[plugin.name] for plugin in profile.pre_score if plugin.name in at and plugin.name not in scoring
         )

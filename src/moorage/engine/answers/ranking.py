@@ -5,13 +5,16 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from moorage.arrays import NDArray
+from moorage.engine.answers.layout import MAX_NARROW
 from moorage.framework.status import IntArray
 
 LEVELS: Final = 48
 """Enough levels of a binary heap for more nodes than a cluster can have."""
 MIN_SIZE: Final = 1 << 13
+FIRST_PLACES: Final = 1 << 8
+"""So many places are looked at before all of those that are equal are compared."""
 
 
 class Ranks(Struct, frozen=True):
@@ -34,14 +37,22 @@ class HeapOrder:
 
     def __init__(self) -> None:
         self.size = 0
-        self._ranks: IntArray = np.zeros(0, dtype=np.int64)
+        self._ranks: IntArray = np.zeros(0, dtype=np.int32)
+        self._first: IntArray = np.zeros(0, dtype=np.int64)
+
+    def first(self, count: int) -> IntArray:
+        """Return some of the first ``count`` places: those that win before all others, in the order they win in."""
+        self.ranks(count)
+        return self._first[self._first < count]
 
     def ranks(self, count: int) -> IntArray:
         """Return a number below ``size`` for each of the first places; among equals, the smallest number wins."""
         if count > len(self._ranks):
             self.size = max(MIN_SIZE, 1 << (count - 1).bit_length())
-            self._ranks = np.empty(self.size, dtype=np.int64)
-            self._ranks[np.argsort(preorder_keys(self.size))] = np.arange(self.size)
+            self._ranks = np.empty(self.size, dtype=np.int32)
+            order = np.argsort(preorder_keys(self.size))
+            self._ranks[order] = np.arange(self.size)
+            self._first = order[:FIRST_PLACES]
         return self._ranks[:count]
 
 
@@ -72,11 +83,18 @@ class TotalOrder:
         if self._ranks is not None:
             self._column[row] = total * self._ranks.size - int(self._ranks.column[row])
 
-    def best(self, totals: IntArray, ranks: Ranks) -> int:
-        """Return the row of the winner."""
+    def best(self, totals: IntArray, ranks: Ranks, max_total: int) -> int:
+        """Return the row of the winner; no total is higher than ``max_total``."""
         known = self._ranks
         if known is None or ranks.version is None or known.version != ranks.version or known.size != ranks.size:
-            self._column = totals * ranks.size
-            self._column -= ranks.column
+            self._column = ordered(totals, ranks, max_total)
             self._ranks = ranks
         return int(self._column.argmax())
+
+
+def ordered(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
+    """Return a column whose maximum is the winner, in 32 bits if they are enough."""
+    narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
+    column = np.multiply(totals, ranks.size, dtype=np.int32 if narrow else np.int64)
+    column -= ranks.column
+    return column

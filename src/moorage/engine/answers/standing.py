@@ -1,5 +1,5 @@
-"""Answers that stand: what one plugin says of every row (per signature of that plugin), and their combination (per
-signature of the pod): who is feasible, and the weighted sums.
+"""Answers that stand: what plugins say of every row (:mod:`moorage.engine.answers.plugin_answer`), combined per
+signature of the pod: who is feasible, and the weighted sums.
 
 Both remember the position in a change log up to which they are true; the next pod looks again at the rows that changed
 since. docs/explanation/standing-answers.md draws it.
@@ -12,179 +12,30 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.api.pod import Pod
+from moorage.arrays import IntType
 from moorage.engine.answers.layout import Layout
+from moorage.engine.answers.plugin_answer import FEW_ROWS, NO_STATUS_IDS, NO_TOTALS, PluginAnswer
 from moorage.engine.answers.ranking import Ranks, TotalOrder
 from moorage.engine.extension_points import (
     check_range,
-    filter_node,
     normalize,
-    pre_filter,
-    pre_score,
-    score_node,
-    score_nodes,
 )
-from moorage.engine.profile import Profile
-from moorage.engine.statuses import FEASIBLE, IdArray, StatusTable, WithNominated, rejected_rows
+from moorage.engine.statuses import FEASIBLE, IdArray, StatusTable, WithNominated
 from moorage.framework.cycle import CycleState
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.plugin import (
     DependsOn,
-    FilterPlugin,
-    Plugin,
-    PreFilterAnswer,
     PreFilterPlugin,
-    PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
+from moorage.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, IntArray
 from moorage.lru import LRU
 from moorage.state.cache import NodeColumns
-from moorage.state.objects import ChangeLog
 
-FEW_ROWS: Final = 6
-"""Up to so many changed rows it is cheaper to go node by node than to open a window."""
 INFEASIBLE_TOTAL: Final = -1
 MAX_PRIORITIES: Final = 16
 
-NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_MASK: Final = np.zeros(0, dtype=np.bool_)
-NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
-
-
-class PluginAnswer:
-    """What one plugin that goes row by row says to one signature: what it prepared, its verdicts, its raw scores.
-
-    Verdicts and scores are computed when first asked for. The log it follows is that of what the plugin depends on:
-    one that looks at nodes alone is not asked again because a pod came.
-    """
-
-    def __init__(self, plugin: Plugin, profile: Profile, columns: NodeColumns, table: StatusTable) -> None:
-        self.plugin = plugin
-        self._pre_scores = plugin.name in profile.pre_scoring
-        self.cycle = CycleState()
-        self.is_prepared = plugin.name not in profile.pre_filtering
-        """Whether ``pre_filter`` was asked, in the turn that the plugin has in the profile."""
-        self.pre_filtered: PreFilterAnswer = None
-        self.skips_filter = False
-        self.skips_score = False
-        self.status_ids: IdArray = NO_STATUS_IDS
-        # These three only widen until all rows are computed again: they may be too cautious, never wrong.
-        self.rejects_any = False
-        self.raw: IntArray = NO_TOTALS
-        self.low = self.high = 0
-        self.normalized_constant: tuple[int, int] | None = None
-        """A raw score that all rows had, and what normalising made of it, for plugins that go by the values alone."""
-        self.version = 0
-        """Grows whenever a raw score changes: several answers may share this one."""
-        self.generation = 0
-        """Grows whenever all raw scores are computed anew, into another array."""
-        self._table = table
-        self._log = log_followed_by(plugin, columns)
-        self._filtered_to: int | None = None
-        self._scored_to: int | None = None
-
-    def pre_filter(self, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        """Return what the plugin's pre-filter says, asking it the first time; an error is not remembered."""
-        if not self.is_prepared:
-            assert isinstance(self.plugin, PreFilterPlugin)
-            cycle = CycleState()
-            answer = pre_filter(self.plugin, cycle, pod, nodes)
-            self.skips_filter = isinstance(answer, Status) and answer.code == Code.SKIP
-            if self.skips_filter:
-                cycle.skipped_filters.add(self.plugin.name)
-            self.cycle, self.pre_filtered, self.is_prepared = cycle, answer, True
-        return self.pre_filtered
-
-    def filter(self, pod: Pod, nodes: NodeTable) -> None:
-        """Bring the verdicts up to date."""
-        if self._filtered_to == self._log.position:
-            return
-        plugin = self.plugin
-        assert isinstance(plugin, FilterPlugin)
-        rows = self._dirty_rows(self._filtered_to, nodes)
-        if rows is None:
-            self.rejects_any = self._filter_window(plugin, pod, nodes, None)
-        elif len(rows) <= FEW_ROWS:
-            for row in rows:
-                status = filter_node((plugin,), self.cycle, pod, nodes[row])
-                self.status_ids[row] = number = FEASIBLE if status is None else self._table.number(status)
-                self.rejects_any = self.rejects_any or number != FEASIBLE
-        elif self._filter_window(plugin, pod, nodes, np.array(rows)):
-            self.rejects_any = True
-        # Last: after a plugin's error the rows are asked about again.
-        self._filtered_to = self._log.position
-
-    def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> bool:
-        """Filter some rows at once (``None``: all); tell whether any was rejected."""
-        window = nodes if rows is None else nodes.take(rows)
-        status_ids: IdArray = np.zeros(len(window), dtype=np.int32)
-        if plugin.name not in self.cycle.skipped_filters:
-            for rejected, number in rejected_rows(plugin, self.cycle, pod, window, self._table, None):
-                status_ids[rejected] = number
-        if rows is None:
-            self.status_ids = status_ids
-        else:
-            self.status_ids[rows] = status_ids
-        return bool(status_ids.any())
-
-    def pre_score(self, pod: Pod, nodes: NodeTable) -> None:
-        """Run the plugin's pre-score, if the profile has it."""
-        if self._pre_scores:
-            assert isinstance(self.plugin, PreScorePlugin)
-            pre_score(self.plugin, self.cycle, pod, nodes)
-            self.skips_score = self.plugin.name in self.cycle.skipped_scores
-
-    def score(self, pod: Pod, nodes: NodeTable) -> None:
-        """Bring the raw scores up to date."""
-        if self._scored_to == self._log.position:
-            return
-        plugin = self.plugin
-        assert isinstance(plugin, ScorePlugin)
-        rows = self._dirty_rows(self._scored_to, nodes)
-        if self._scored_to is None:
-            self.pre_score(pod, nodes)
-        if rows is None and not self.skips_score:
-            self.raw = np.array(score_nodes(plugin, self.cycle, pod, nodes))
-            self.low, self.high = int(np.minimum.reduce(self.raw)), int(np.maximum.reduce(self.raw))
-            self.version += 1
-            self.generation += 1
-        elif rows and not self.skips_score:
-            self._score_rows(plugin, pod, nodes, rows)
-        self._scored_to = self._log.position
-
-    def _score_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
-        if len(rows) > FEW_ROWS:
-            values = score_nodes(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
-        else:
-            values = [score_node(plugin, self.cycle, pod, nodes[row]) for row in rows]
-        for row, value in zip(rows, values, strict=True):
-            if self.raw[row] != value:
-                self.raw[row] = value
-                if value < self.low:
-                    self.low = value
-                elif value > self.high:
-                    self.high = value
-                self.version += 1
-
-    def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
-        """Return the rows to look at again; ``None`` for all of them."""
-        if position is None:
-            return None
-        rows = self._log.since(position)
-        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
-            return None
-        return list(dict.fromkeys(rows))
-
-
-def log_followed_by(plugin: Plugin, columns: NodeColumns) -> ChangeLog[int]:
-    """Return the log of the changes that a plugin's answers depend on."""
-    match plugin.depends_on:
-        case DependsOn.NODE:
-            return columns.node_changes
-        case DependsOn.REQUESTS:
-            return columns.resource_changes
-        case _:
-            return columns.changes
 
 
 class Share(Struct):
@@ -211,7 +62,7 @@ class StandingAnswer:
         self.table = table
         self._parts = parts
         self._columns = columns
-        self._steps = [(plugin, None if at is None else parts[at]) for plugin, at in layout.pre_filters]
+        self._steps = self._steps_left()
         self._cycle: CycleState | None = None
         self._filters: list[PluginAnswer] = []
         self._pod_filters: list[PluginAnswer] = []
@@ -236,7 +87,7 @@ class StandingAnswer:
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:
         """Return the state an attempt starts with, and the pre-filters that have to be looked at, in order.
 
-        The first time those are all of them, and the state is empty until :meth:`join`.
+        The first time those are all that were not asked before, and the state is empty until :meth:`join`.
         """
         return (CycleState() if self._cycle is None else self._cycle.share()), self._steps
 
@@ -249,14 +100,19 @@ class StandingAnswer:
             return
         self._cycle = CycleState.merged([part.cycle for part in self._parts])
         cycle.absorb(self._cycle)
-        self._steps = [
-            (plugin, part)
-            for plugin, part in self._steps
-            if part is None or not (part.pre_filtered is None or part.skips_filter)
-        ]
+        self._steps = self._steps_left()
         kept = map(self._parts.__getitem__, self.layout.filters)
         self._filters = [part for part in kept if not part.skips_filter]
         self._pod_filters = [part for part in self._filters if part.plugin.depends_on > DependsOn.NODE]
+
+    def _steps_left(self) -> list[tuple[PreFilterPlugin, PluginAnswer | None]]:
+        """List the pre-filters whose answers do not stand, or say more than "go on"."""
+        parts = self._parts
+        return [
+            (plugin, None if at is None else parts[at])
+            for plugin, at in self.layout.pre_filters
+            if at is None or not parts[at].is_quiet
+        ]
 
     def join_up_to(self, plugin: PreFilterPlugin, cycle: CycleState) -> None:
         """Have in the state of an attempt what the parts up to a pre-filter stored that ended it, and no others."""
@@ -287,7 +143,7 @@ class StandingAnswer:
         for part in asked:
             part.filter(pod, nodes)
         if dirty is None:
-            self._combine_all(len(nodes))
+            self._combine_all(self._columns.count)
         else:
             for row in dict.fromkeys(dirty):
                 self._combine_row(row)
@@ -341,7 +197,8 @@ class StandingAnswer:
         shares = []
         for at, plugin, weight, normalizes in self.layout.scorers:
             part = self._parts[at]
-            part.score(pod, nodes)
+            if part.scored_to != part.log.position:
+                part.score(pod, nodes)
             if not part.skips_score:
                 shares.append(Share(part, plugin, weight, normalizes))
         return shares
@@ -351,13 +208,16 @@ class StandingAnswer:
         shares = self._score(pod, nodes)
         if self._totals_dirty:
             assert self._cycle is not None
-            rows = None if self.feasible_count == len(nodes) else np.flatnonzero(self.feasible)
+            size = self._columns.count
+            rows = None if self.feasible_count == size else np.flatnonzero(self.feasible)
+            self.totals_ignore_feasibility = True
             for share in shares:
                 write_share(share, self._cycle, pod, nodes, rows)
-            self.totals = sum_of(shares, len(nodes))
+                if share.normalizes and type(share.column) is not int:
+                    self.totals_ignore_feasibility = False
+            self.totals = sum_of(shares, size, self.layout.totals_dtype)
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
-            self.totals_ignore_feasibility = all(isinstance(share.column, int) for share in shares if share.normalizes)
             self._totals_dirty = False
             self._order.invalidate()
         else:
@@ -373,7 +233,7 @@ class StandingAnswer:
 
     def winner(self, ranks: Ranks) -> int:
         """Return the row with the highest standing total; among equals, the one whose rank is lowest."""
-        return self._order.best(self.totals, ranks)
+        return self._order.best(self.totals, ranks, self.layout.max_total)
 
     def _total_of(self, row: int, shares: list[Share]) -> int:
         if not self.feasible[row]:
@@ -411,7 +271,7 @@ def write_share(share: Share, cycle: CycleState, pod: Pod, nodes: NodeTable, row
         share.generation = part.generation if constant is None else None
         share.column = part.raw if constant is None else constant
         return
-    if constant is not None and share.plugin._normalizes_by_value and len(nodes):
+    if constant is not None and share.plugin._normalizes_by_value and len(part.raw):
         if part.normalized_constant is None or part.normalized_constant[0] != constant:
             window, one = nodes.take(np.zeros(1, dtype=np.int64)), np.array([constant], dtype=np.int64)
             part.normalized_constant = constant, int(_normalized(share.plugin, cycle, pod, window, one)[0])
@@ -430,17 +290,20 @@ def _normalized(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
     return normalized
 
 
-def sum_of(shares: list[Share], size: int) -> IntArray:
-    """Add up the weighted scores of all plugins."""
+def sum_of(shares: list[Share], size: int, dtype: IntType = np.int64) -> IntArray:
+    """Add up the weighted scores of all plugins, as numbers of so many bits."""
     base = 0
-    columns: list[IntArray] = []
+    totals: IntArray | None = None
     for share in shares:
         column, weight = share.column, share.weight
-        if isinstance(column, int):
+        if type(column) is int:
             base += weight * column
+        elif totals is None:
+            totals = np.multiply(column, weight, dtype=dtype)
         else:
-            columns.append(column if weight == 1 else weight * column)
-    totals = np.full(size, base, dtype=np.int64)
-    for column in columns:
-        totals += column
+            np.add(totals, column if weight == 1 else np.multiply(column, weight, dtype=dtype), out=totals, dtype=dtype)
+    if totals is None:
+        return np.full(size, base, dtype=dtype)
+    if base:
+        totals += base
     return totals

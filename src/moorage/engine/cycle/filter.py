@@ -16,7 +16,7 @@ from moorage.engine.answers.answers import Answers
 from moorage.engine.answers.layout import FreshFilter
 from moorage.engine.answers.standing import StandingAnswer
 from moorage.engine.cycle.cross_check import CrossCheck
-from moorage.engine.cycle.found import Found, NoNode, OneNode, Scope, SeveralNodes
+from moorage.engine.cycle.found import FEW, Found, NoNode, OneNode, Scope, SeveralNodes
 from moorage.engine.cycle.nominated import NominatedFilter
 from moorage.engine.extension_points import pre_filter
 from moorage.engine.outcomes import NOT_EXAMINED, Diagnosis
@@ -216,9 +216,16 @@ class Filtering:
                 continue
             alive = _alive(fresh, answer, status_ids, feasible)
             for rejected, number in rejected_rows(fresh.plugin, cycle, pod, self.cache.nodes, answer.table, alive):
-                status_ids = status_ids.copy()
-                np.putmask(status_ids, rejected, number)
-                feasible, is_own = feasible & ~rejected, False
+                status_ids, is_own = status_ids.copy(), False
+                if np.count_nonzero(rejected) * FEW <= len(rejected):
+                    # Writing to a few rows is faster by far than going by the mask.
+                    rows = rejected.nonzero()[0]
+                    feasible = feasible.copy()
+                    status_ids[rows] = number
+                    feasible[rows] = False
+                else:
+                    np.putmask(status_ids, rejected, number)
+                    feasible = feasible & ~rejected
         return status_ids, feasible, is_own
 
     def _settle(

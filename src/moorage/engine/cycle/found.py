@@ -1,6 +1,6 @@
 """What a search for nodes can find: none, one, or several to choose from."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -11,6 +11,9 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable, RowArray
 from moorage.framework.status import BoolArray
+
+FEW: Final = 8
+"""Of so many nodes one may be rejected for the rejected ones to count as few."""
 
 
 class NoNode(Struct):

@@ -4,10 +4,10 @@ import math
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.api.pod import Pod
+from moorage.arrays import NDArray
 from moorage.config.community_args import LoadVariationRiskBalancingArgs
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import Handle

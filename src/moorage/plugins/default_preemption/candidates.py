@@ -11,25 +11,24 @@ from msgspec import Struct, field
 from moorage.api.pod import Pod
 from moorage.config.args import DefaultPreemptionArgs
 from moorage.errors import PluginError
-from moorage.framework.columns import Growing
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import PreemptionHandle
 from moorage.framework.node_statuses import NodeStatuses, histogram
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import RowArray
-from moorage.framework.status import BoolArray, Code, Status
+from moorage.framework.status import Code, Status
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.budgets import Budgets
 from moorage.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
 from moorage.plugins.default_preemption.eligibility import VictimRules
+from moorage.plugins.default_preemption.lesser_pods import LesserPods
 from moorage.plugins.default_preemption.memory import Memory, Outcome
 from moorage.plugins.default_preemption.unit_dry_run import UnitDryRun
 from moorage.plugins.default_preemption.units import Units
-from moorage.state.side_columns import SideColumns
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-NOBODY: Final = np.iinfo(np.int64).max
-ANYTHING: Final = int(np.iinfo(np.int64).min)
+MANY_ROWS: Final = 32
+"""Fewer nodes are tried one by one."""
 
 
 class Findings(Struct):
@@ -76,7 +75,7 @@ class CandidateSearch:
         self._percentage = args.min_candidate_nodes_percentage
         self._min_candidates = args.min_candidate_nodes_absolute
         self._chance = chance
-        self._lowest = LowestPriorities(handle)
+        self._lesser = LesserPods(handle)
         self._memory = Memory(handle.nodes)
 
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
@@ -84,7 +83,7 @@ class CandidateSearch:
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
         findings = Findings(examined=len(rows))
-        hopeful = rows if self.rules is not None else rows[self._lowest.is_below(pod.priority, rows)]
+        hopeful = rows if self.rules is not None else rows[self._lesser.is_below(pod.priority, rows)]
         if len(hopeful) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
         wanted = self.wanted(len(rows))
@@ -94,8 +93,23 @@ class CandidateSearch:
             hopeful = _nominated_last(hopeful, nominated)
         dry_run = self._dry_run(cycle, pod)
         self._memory.turn_to(dry_run.kind, self._budgets.version, nominated)
+        if not self._memory.outcomes and len(hopeful) >= MANY_ROWS and self.units is None:
+            hopeful = self._without_hopeless(dry_run, statuses, hopeful, nominated, findings)
         self._try_nodes(dry_run, hopeful.tolist(), wanted, findings)
         return findings
+
+    def _without_hopeless(
+        self, dry_run: DryRun, statuses: NodeStatuses, rows: RowArray, nominated: list[int], findings: Findings
+    ) -> RowArray:
+        """Leave out the rows that stay too full whoever goes; those of nominated nodes are judged one by one."""
+        held = self._lesser.held_below(dry_run.priority, rows)
+        verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), held)
+        if verdict is None:
+            return rows
+        is_left_out = verdict.rejected & ~np.isin(rows, nominated)
+        for where, status in verdict.rejections:
+            findings.reasons.update(dict.fromkeys(status.reasons, int((where & is_left_out).sum())))
+        return rows[~is_left_out]
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
         if self.units is None:
@@ -151,34 +165,3 @@ def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
     """
     claimed = np.isin(rows, nominated)
     return np.concatenate((rows[~claimed], rows[claimed]))
-
-
-def _lowest(pod: Pod) -> int:
-    """Return the lowest priority that a pod may count with: of a group's member that is up to the group."""
-    return pod.priority if pod.spec.scheduling_group is None else ANYTHING
-
-
-class LowestPriorities(SideColumns):
-    """The lowest priority of the pods on each node: where it is not below the pod's own, nobody can be evicted."""
-
-    def __init__(self, handle: PreemptionHandle) -> None:
-        super().__init__(handle.nodes, {})
-        self._lowest = Growing(np.int64)
-
-    def write(self, info: NodeInfo) -> None:
-        """Look at the node's pods again."""
-        self._lowest.reserve(info.row + 1)
-        self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
-
-    def clear(self, row: int) -> None:
-        """Leave a row that no node has as it is: it is written before it is read."""
-
-    def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Concern no row: pods on nodes are in the node table's own log."""
-        return ()
-
-    def is_below(self, priority: int, rows: RowArray) -> BoolArray:
-        """Find the rows that have a pod of lower priority."""
-        self.refresh()
-        below: BoolArray = self._lowest.array[rows] < priority
-        return below

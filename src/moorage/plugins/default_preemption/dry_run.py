@@ -1,6 +1,6 @@
 """Dry runs of preemption: which pods would have to leave a node for another to fit there. Nothing is touched."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, cast
 
 from moorage.api.meta import parse_time
@@ -9,9 +9,11 @@ from moorage.api.requests import PODS
 from moorage.errors import PluginError
 from moorage.framework.cycle import CycleState
 from moorage.framework.handle import PreemptionHandle
+from moorage.framework.node_statuses import NodeStatuses
 from moorage.framework.nodeinfo import NodeInfo
+from moorage.framework.nodetable import NodeTable
 from moorage.framework.plugin import CountingPlugin, DependsOn
-from moorage.framework.status import Status
+from moorage.framework.status import Code, IntArray, Status, Verdict
 from moorage.framework.victims import Victims
 from moorage.plugins.default_preemption.eligibility import VictimRules
 
@@ -34,7 +36,7 @@ class DryRun:
         self._handle = handle
         self._cycle = cycle
         self._pod = pod
-        self._priority = pod.priority
+        self.priority = pod.priority
         self._split = split
         self._now = handle.clock.wall()
         self._counting = counting_filters(handle, cycle)
@@ -51,7 +53,7 @@ class DryRun:
 
     def _pool(self, node: NodeInfo) -> list[Pod]:
         """Return the pods of a node that may have to go."""
-        priority, rules = self._priority, self._rules
+        priority, rules = self.priority, self._rules
         if rules is None:
             return [pod for pod in node.pods.values() if pod.priority < priority]
         return [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
@@ -61,6 +63,18 @@ class DryRun:
         # A promised node is judged twice, with the promised pods and without: counting once would not do.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
+    def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict | None:
+        """Say of each node whether it would be too full without the pods that may go; ``None`` if that takes a copy.
+
+        Only where one filter that adds up has rejected them: all filters before it accept the nodes, whoever leaves.
+        """
+        if self._counting is None or self._rules is not None or len(self._counting) != 1:
+            return None
+        (plugin,) = self._counting
+        known = (*statuses.distinct(), statuses.absent)
+        rejecting = {status.plugin for status in known if status.code is Code.UNSCHEDULABLE}
+        return plugin.filter_without(self._cycle, self._pod, nodes, gone) if rejecting == {plugin.name} else None
+
     @property
     def kind(self) -> Hashable | None:
         """What row-local outcomes depend on besides the row and the budgets; ``None`` if nobody can tell."""
@@ -69,7 +83,7 @@ class DryRun:
         signs = [plugin.sign(self._pod) for plugin in asked]
         if self._counting is None or None in signs:
             return None
-        return self._priority, *((plugin.name, sign, plugin.epoch()) for plugin, sign in zip(asked, signs, strict=True))
+        return self.priority, *((plugin.name, sign, plugin.epoch()) for plugin, sign in zip(asked, signs, strict=True))
 
     def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> "WhatIf":
         if self._counting is None or not self.is_row_local(node):

@@ -33,7 +33,7 @@ class UnitDryRun(DryRun):
         units = self._units.of(node.pods.values())
         if problem := missing_node(units, self._handle.nodes):
             return Status.error(problem)
-        pool = [unit for unit in units if may_go(unit, self._pod, self._priority, self._rules)]
+        pool = [unit for unit in units if may_go(unit, self._pod, self.priority, self._rules)]
         if not pool:
             return NO_VICTIMS
         what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.devices import Device, DeviceTaintRule, ResourceSlice
 from moorage.api.node import Node
+from moorage.arrays import NDArray
 from moorage.framework.handle import Handle, Lister
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from moorage.api.gpu_sharing import GPU_MODEL
+from moorage.arrays import NDArray
 from moorage.framework.columns import Categorical
 from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
 from moorage.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from moorage.arrays import NDArray
 from moorage.framework.nodetable import NodeTable
 
 Float32Array = NDArray[np.float32]

@@ -1,6 +1,6 @@
 """NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status, Verdict, combined
-from moorage.plugins.capacities import EXACT_FLOATS, Capacities, Capacity, StandingAmounts, WriteAmounts, capacity_of
+from moorage.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status, Verdict, combined
+from moorage.plugins.capacities import capacity_of
 from moorage.plugins.deferred_pod_scheduling import GATE
 from moorage.plugins.dynamic_resources.stock import device_stock
 from moorage.plugins.extended_resources import extended_classes
@@ -33,6 +33,10 @@ from moorage.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, De
 from moorage.plugins.node_resources_fit.hints import FitHints
 from moorage.plugins.node_resources_fit.placements import fullness
 from moorage.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
+from moorage.plugins.standing_amounts import scored_of, standing_amounts
+
+MAX_TOTAL_WEIGHT: Final = 1 << 20
+"""Up to which weighted sums fit into 32 bits; what a configuration may say is far below."""
 
 
 class WeightedRequest(NamedTuple):
@@ -56,6 +60,7 @@ class NodeResourcesFit(
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
+    _narrow_is_checked = True
     looks_at_nodes = False
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
@@ -64,9 +69,9 @@ class NodeResourcesFit(
         # Pods are limited in number, not scored: upstream knows no allocatable for them here.
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
-        self._capacities = Capacities()
-        self._free = StandingAmounts(FREE)
-        self._left = StandingAmounts(LEFT)
+        self._amounts = standing_amounts(handle)
+        total_weight = sum(weight for _, weight in self._weights)
+        self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
         self._stock = device_stock(handle, self._scored)
         self._signs_template = self._stock is None
         self._classes = extended_classes(handle)
@@ -114,26 +119,38 @@ class NodeResourcesFit(
         return left
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        allocatable, requested = nodes.allocatable, nodes.requested
         found: list[tuple[BoolArray, Status]] = []
-        has_bounds = len(nodes) > FEW_NODES and nodes.shows_all
-        if has_bounds:
-            self._free.follow(nodes)
-        if not has_bounds or self._free.lowest(nodes, PODS, 1) < 1:
-            full = nodes.pod_count >= allocatable[PODS]
+        size = len(nodes)
+        amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
+        if amounts is not None:
+            amounts.follow(nodes)
+        # Most often no node is that full: then nobody is looked at.
+        if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
+            full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
                 found.append((full, TOO_MANY_PODS))
         for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
-            # Most often no node is that full: then nobody is looked at.
-            if has_bounds and amount < EXACT_FLOATS and self._free.lowest(nodes, resource, amount) >= amount:
+            if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
                 continue
-            capacity = allocatable[resource]
-            lacking = capacity - requested[resource] < amount
+            capacity = nodes.allocatable[resource]
+            lacking = capacity - nodes.requested[resource] < amount
             if is_delegable:
                 lacking &= capacity > 0
             if lacking.any():
                 too_small = lacking & (capacity < amount)
                 found += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(size, tuple(found))
+
+    def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        found = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
+        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
+            if is_delegable:
+                lacking &= capacity > 0
+            too_small = lacking & (capacity < amount)
+            found += [(lacking & ~too_small, short), (too_small, hopeless)]
         return Verdict(len(nodes), tuple(found))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -167,7 +184,7 @@ class NodeResourcesFit(
         for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
             capacity = allocatable.get(resource, 0)
             if capacity:
-                weighted.append((weight, score_resource(_taken(node, resource) + amount, capacity)))
+                weighted.append((weight, score_resource(scored_of(node, resource) + amount, capacity)))
             elif self._stock is not None:
                 capacity, taken = self._stock.on_node(node, resource)
                 if capacity:
@@ -175,76 +192,43 @@ class NodeResourcesFit(
         return self._strategy.mean(weighted)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        if len(nodes) <= FEW_NODES:
+        size = len(nodes)
+        if size <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
         shares = cycle.get(SHARES) or self._read_shares(pod)
-        kept = self._capacities.of(nodes, [resource for resource, _, _ in shares])
-        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, kept)) is not None:
+        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, size)) is not None:
             return scores
-        nonzero, requested = nodes.nonzero_requested, nodes.requested
+        allocatable, nonzero, requested = nodes.allocatable, nodes.nonzero_requested, nodes.requested
         weighted = []
-        for place, (resource, amount, weight) in enumerate(shares):
-            taken, capacity = (nonzero if resource in (CPU, MEMORY) else requested)[resource], kept[place]
+        for resource, amount, weight in shares:
+            there, taken = allocatable[resource], (nonzero if resource in (CPU, MEMORY) else requested)[resource]
             if self._stock is not None:
-                amounts, taken = self._stock.on_nodes(nodes, resource, nodes.allocatable[resource], taken)
-                capacity = capacity_of(amounts)
+                there, taken = self._stock.on_nodes(nodes, resource, there, taken)
+            capacity = capacity_of(there)
             scores = self._strategy.score_resource_nodes(taken + amount, capacity)
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
-    def _score_left(
-        self, nodes: NodeTable, shares: Sequence[WeightedRequest], capacities: Sequence[Capacity]
-    ) -> IntArray | None:
+    def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest], size: int) -> IntArray | None:
         """Score the whole cluster by what is left on each node, which stands from pod to pod; None if it cannot be."""
-        self._left.follow(nodes)
+        if not self._scores_left:
+            return None
+        self._amounts.follow(nodes)
         weighted = []
-        for (resource, amount, weight), capacity in zip(shares, capacities, strict=True):
-            if not capacity.is_exact:
+        for resource, amount, weight in shares:
+            known = self._amounts[resource]
+            if not known.capacity.is_exact:
                 return None
             asked = amount * MAX_NODE_SCORE
-            left = self._left.of(nodes, resource) - asked
-            if self._left.lowest(nodes, resource, asked) < asked:
+            left = known.left(nodes) - asked
+            if not known.is_left_everywhere(asked):
                 np.maximum(left, 0.0, out=left)
-            if (scores := self._strategy.score_left(left, capacity)) is None:
-                return None
-            weighted.append(WeightedScores(weight, scores, capacity.present))
-        return self._strategy.mean_nodes(weighted, len(nodes))
+            scores = self._strategy.score_left(left, known.capacity)
+            weighted.append(WeightedScores(weight, scores, known.capacity.present))
+        return self._strategy.mean_nodes(weighted, size)
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
         return fullness(placements, self._weights)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes, grows=self._nodes is not None).registrations()
-
-
-def _free_column(nodes: NodeTable, resource: str) -> FloatArray:
-    taken = nodes.pod_count if resource == PODS else nodes.requested[resource]
-    return (nodes.allocatable[resource] - taken).astype(np.float64)
-
-
-def _free_on(node: NodeInfo, resource: str) -> float:
-    taken = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
-    return node.allocatable.get(resource, 0) - taken
-
-
-def _left_column(nodes: NodeTable, resource: str) -> FloatArray:
-    taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
-    return (nodes.allocatable[resource] - taken).astype(np.float64) * MAX_NODE_SCORE
-
-
-def _left_on(node: NodeInfo, resource: str) -> float:
-    return (node.allocatable.get(resource, 0) - _taken(node, resource)) * MAX_NODE_SCORE
-
-
-FREE: Final = WriteAmounts(_free_column, _free_on)
-"""What is free of a resource, rounded beyond ``EXACT_FLOATS``."""
-LEFT: Final = WriteAmounts(_left_column, _left_on)
-"""A hundred times what scores count as left of a resource; exact wherever less than 2**46 are left."""
-
-
-def _taken(node: NodeInfo, resource: str) -> int:
-    if resource == CPU:
-        return node.nonzero_cpu
-    if resource == MEMORY:
-        return node.nonzero_memory
-    return node.requested.get(resource, 0)

@@ -4,10 +4,10 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moorage.api.csi_migration import CSIName
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from moorage.arrays import NDArray
 from moorage.framework.columns import Growing
 from moorage.framework.handle import Handle
 from moorage.framework.nodeinfo import NodeInfo

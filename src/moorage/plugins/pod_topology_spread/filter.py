@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from moorage.api.pod import Pod
+from moorage.arrays import NDArray
 from moorage.framework.columns import Vocabulary
 from moorage.framework.masks import all_of, any_of, but_not
 from moorage.framework.nodeinfo import NodeInfo

@@ -41,6 +41,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
 
     Args = PodTopologySpreadArgs
     depends_on = DependsOn.CLUSTER
+    _narrow_is_checked = True
 
     def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: ClusterHandle) -> None:
         self._handle = handle

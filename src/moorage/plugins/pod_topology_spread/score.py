@@ -69,17 +69,36 @@ class SpreadScores:
         self._turned: IntArray | None = None
         self._bounds = (0, 0)
         self._stale: list[int] = []
+        self._extremes: tuple[int, int] | None = None
+        """The lowest and the highest score, and below how many rows have each; ``None`` if they are not known."""
+        self._at_low = self._at_high = 0
 
     def put(self, row: int, score: int) -> None:
         """Follow the score of one row, which is not ignored."""
+        before = int(self._raw[row])
         self._raw[row] = score
         self._stale.append(row)
+        if self._extremes is not None:
+            low, high = self._extremes
+            self._at_low += (score == low) - (before == low)
+            self._at_high += (score == high) - (before == high)
+            if score < low or score > high or not self._at_low or not self._at_high:
+                self._extremes = None
+
+    def _find_extremes(self) -> tuple[int, int]:
+        """Return the extremes, looking at all rows only when the last row that had one of them has another score."""
+        if self._extremes is None:
+            self._extremes = low, high = bounds(self._raw, self.ignored)
+            counted = self._raw if self.ignored is None else self._raw[~self.ignored]
+            self._at_low = int(np.count_nonzero(counted == low))
+            self._at_high = int(np.count_nonzero(counted == high))
+        return self._extremes
 
     def turned(self) -> IntArray:
-        """Return the scores of all rows: as long as the extremes stay the same, few of them change."""
-        now = bounds(self._raw, self.ignored)
+        """Return the scores of all rows, in 32 bits: as long as the extremes stay the same, few of them change."""
+        now = self._find_extremes()
         if self._turned is None or now != self._bounds or len(self._stale) > FEW_ROWS:
-            self._turned = turned_round(self._raw, now, self.ignored)
+            self._turned = turned_round(self._raw, now, self.ignored).astype(np.int32)
             self._bounds = now
         elif now[1]:
             for row in self._stale:

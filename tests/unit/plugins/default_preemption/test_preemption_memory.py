@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod import Pod, PodStatus
 from moorage.api.selectors import LabelSelector
 from moorage.framework.plugin import PostFilterResult
+from moorage.plugins.default_preemption import candidates
 from moorage.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
@@ -25,7 +27,7 @@ changes = st.one_of(
     st.tuples(st.just("promise"), st.sampled_from(("", *NODES))),
     st.tuples(st.just("node"), st.sampled_from(NODES), st.integers(3, 6)),
 )
-preemptors = st.sampled_from([(4, 2), (2, 2), (4, 1)])
+preemptors = st.sampled_from([(4, 2), (2, 2), (4, 1), (6, 2), (3, 1)])
 
 
 class History:
@@ -86,6 +88,38 @@ def test_a_plugin_with_a_past_decides_like_a_new_one(
     for (name, *arguments), preemptor in steps:
         getattr(history, name)(*arguments)
         history.preempt(*preemptor)
+
+
+@settings(deadline=None, max_examples=60)
+@given(steps=st.lists(st.tuples(changes, preemptors), min_size=1, max_size=12))
+def test_nodes_left_out_by_columns_are_those_that_dry_runs_reject(
+    steps: list[tuple[tuple[str, object], tuple[int, int]]],
+) -> None:
+    history = History()
+    with pytest.MonkeyPatch.context() as patch:
+        for (name, *arguments), (cpu, priority) in steps:
+            getattr(history, name)(*arguments)
+            pod = make_pod("big", priority=priority, requests={"cpu": cpu})
+            history.rig.add(pod)
+            patch.setattr(candidates, "MANY_ROWS", 1)
+            by_columns = history.ask(history.plugin, pod)
+            patch.setattr(candidates, "MANY_ROWS", 1000)
+            assert by_columns == history.ask(DefaultPreemption(handle=history.rig), pod)
+
+
+def test_a_node_that_stays_too_full_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "MANY_ROWS", 1)
+    history = History()
+    history.pod("a", 3, 5)
+    pod = make_pod("big", priority=2, requests={"cpu": 4})
+    history.rig.add(pod)
+    judged: list[str] = []
+    cycle, statuses = attempt(history.rig, pod)
+    run_filters = history.rig.run_filters
+    history.rig.run_filters = lambda cycle, pod, node: judged.append(node.name) or run_filters(cycle, pod, node)  # type: ignore[method-assign, func-returns-value]
+    asyncio.run(history.plugin.post_filter(cycle, pod, statuses))
+    history.rig.background.pop().close()
+    assert judged == ["b", "c"]
 
 
 def test_a_changed_budget_is_not_missed() -> None:

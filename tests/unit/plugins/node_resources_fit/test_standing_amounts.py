@@ -10,6 +10,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.status import Code
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.plugins.standing_amounts import StandingAmounts
 from moorage.state.cache import Cache
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
@@ -22,6 +23,7 @@ AMOUNTS = {
     "ordinary ones": [{"cpu": "8", "memory": "32Gi", "pods": 4}],
     "some nodes without some": [{"cpu": "8", "memory": "32Gi", "pods": 4}, {"cpu": "8", "pods": 2}, {"pods": 3}],
     "too large for floats": [{"cpu": "8", "memory": HUGE + 3, "pods": 9, GPU: HUGE + 3}, {"memory": 7, "pods": 9}],
+    "near the end of 64 bits": [{"cpu": "8", "memory": 1 << 62, "pods": 9, GPU: 1 << 62}, {"memory": 3, "pods": 9}],
     "at the edge of exact quotients": [{"cpu": "8", "memory": (1 << 46) - 1, "pods": 9, GPU: (1 << 46) - 1}],
 }
 WEIGHTS = {"by default": (1, 1, 1), "of other sums": (1, 2, 0), "of powers of two": (1, 3, 4)}
@@ -30,7 +32,7 @@ WEIGHTS = {"by default": (1, 1, 1), "of other sums": (1, 2, 0), "of powers of tw
 def some_pod(chance: Random, name: str, node: str = "") -> Pod:
     requests = {
         "cpu": f"{chance.choice((0, 1, 250, 4000, 8000))}m",
-        "memory": chance.choice((0, 1, 6, 3 << 30, (1 << 46) - 1, HUGE + 2, HUGE + 4)),
+        "memory": chance.choice((0, 1, 6, 3 << 30, (1 << 46) - 1, HUGE + 2, HUGE + 4, 1 << 61)),
         GPU: chance.choice((0, 0, 1, HUGE + 4)),
     }
     return make_pod(name, node=node, requests={key: amount for key, amount in requests.items() if amount})
@@ -53,6 +55,42 @@ def test_columns_say_what_single_nodes_say(shapes: list[dict[str, int | str]], w
             there.append(some_pod(chance, f"p{step}", f"n{chance.randrange(NODES)}"))
             cache.add_pod(there[-1])
         compare(fit, balanced, cache, some_pod(chance, "asking"))
+
+
+@pytest.mark.parametrize(("memory", "bits"), [((1 << 46) - 1, 32), (1 << 46, 64)])
+def test_scores_are_narrow_where_floats_are_exact(memory: int, bits: int) -> None:
+    cache = Cache()
+    for number in range(NODES):
+        cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "memory": memory, "pods": 9}))
+    cycle, pod = CycleState(), make_pod(requests={"cpu": 1, "memory": 5})
+    scores = NodeResourcesFit(handle=Rig()).score_nodes(cycle, pod, cache.nodes)
+    assert scores.dtype.itemsize * 8 == bits
+
+
+@pytest.mark.parametrize(("taken", "bits"), [(HUGE - 6, 32), (HUGE - 5, 64)])
+def test_evenness_is_narrow_where_floats_are_exact(taken: int, bits: int) -> None:
+    cache = Cache()
+    for number in range(NODES):
+        cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "memory": 1 << 60, "pods": 9}))
+    cache.add_pod(make_pod("large", node="n3", requests={"memory": taken}))
+    cycle, pod = CycleState(), make_pod(requests={"cpu": 1, "memory": 5})
+    plugin = NodeResourcesBalancedAllocation()
+    scores = plugin.score_nodes(cycle, pod, cache.nodes)
+    assert scores.dtype.itemsize * 8 == bits
+    assert scores.tolist() == [plugin.score(cycle, pod, node) for node in cache.nodes]
+
+
+def test_what_is_free_everywhere_is_known_again_when_the_fullest_node_gives_something_back() -> None:
+    cache, amounts = Cache(), StandingAmounts()
+    for number in range(NODES):
+        cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "pods": 9}))
+    large = make_pod("large", node="n3", requests={"cpu": 7})
+    found = []
+    for change in (lambda: None, lambda: cache.add_pod(large), lambda: cache.remove_pod(large)):
+        change()
+        amounts.follow(cache.nodes)
+        found.append([amounts["cpu"].is_free_everywhere(cache.nodes, asked) for asked in (1000, 1001, 8000, 8001)])
+    assert found == [[True, True, True, False], [True, False, False, False], [True, True, True, False]]
 
 
 def compare(fit: NodeResourcesFit, balanced: NodeResourcesBalancedAllocation, cache: Cache, pod: Pod) -> None:

@@ -1,0 +1,38 @@
+"""Both schedulers drain the same pods in turns."""
+
+import argparse
+from functools import partial
+
+import uvloop
+
+from benchmarks.live.checks import problems
+from benchmarks.live.drain import Drain, Round
+from benchmarks.live.plane import Plane
+from benchmarks.live.session import murmur, say, start, turns
+from benchmarks.live.workload import Workload
+
+
+def drained(plane: Plane, work: Workload, options: argparse.Namespace) -> list[Round]:
+    """Make a workload's cluster, and let each scheduler place its pods as often as the options say."""
+    say(f"{work.name}: making {work.nodes} nodes and {work.pods} pods")
+    say(f"{work.name}: made in {plane.fill(work):.0f} s")
+    done: list[Round] = []
+    for number, name in turns(options, plane):
+        result = Round(work.name, work.nodes, work.pods, name, number, work.bound)
+        drain = Drain(plane, work, partial(start, options, plane, name, (*work.gate_flags, *work.flags)), murmur)
+        uvloop.run(drain.run(result, problems))
+        done.append(result)
+        _tell(result)
+    return done
+
+
+def _tell(result: Round) -> None:
+    figures = result.figures()
+    say(
+        f"{result.title}: {figures['pods_per_second']} pods/s, "
+        f"{figures['cpu_ms_per_pod']} ms CPU/pod ({figures['cpu_ms_per_pod_after_start']} after the first bind, at "
+        f"{figures['seconds_to_first_bind']} s), {result.peak_mib} MiB, idle {figures['idle_share']:.0%}, "
+        f"others {figures['others_share']:.0%}"
+    )
+    for problem in result.problems[:5]:
+        say(f"  WRONG: {problem}")

@@ -1,0 +1,68 @@
+"""`make bench-goals`: every row of `benchmarks/goals.yaml` in one run, three rounds of each in turns (takes hours)."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine import measured_apart
+from benchmarks.live import latency, records, workload
+from benchmarks.live.comparing import drained
+from benchmarks.live.goals import BEFORE, GoalRow, Verdict, judged, load
+from benchmarks.live.plane import Plane
+from benchmarks.live.schedulers import OURS
+from benchmarks.live.session import control_plane, parser, say
+
+ENGINE_SECONDS = 10.0
+
+
+def main() -> None:
+    """Measure all rows, or those that are named, and print what became of each."""
+    command = parser(__doc__, nodes="0")
+    command.add_argument("--only", nargs="*", default=[], help="only the rows of these workloads")
+    command.add_argument("--before", type=Path, help="a checkout that the engine's rows are compared with")
+    options = command.parse_args()
+    if any(row.engine for row in load()) and options.before is None and not options.only:
+        command.error("say --before DIR, a checkout of the code that the engine is compared with")
+    rows = [row for row in load() if not options.only or row.name in options.only]
+    with control_plane() as plane:
+        for row in rows:
+            records.add(options.json, row.section, _measured(plane, row, options), options.flags)
+            _tell(judged(row, records.read(options.json)))
+
+
+def _measured(plane: Plane, row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    if row.engine:
+        return _engines(row, options)
+    work = workload.load(row.workload, row.nodes, row.pods)
+    if row.patience:
+        work = replace(work, patience=row.patience)
+    if work.arriving is not None:
+        return latency.measured(plane, work, options)
+    return [each.row() for each in drained(plane, work, options)]
+
+
+def _engines(row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    """Measure the engine of this checkout and of the other in turns."""
+    trees = {OURS: Path(__file__).resolve().parents[2], BEFORE: options.before.resolve()}
+    found = []
+    for number in range(1, options.rounds + 1):
+        for who, tree in trees.items() if number % 2 else reversed(trees.items()):
+            measured = measured_apart(row.engine, row.nodes, 0, ENGINE_SECONDS, tree)
+            found.append({**measured, "pods": row.pods, "placed": measured["pods"], "scheduler": who, "number": number})
+            say(f"{row.engine} {number} {who}: {measured['pods_per_second']} pods/s")
+    return found
+
+
+def _tell(verdicts: Sequence[Verdict]) -> None:
+    for each in verdicts:
+        rounds = ", ".join(f"{ratio:.2f}" for ratio in each.ratios)
+        said = f"{each.row.name}, {each.row.nodes:,} nodes: {each.measure.title} {each.ratio:.2f} ({rounds})"
+        sys.stdout.write(f"{said}, wanted {each.wanted:g}: {'met' if each.is_met else 'MISSED'}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

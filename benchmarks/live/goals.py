@@ -1,0 +1,136 @@
+"""The rows of `benchmarks/goals.yaml`: what is wanted, and what the raw data says of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from benchmarks.live.schedulers import OURS, THEIRS
+from moorage.errors import InputError
+
+FILE: Final = Path(__file__).resolve().parents[1] / "goals.yaml"
+LATENCY: Final = "latency"
+BEFORE: Final = "before"
+"""Whose turn it is where an engine is compared with that of another checkout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How a want is read from the raw data: which figure, and whether ours is to be the larger share of it."""
+
+    title: str
+    figure: str
+    unit: str
+    is_theirs_by_ours: bool = False
+    is_more_better: bool = False
+
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "less_cpu": Measure("less CPU", "cpu_seconds", "s", is_theirs_by_ours=True, is_more_better=True),
+    "speed": Measure("speed", "pods_per_second", "pods/s", is_more_better=True),
+    "last_bind": Measure("last binding", "seconds_to_last_bind", "s"),
+    "first_bind": Measure("first binding", "seconds_to_first_bind", "s"),
+    "memory": Measure("memory", "peak_mib", "MiB"),
+    "p50": Measure("p50", "p50", "ms"),
+    "p99": Measure("p99", "p99", "ms"),
+}
+
+
+class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One row, as written."""
+
+    nodes: int
+    wants: dict[str, float]
+    workload: str = ""
+    engine: str = ""
+    pods: int = 0
+    patience: float = 0.0
+    limit: str = ""
+    """What stands in the way, where it is missed: written by whoever looked."""
+
+    @property
+    def name(self) -> str:
+        """The workload, or the engine's."""
+        return self.workload or self.engine
+
+    @property
+    def section(self) -> str:
+        """Where its rounds are in the raw data."""
+        return "engine" if self.engine else LATENCY if self.workload == LATENCY else "drain"
+
+    @property
+    def rival(self) -> str:
+        """Whom we are compared with."""
+        return BEFORE if self.engine else THEIRS
+
+    def rounds(self, content: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Return our turn and theirs of each round in which both had one."""
+        found: dict[int, dict[str, Mapping[str, Any]]] = {}
+        for row in content.get(self.section, ()):
+            if (row["workload"], row["nodes"], row["pods"]) == (self.name, self.nodes, self.pods):
+                found.setdefault(row["number"], {})[row["scheduler"]] = row
+        whole = (turns for _, turns in sorted(found.items()) if {OURS, self.rival} <= turns.keys())
+        return [(turns[OURS], turns[self.rival]) for turns in whole]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one want: the ratio of the medians, that of each round, and whether it is as wanted."""
+
+    row: GoalRow
+    measure: Measure
+    wanted: float
+    ours: float
+    theirs: float
+    ratios: Sequence[float]
+    is_bound_only: bool
+    """Whether they did not come to an end: the ratio is at least this much in our favour."""
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the medians."""
+        return _ratio(self.measure, self.ours, self.theirs)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it is as good as wanted."""
+        return self.ratio >= self.wanted if self.measure.is_more_better else self.ratio <= self.wanted
+
+
+def load(path: Path = FILE) -> list[GoalRow]:
+    """Read the rows."""
+    try:
+        rows = msgspec.convert(yaml.safe_load(path.read_text()), list[GoalRow])
+    except (OSError, msgspec.ValidationError, yaml.YAMLError) as error:
+        raise InputError(str(path), str(error)) from error
+    for row in rows:
+        if not row.wants.keys() <= MEASURES.keys() or bool(row.workload) == bool(row.engine):
+            raise InputError(str(path), f"{row}: a workload or an engine, and wants of {', '.join(MEASURES)}")
+    return rows
+
+
+def judged(row: GoalRow, content: Mapping[str, Any]) -> list[Verdict]:
+    """Say what became of each want of a row; nothing, if it was not measured."""
+    verdicts = []
+    for name, wanted in row.wants.items():
+        measure = MEASURES[name]
+        rounds = [turns for turns in row.rounds(content) if all(measure.figure in turn for turn in turns)]
+        if rounds:
+            ours, theirs = ([turn[measure.figure] for turn in turns] for turns in zip(*rounds, strict=True))
+            ratios = [_ratio(measure, *pair) for pair in zip(ours, theirs, strict=True)]
+            is_bound_only = any(_gave_up(turn) for _, turn in rounds)
+            verdicts.append(Verdict(row, measure, wanted, median(ours), median(theirs), ratios, is_bound_only))
+    return verdicts
+
+
+def _gave_up(turn: Mapping[str, Any]) -> bool:
+    return "expected" in turn and turn["bound"] < turn["expected"]
+
+
+def _ratio(measure: Measure, ours: float, theirs: float) -> float:
+    above, below = (theirs, ours) if measure.is_theirs_by_ours else (ours, theirs)
+    return above / below if below else 0.0

@@ -1,0 +1,188 @@
+"""Changes that are being taken up: what happens to pods meanwhile, and where random histories of changes end."""
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pod import Pod
+from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.engine.scheduler import Scheduler
+from moorage.engine.steps import go_through
+from moorage.framework.plugin import Plugin, PreEnqueuePlugin, QueueSortPlugin
+from moorage.framework.queued import QueuedPod
+from moorage.framework.status import Status
+from moorage.testing import Cluster, in_virtual_time
+
+HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+class HoldsRed(PreEnqueuePlugin):
+    """Holds back pods that are labelled so."""
+
+    label = "red"
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        return Status.unresolvable("not now") if self.label in pod.labels else None
+
+
+class HoldsBlue(HoldsRed):
+    """Others."""
+
+    label = "blue"
+
+
+class LastFirst(QueueSortPlugin):
+    """The other way round."""
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        return -queued.timestamp
+
+
+PLUGINS: tuple[type[Plugin], ...] = (HoldsRed, HoldsBlue, LastFirst)
+SETS = {
+    "plain": "",
+    "red": "preEnqueue: {enabled: [{name: HoldsRed}]}",
+    "blue": "preEnqueue: {enabled: [{name: HoldsBlue}]}",
+    "both, another order": "preEnqueue: {enabled: [{name: HoldsBlue}, {name: HoldsRed}]}, ORDER",
+    "another order": "ORDER",
+}
+ORDER = "queueSort: {enabled: [{name: LastFirst}], disabled: [{name: PrioritySort}]}"
+
+
+def config(plugins: str, *names: str) -> str:
+    written = SETS[plugins].replace("ORDER", ORDER)
+    profiles = "".join(f"- schedulerName: {name}\n  plugins: {{{written}}}\n" for name in names)
+    return f"{HEADER}profiles:\n{profiles}"
+
+
+def pod(name: str, scheduler: str = "default-scheduler", **labels: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"schedulerName": scheduler, "containers": [{"name": "main", "image": "app:1"}]}
+    if labels.get("size") == "huge":
+        spec["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def scheduler_of(cluster: Cluster) -> Scheduler:
+    assert cluster.box.scheduling is not None
+    return cluster.box.scheduling.scheduler
+
+
+def swap(cluster: Cluster, text: str) -> Scheduler:
+    """Have other profiles be in force, and hand over nobody yet."""
+    scheduler, policy = scheduler_of(cluster), load_policy(collect_plugins(PLUGINS), text)
+    scheduler.services.is_following = False
+    scheduler.change_profiles(scheduler.build_profiles(policy.config, policy.registry))
+    scheduler.services.is_following = True
+    return scheduler
+
+
+TWO = ("default-scheduler", "other")
+
+
+@in_virtual_time
+async def test_pods_of_a_profile_that_goes_are_neither_tried_nor_left_behind() -> None:
+    async with Cluster(nodes=1, plugins=PLUGINS, config=config("red", *TWO)) as cluster:
+        names = ("waits", "is-deleted", "is-bound", "is-created-again")
+        await cluster.apply(*(pod(name, "other", red="yes") for name in names))
+        await cluster.apply(pod("rejected", "other", size="huge"))
+        await cluster.sleep(5.0)
+        scheduler = swap(cluster, config("plain", "default-scheduler"))
+        assert len(scheduler.queue) == 5
+        deleted, again = cluster.pod("is-deleted"), cluster.pod("is-created-again")
+        assert deleted is not None
+        assert again is not None
+        await cluster.client.delete(deleted)
+        await cluster.client.delete(again)
+        await cluster.apply(pod("is-created-again", size="huge"))
+        target = {"target": {"kind": "Node", "name": cluster.nodes()[0].name}}
+        path = "/api/v1/namespaces/default/pods/is-bound/binding"
+        await cluster.client.request("POST", path, msgspec.json.encode(target))
+        await cluster.sleep(5.0)
+        go_through(scheduler.handing_over)
+        scheduler.queue.check_invariants()
+        assert [info.pod.name for info in scheduler.queue] == ["is-created-again"]
+        await cluster.sleep(400.0)
+        assert {found.name for found in cluster.pods() if found.node_name} == {"is-bound"}
+
+
+@in_virtual_time
+async def test_pods_of_a_profile_that_comes_enter_once() -> None:
+    async with Cluster(nodes=1, plugins=PLUGINS, config=config("plain", "default-scheduler")) as cluster:
+        await cluster.apply(*(pod(name, "other") for name in ("early", "touched", "deleted")))
+        await cluster.sleep(5.0)
+        await cluster.apply(pod("hopeless", "other", size="huge"))
+        scheduler = swap(cluster, config("plain", *TWO))
+        await cluster.apply(pod("touched", "other", green="yes"), pod("late", "other"))
+        await cluster.apply(pod("hopeless", "other", size="huge", green="yes"))
+        deleted = cluster.pod("deleted")
+        assert deleted is not None
+        await cluster.client.delete(deleted)
+        await cluster.sleep(5.0)
+        assert {found.name for found in cluster.pods() if found.node_name} == {"touched", "late"}
+        (hopeless,) = scheduler.queue
+        go_through(scheduler.handing_over)
+        scheduler.services.wake()
+        await cluster.sleep(5.0)
+        assert {found.name for found in cluster.pods() if found.node_name} == {"touched", "late", "early"}
+        assert [*scheduler.queue] == [hopeless], "it is not another one"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_changes_end_where_the_last_configuration_would_have_begun(seed: int) -> None:
+    run_history(random.Random(seed))
+
+
+@in_virtual_time
+async def run_history(chance: random.Random) -> None:
+    last = config("plain", *TWO)
+    async with Cluster(nodes=3, plugins=PLUGINS, config=last, cross_check=False) as cluster:
+        contents: list[dict[str, Any]] = []
+        bound: dict[str, str] = {}
+        for number in range(12):
+            more = [random_pod(chance, f"p-{number}-{at}") for at in range(chance.randrange(12))]
+            contents += more
+            loading = asyncio.create_task(cluster.apply(*more))
+            if chance.random() < 0.8:
+                last = config(chance.choice([*SETS]), *chance.choice([TWO, TWO[:1], TWO[1:]]))
+                await cluster.reload(plugins=PLUGINS, config=last)
+            await loading
+            await cluster.sleep(chance.choice([0.0, 0.01, 1.0, 20.0]))
+            note_bound(cluster, bound)
+            scheduler_of(cluster).queue.check_invariants()
+        await cluster.reload(plugins=PLUGINS, config=last)
+        await cluster.sleep(60.0)
+        note_bound(cluster, bound)
+        ended = places(cluster)
+    async with Cluster(nodes=3, plugins=PLUGINS, config=last, cross_check=False) as fresh:
+        await fresh.apply(*contents)
+        await fresh.sleep(60.0)
+        expected = places(fresh)
+    assert {name for name, place in expected.items() if place == "bound"} <= bound.keys()
+    assert {**expected, **dict.fromkeys(bound, "bound")} == ended
+
+
+def random_pod(chance: random.Random, name: str) -> dict[str, Any]:
+    labels = {"red": "yes"} if chance.random() < 0.3 else {"blue": "yes"} if chance.random() < 0.3 else {}
+    if chance.random() < 0.2:
+        labels["size"] = "huge"
+    return pod(name, chance.choice(TWO), **labels)
+
+
+def note_bound(cluster: Cluster, bound: dict[str, str]) -> None:
+    for found in cluster.pods():
+        if found.node_name:
+            assert bound.setdefault(found.name, found.node_name) == found.node_name, "it was bound once"
+
+
+def places(cluster: Cluster) -> dict[str, str | None]:
+    """Say of each pod whether it is bound, or where it waits, and for whom."""
+    scheduler = scheduler_of(cluster)
+    assert scheduler.unexpected is None
+    waits = {info.pod.name: info.gating_plugin for info in scheduler.queue}
+    return {
+        found.name: "bound" if found.node_name else waits.get(found.name) or scheduler.queue.where(found)
+        for found in cluster.pods()
+    }

@@ -1,0 +1,71 @@
+"""The rows of benchmarks/goals.yaml: what the raw data says of each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.engine_workloads import WORKLOADS
+from benchmarks.live import workload
+from benchmarks.live.goals import GoalRow, judged, load
+
+from moorage.errors import InputError
+
+
+def turn(scheduler: str, number: int, **figures: Any) -> dict[str, Any]:
+    about = {"workload": "basic", "nodes": 5, "pods": 10, "expected": 10, "bound": 10}
+    return {**about, "scheduler": scheduler, "number": number, **figures}
+
+
+def rounds(ours: list[float], theirs: list[float], figure: str, **more: Any) -> dict[str, Any]:
+    pairs = enumerate(zip(ours, theirs, strict=True), 1)
+    turns = [
+        row
+        for number, (a, b) in pairs
+        for row in (turn("moorage", number, **{figure: a}), turn("kube-scheduler", number, **{figure: b}, **more))
+    ]
+    return {"drain": turns}
+
+
+def test_every_row_is_of_something_that_can_be_measured() -> None:
+    rows = load()
+    assert all(row.engine in WORKLOADS if row.engine else row.workload in workload.names() for row in rows)
+    assert len(rows) == len({(row.name, row.nodes) for row in rows})
+
+
+@pytest.mark.parametrize(("wanted", "is_met"), [(5.0, True), (5.1, False)])
+def test_less_cpu_is_theirs_by_ours(wanted: float, is_met: bool) -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": wanted})
+    (verdict,) = judged(row, rounds([2.0, 1.0, 4.0], [10.0, 10.0, 8.0], "cpu_seconds"))
+    assert (verdict.ours, verdict.theirs, verdict.ratio) == (2.0, 10.0, 5.0)
+    assert (verdict.ratios, verdict.is_met, verdict.is_bound_only) == ([5.0, 10.0, 2.0], is_met, False)
+
+
+@pytest.mark.parametrize(("wanted", "is_met"), [(0.25, True), (0.2, False)])
+def test_a_share_is_ours_by_theirs(wanted: float, is_met: bool) -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"memory": wanted})
+    (verdict,) = judged(row, rounds([100.0], [400.0], "peak_mib"))
+    assert (verdict.ratio, verdict.is_met) == (0.25, is_met)
+
+
+def test_who_was_given_up_took_at_least_so_much() -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    (verdict,) = judged(row, rounds([1.0], [3.0], "cpu_seconds", bound=4))
+    assert (verdict.is_bound_only, verdict.ratio) == (True, 3.0)
+
+
+def test_only_rounds_of_both_are_compared() -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    assert judged(row, {"drain": [turn("moorage", 1, cpu_seconds=1.0)]}) == []
+    other = GoalRow(nodes=6, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    assert judged(other, rounds([1.0], [2.0], "cpu_seconds")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- {nodes: 5}", "- {nodes: 5, workload: a, engine: b, wants: {}}", "- {nodes: 5, workload: a, wants: {x: 1}}"],
+)
+def test_a_row_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "goals.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"goals\.yaml"):
+        load(file)
