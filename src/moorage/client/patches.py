@@ -23,7 +23,7 @@ def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bo
     """
     for key, wanted in patch.items():
         found = content.get(key)
-        if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        if isinstance(found, dict) and isinstance(wanted, dict):
             if not has_been_patched(found, wanted):
                 return False
         elif found != wanted and key != "resourceVersion":
@@ -53,7 +53,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     patch: dict[str, Any] = {}
     for key, new in after.items():
         old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
+        if isinstance(old, dict) and isinstance(new, dict):
             if inner := difference(old, new):
                 patch[key] = inner
         elif old != new:
