@@ -241,7 +241,7 @@ class StandingAnswer:
         total = 0
         for share in shares:
             column = share.column
-            score = column if type(column) is int else int(column[row])
+            score = column if type(column) is int else int(column[row])  # type: ignore[index]
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                 check_range(share.plugin.name, np.array([score]))
             total += share.weight * score
