@@ -15,6 +15,7 @@ Object = dict[str, Any]
 Step = Callable[[list[Object], Object], None]
 PORT: Final = 31_999
 KEY: Final = "planted.example/obstacle"
+SENTRY: Final = "planted-"
 
 
 def _nodes(objects: list[Object]) -> list[Object]:
@@ -95,29 +96,33 @@ def _cordon(objects: list[Object], _pod: Object) -> None:
         node.setdefault("spec", {})["unschedulable"] = True
 
 
-def _sentries(objects: list[Object], spec: Object, labels: Object | None = None) -> None:
-    """Put a pod on every node."""
-    for number, node in enumerate(_nodes(objects)):
-        metadata = {"name": f"planted-{number}", "namespace": "default", "labels": labels or {}}
-        container: Object = {"name": "c", "image": "planted", **spec.get("container", {})}
-        own = {key: item for key, item in spec.items() if key != "container"}
-        placed = {"nodeName": node["metadata"]["name"], "containers": [container], **own}
-        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": placed})
+def _sentries(objects: list[Object]) -> list[Object]:
+    """Return the pods that were put on every node."""
+    return [item for item in objects if item["kind"] == "Pod" and item["metadata"]["name"].startswith(SENTRY)]
 
 
 def _port(objects: list[Object], pod: Object) -> None:
-    ports = [{"containerPort": PORT, "hostPort": PORT}]
-    _sentries(objects, {"container": {"ports": ports}})
-    pod["spec"]["containers"][0].setdefault("ports", []).append(ports[0])
+    for wanting in (*_sentries(objects), pod):
+        wanting["spec"]["containers"][0].setdefault("ports", []).append({"containerPort": PORT, "hostPort": PORT})
 
 
 def _avoided(objects: list[Object], pod: Object) -> None:
     """Have somebody on every node who wants to be alone there."""
     term: Object = {"topologyKey": "kubernetes.io/hostname", "namespaces": [_namespace(pod)]}
     term["labelSelector"] = {"matchLabels": {KEY: "x"}}
-    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    _sentries(objects, {"affinity": {"podAntiAffinity": terms}})
+    for sentry in _sentries(objects):
+        terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        sentry["spec"]["affinity"] = {"podAntiAffinity": terms}
     pod["metadata"].setdefault("labels", {})[KEY] = "x"
+
+
+def _post_sentries(objects: list[Object], pod: Object) -> None:
+    """Put a pod on every node, which the pod at hand may mind for its own reasons: then nothing is planted."""
+    _own_domain(objects, pod)
+    for number, node in enumerate(_nodes(objects)):
+        metadata = {"name": f"{SENTRY}{number}", "namespace": "default", "labels": {}}
+        spec = {"nodeName": node["metadata"]["name"], "containers": [{"name": "c", "image": "planted"}]}
+        objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
 def _own_domain(objects: list[Object], _pod: Object) -> None:
@@ -177,8 +182,8 @@ PLANTS: Final[dict[str, Plant]] = {
     "claim": Plant(_claim, "volume"),
     "spread": Plant(_spread, "spread"),
     "cordon": Plant(_cordon, "cordon", _no_blank_toleration),
-    "port": Plant(_port, "port", _own_domain),
-    "anti-affinity of others": Plant(_avoided, "delete-pod", _own_domain),
+    "port": Plant(_port, "port", _post_sentries),
+    "anti-affinity of others": Plant(_avoided, "delete-pod", _post_sentries),
     "device claim": Plant(_device_claim, "claim"),
     "volume elsewhere": Plant(_far_volume, "volume"),
 }
