@@ -1,5 +1,6 @@
 """The places in which pods and groups wait: active, backing off, or parked; and the ways between them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from moorage.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
 from moorage.queue.handover import ActiveHandover, BackoffHandover
 from moorage.queue.hints import RequeueStrategy
 from moorage.queue.inflight import InFlight
+from moorage.queue.nominations import Nominations
 from moorage.queue.observing import (
     ACTIVE,
     BACKOFF,
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from moorage.queue.groups import GroupQueue
 
 
-class Places:
+class Places(ABC):
     """Where entries wait. An entry is a pod, or a group with all of its pods that wait."""
+
+    nominator: Nominations
 
     def __init__(
         self,
@@ -156,32 +160,18 @@ class Places:
             return GATED if parked.is_gated else UNSCHEDULABLE
         return IN_FLIGHT if pod.uid in self._in_flight else None
 
+    @abstractmethod
     def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
         """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
-        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
-        was_admitted = from_backoff and self._pop_from_backoff
-        if not was_admitted and not self._gates.admit(info):
-            self.hold_back(info, label)
-            return False
-        if info.initial_attempt_timestamp is None:
-            info.initial_attempt_timestamp = now
-        if info.is_group:
-            for member in info.members:
-                if member.initial_attempt_timestamp is None:
-                    member.initial_attempt_timestamp = now
-        if info.key in self._parked.entries:
-            self._parked.remove(info.key)
-        self._active.put(info, self._sort_key(info))
-        self.notify_moved(info, ACTIVE, label)
-        return True
 
+    @abstractmethod
     def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
         """Say where an entry has gone."""
-        if self._observer is not None:
-            if info.is_group:
-                self._observer.group_moved([member.pod for member in info.members], queue, label)
-            else:
-                self._observer.moved(info.pod, queue, label)
+
+    def queued_pod(self, key: str) -> Pod | None:
+        """Return the waiting pod of a name, with its namespace."""
+        info = self._find(key)
+        return None if info is None else info.pod
 
     def entry(self, key: str) -> QueuedPodInfo | None:
         """Return the entry of this key, wherever it waits."""
@@ -259,3 +249,22 @@ class Places:
         if self._observer is not None:
             for plugin in info.rejectors:
                 self._observer.rejected(plugin, info.scheduler_name, delta)
+
+    def check_invariants(self) -> None:
+        """Verify that every pod is in exactly one place and all books agree; raise AssertionError if not."""
+        seen: set[str] = set()
+        if self.groups is not None:
+            self.groups.check_invariants()
+        for info in self:
+            assert info.key not in seen, f"{info.key} waits in two places"
+            seen.add(info.key)
+            assert info.uid not in self._in_flight, f"{info.key} waits and is in flight"
+        # Without SchedulerPopFromBackoffQ the gates are asked on the way out of the backoff queue only.
+        for info in chain(self._active, self._backoff if self._pop_from_backoff else ()):
+            assert not info.is_gated, f"{info.key} is gated but may be popped"
+        for part in (self._active, self._backoff, self._parked, self._in_flight, self.nominator):
+            part.check_invariants()
+
+    def _find(self, key: str) -> QueuedPodInfo | None:
+        info = self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
+        return info if info is not None or self.groups is None else self.groups.find(key)

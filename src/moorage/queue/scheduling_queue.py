@@ -17,7 +17,6 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 import structlog
@@ -336,30 +335,6 @@ class SchedulingQueue(Places):
             moments.append(self._parked_ticker.first_after(oldest + self._max_unschedulable))
         return min(moments, default=None)
 
-    def check_invariants(self) -> None:
-        """Verify that every pod is in exactly one place and all books agree; raise AssertionError if not."""
-        seen: set[str] = set()
-        if self.groups is not None:
-            self.groups.check_invariants()
-        for info in self:
-            assert info.key not in seen, f"{info.key} waits in two places"
-            seen.add(info.key)
-            assert info.uid not in self._in_flight, f"{info.key} waits and is in flight"
-        # Without SchedulerPopFromBackoffQ the gates are asked on the way out of the backoff queue only.
-        for info in chain(self._active, self._backoff if self._pop_from_backoff else ()):
-            assert not info.is_gated, f"{info.key} is gated but may be popped"
-        for part in (self._active, self._backoff, self._parked, self._in_flight, self.nominator):
-            part.check_invariants()
-
-    def _find(self, key: str) -> QueuedPodInfo | None:
-        info = self._active.get(key) or self._backoff.get(key) or self._parked.get(key)
-        return info if info is not None or self.groups is None else self.groups.find(key)
-
-    def queued_pod(self, key: str) -> Pod | None:
-        """Return the waiting pod of a name, with its namespace."""
-        info = self._find(key)
-        return None if info is None else info.pod
-
     def _drop(self, key: str) -> None:
         for entries in self._entries:
             if key in entries:
@@ -424,3 +399,30 @@ class SchedulingQueue(Places):
         self._in_flight.record(event, label, old, new)
         if self._observer is not None:
             self._observer.in_flight(label, +1)
+
+    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
+        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
+        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
+        was_admitted = from_backoff and self._pop_from_backoff
+        if not was_admitted and not self._gates.admit(info):
+            self.hold_back(info, label)
+            return False
+        if info.initial_attempt_timestamp is None:
+            info.initial_attempt_timestamp = now
+        if info.is_group:
+            for member in info.members:
+                if member.initial_attempt_timestamp is None:
+                    member.initial_attempt_timestamp = now
+        if info.key in self._parked.entries:
+            self._parked.remove(info.key)
+        self._active.put(info, self._sort_key(info))
+        self.notify_moved(info, ACTIVE, label)
+        return True
+
+    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
+        """Say where an entry has gone."""
+        if self._observer is not None:
+            if info.is_group:
+                self._observer.group_moved([member.pod for member in info.members], queue, label)
+            else:
+                self._observer.moved(info.pod, queue, label)
