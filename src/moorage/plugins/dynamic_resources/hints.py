@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from moorage.api.devices import ResourceClaim
 from moorage.api.pod import Pod
 from moorage.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
 from moorage.plugins.dynamic_resources.claims import ClaimBook, ClaimProblem
 
 
 class DeviceHints:
     """Answers to events about claims, from what is known of them."""
 
-    def __init__(self, claims: ClaimBook, *, heeds_declared: bool = False) -> None:
+    def __init__(self, claims: ClaimBook, awaiting: PodsAwaitingClaims, *, heeds_declared: bool = False) -> None:
         self._claims = claims
+        self._awaiting = awaiting
         self._heeds_declared = heeds_declared
 
     def registrations(self) -> Sequence[EventRegistration]:
@@ -50,7 +52,9 @@ class DeviceHints:
         try:
             for _ in self._claims.claims_of(new or pod):
                 pass
-        except ClaimProblem:
+        except ClaimProblem as problem:
+            # Nobody asks its gate again then, and only now is it known which claim was made for the pod.
+            self._awaiting.add(pod.key, problem.claim)
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
 

@@ -100,7 +100,8 @@ class DynamicResources(
         self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
         self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
-        self._hints = DeviceHints(self._world.claims, heeds_declared=self._features.optional_node_operations)
+        heeds_declared = self._features.optional_node_operations
+        self._hints = DeviceHints(self._world.claims, self._awaiting, heeds_declared=heeds_declared)
 
     def sign(self, pod: Pod) -> Hashable | None:
         # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.

@@ -1,11 +1,12 @@
 """Pods that come before their claims: which of them are worth asking about, and that all of them get in."""
 
 import pytest
+from msgspec.structs import replace
 from tests.support.engine import registry_with
 from tests.unit.plugins.dynamic_resources.device_builders import claiming, device, make_claim, make_class, make_slice
 
 from moorage.api.devices import ResourceClaim
-from moorage.api.pod import Pod
+from moorage.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
 from moorage.clock import VirtualClock
 from moorage.config import default_config
 from moorage.features import FeatureGates
@@ -16,7 +17,7 @@ from moorage.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.simulator.simulation import Simulation
 from moorage.simulator.world import World
 from moorage.state.objects import ObjectCache
-from moorage.testing import make_node
+from moorage.testing import make_node, make_pod
 
 COUNT = 30
 
@@ -82,3 +83,30 @@ def test_pods_that_are_listed_before_their_claims_are_not_all_asked_about_for_ea
         handlers.object_added(make_claim(name=f"claim-{number}"))
     assert sum(scheduler.queue.pop() is not None for _ in range(COUNT + 1)) == COUNT
     assert len(asked) <= 6 * COUNT, "each when it comes, all once, and each when its claim comes"
+
+
+def templated(*claims: str) -> Pod:
+    """Make a pod whose claim is made from a template; with the name of that claim once there is one."""
+    use = PodResourceClaim(name="gpu", resource_claim_template_name="one-gpu")
+    made = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim) for claim in claims)
+    pod = make_pod("first", uid="first", resource_claims=(use,), status=PodStatus(resource_claim_statuses=made))
+    return replace(pod, metadata=replace(pod.metadata, resource_version=str(len(made))))
+
+
+@pytest.mark.parametrize("first", ["the claim", "its name in the pod"])
+def test_a_pod_gets_in_whether_its_claim_or_the_name_of_it_comes_first(first: str) -> None:
+    scheduler = Simulation(World(VirtualClock()), default_config(), registry_with(), features=FeatureGates()).scheduler
+    handlers = scheduler.handlers
+    handlers.node_added(make_node("n"))
+    handlers.object_added(make_class("gpu"))
+    before, after = templated(), templated("made")
+    handlers.pod_added(before)
+    handlers.object_added(make_slice(device("a"), node="n"))  # asks about everybody the first time
+    claim = make_claim(name="made", owner=after)
+    news = [lambda: handlers.object_added(claim), lambda: handlers.pod_updated(before, after)]
+    for tell in news if first == "the claim" else reversed(news):
+        assert scheduler.queue.pop() is None
+        tell()
+    queued = scheduler.queue.pop()
+    assert queued is not None
+    assert queued.pod is after

@@ -8,6 +8,7 @@ from tests.unit.plugins.dynamic_resources.device_builders import claiming, held,
 
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.hints import DeviceHints
 from moorage.plugins.dynamic_resources.plugin import DynamicResources
@@ -37,7 +38,7 @@ CASES: dict[str, tuple[Sequence[ResourceClaim], Claim, Claim, bool]] = {
 
 def hints(*claims: ResourceClaim) -> DeviceHints:
     shelf = Rig(*claims).lister(ResourceClaim)
-    return DeviceHints(ClaimBook(shelf, shares=True, on_change=lambda _pools: None))
+    return DeviceHints(ClaimBook(shelf, shares=True, on_change=lambda _pools: None), PodsAwaitingClaims(shelf))
 
 
 @pytest.mark.parametrize(("claims", "old", "new", "helps"), CASES.values(), ids=CASES)
