@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from moorage.api.pod import Pod
 from moorage.app.assembly import DaemonParts, assemble_daemon, connect
 from moorage.app.debugger import Debugger
+from moorage.app.forked import EXIT_FAILURE
 from moorage.app.gc_tuning import keep_everything
 from moorage.app.keeper.keeper_client import KeeperClient
 from moorage.app.keeper.link import Setup
-from moorage.app.keeper.process import EXIT_FAILURE, Ends
+from moorage.app.keeper.process import Ends
 from moorage.app.metrics.cells import CellRegistry
 from moorage.app.metrics.instruments import Instruments
 from moorage.app.metrics.readings import PodResources, read_client, read_informers, read_process, read_scheduler

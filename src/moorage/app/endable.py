@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from moorage.app.keeper.process import EXIT_FAILURE, die_with, leave
+from moorage.app.forked import EXIT_FAILURE, die_with, leave
 
 GRACE_SECONDS: Final = 15.0
 """More than ending in order takes: what is under way has five seconds."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from moorage.new_project.writing import PluginKind
+from moorage.new_project.kinds import PluginKind
 
 
 def new(

@@ -9,7 +9,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
-from enum import StrEnum
 from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from msgspec import Struct
 from moorage import __version__
 from moorage.errors import InputError
 from moorage.framework.registry import ENTRY_POINT_GROUP
+from moorage.new_project.kinds import PluginKind
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 TEMPLATE: Final = ".tpl"
@@ -29,14 +29,6 @@ DOTTED: Final = ("gitignore", "dockerignore")
 MAX_NAME: Final = 40
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _FIELD: Final = re.compile(r"\{\{ (\w+) \}\}")
-
-
-class PluginKind(StrEnum):
-    """What sort of plugin a project begins with."""
-
-    FILTER = "filter"
-    SCORE = "score"
-    RESOURCE = "resource"
 
 
 LABELS: Final = {PluginKind.FILTER: "pool", PluginKind.SCORE: "price", PluginKind.RESOURCE: "team"}

@@ -77,6 +77,27 @@ def test_the_keeper_stays_small() -> None:
     assert "moorage.app.keeper.keeper" in imported
 
 
+COMMANDS = """
+import sys
+import moorage.app.endable
+import moorage.cli.commands
+"""
+
+
+def test_no_command_imports_what_another_is_made_of() -> None:
+    """What begins with `start_lightly` must not have imported before what that is to spare it."""
+    ran = subprocess.run([sys.executable, "-c", COMMANDS + IMPORTED], capture_output=True, text=True, check=True)
+    imported = set(ran.stdout.split())
+    assert {
+        "numpy",
+        "structlog",
+        "msgspec",
+        "yaml",
+        "moorage.framework",
+        "moorage.api.pod",
+    } & imported == set()
+
+
 THREADS = """
 import os
 from moorage.cli.starting import start_lightly

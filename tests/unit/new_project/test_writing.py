@@ -14,7 +14,8 @@ import yaml
 
 from moorage.config import KNOWN_PLUGINS, load_config
 from moorage.errors import InputError
-from moorage.new_project.writing import MAX_NAME, PluginKind, names_of, write_project
+from moorage.new_project.kinds import PluginKind
+from moorage.new_project.writing import MAX_NAME, names_of, write_project
 from moorage.testing import check_plugin
 
 ROOT = Path(__file__).parents[3]

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from moorage.api.codec import encode
+from moorage.app.forked import EXIT_FAILURE
 from moorage.app.keeper.forwarding import Forwarding, LinkMeter
 from moorage.app.keeper.incidents import Incidents
 from moorage.app.keeper.link import (
@@ -29,7 +30,7 @@ from moorage.app.keeper.link import (
     Stop,
 )
 from moorage.app.keeper.page import HELD_UNTIL
-from moorage.app.keeper.process import EXIT_FAILURE, Child, Ends
+from moorage.app.keeper.process import Child, Ends
 from moorage.app.keeper.watchdog import BEAT_SECONDS, Watchdog
 from moorage.app.version import USER_AGENT
 from moorage.client.kubeconfig import load_connection

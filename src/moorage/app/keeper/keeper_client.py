@@ -11,10 +11,11 @@ import structlog
 
 from moorage.api.codec import decode
 from moorage.api.records import Lease
+from moorage.app.forked import EXIT_FAILURE
 from moorage.app.keeper.incidents import METRIC
 from moorage.app.keeper.link import Announcement, Answered, Asked, Campaign, Lead, Link, Located, Measured, Setup, Stop
 from moorage.app.keeper.page import BEAT, IS_STOPPING, IS_SYNCED, WAITING_SINCE
-from moorage.app.keeper.process import EXIT_FAILURE, STACK_SIGNAL, Ends
+from moorage.app.keeper.process import STACK_SIGNAL, Ends
 from moorage.app.keeper.stacks import Span, plugin_in, spans_of, stack_of
 from moorage.app.keeper.watchdog import BEAT_SECONDS, WARN_SECONDS
 from moorage.app.serving.routing import Router

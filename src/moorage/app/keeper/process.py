@@ -1,17 +1,17 @@
 """One program as two processes: the keeper, which was started, and its child, the scheduler."""
 
 import asyncio
-import ctypes
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final
 
 from msgspec import Struct
 
+from moorage.app.forked import EXIT_FAILURE, die_with, leave
 from moorage.app.gc_tuning import keep_everything
 from moorage.app.keeper.link import SchedulerFailed, framed
 from moorage.app.keeper.page import SharedPage
@@ -19,8 +19,6 @@ from moorage.errors import MoorageError, explain
 
 STACK_SIGNAL: Final = int(signal.SIGRTMIN) + 1 if hasattr(signal, "SIGRTMIN") else int(signal.SIGUSR1)
 """Has the scheduler write where it is, in C, whatever its interpreter is at."""
-EXIT_FAILURE: Final = 1
-_PR_SET_PDEATHSIG: Final = 1
 _POLL_SECONDS: Final = 0.02
 _MAX_POLLS: Final = 100
 
@@ -75,22 +73,6 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
         sys.excepthook(*sys.exc_info())
     finally:
         leave(code)
-
-
-def leave(code: int) -> NoReturn:
-    """End a forked process at once, with what it printed written, and without what its parent does at its end."""
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent is gone, whatever it is doing then."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(EXIT_FAILURE)
 
 
 class Child:

@@ -14,7 +14,7 @@ import structlog
 from moorage.api.kinds import Kind, kind_of
 from moorage.api.meta import KubeObject
 from moorage.app.explain_events import be_nice
-from moorage.app.keeper.process import die_with
+from moorage.app.forked import die_with
 from moorage.app.shadow.comparing import ShadowCluster
 from moorage.app.shadow.messages import (
     LENGTH,
