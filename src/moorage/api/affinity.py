@@ -27,6 +27,11 @@ class Taint(KubeStruct, frozen=True):
     effect: str = ""
 
     @property
+    def text(self) -> str:
+        """The taint as kubectl writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+    @property
     def keeps_pods_off(self) -> bool:
         """Whether the taint forbids scheduling rather than discouraging it."""
         return self.effect in (NO_SCHEDULE, NO_EXECUTE)

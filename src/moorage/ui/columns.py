@@ -6,7 +6,6 @@ from typing import Final
 from moorage.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
 from moorage.framework.nodetable import NodeTable
 from moorage.ui.data import Grouping, NodeLayout, NodeLoad
-from moorage.why.fixes.nodes import spelled
 
 MAX_GROUPS: Final = 200
 """A label with more values than this is no way to divide a map."""
@@ -20,7 +19,7 @@ READY: Final = "Ready"
 def layout_of(nodes: Sequence[Node], version: int) -> NodeLayout:
     """Describe nodes in the order in which their loads are sent."""
     resources = dict.fromkeys(name for node in nodes for name in node.allocatable)
-    taints = [", ".join(map(spelled, node.taints)) for node in nodes]
+    taints = [", ".join(taint.text for taint in node.taints) for node in nodes]
     return NodeLayout(
         version=version,
         names=[node.name for node in nodes],

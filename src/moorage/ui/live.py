@@ -11,7 +11,6 @@ from moorage.engine.profile import Profile
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError, did_you_mean
 from moorage.queue.entries import QueuedPodInfo
-from moorage.ui.answers import node_facts
 from moorage.ui.columns import layout_of, load_of
 from moorage.ui.data import About, DecisionLine, NodeLayout, PageState, RunDifference, TimeLines, WaitingPodLine
 from moorage.ui.helping import Helping
@@ -200,6 +199,10 @@ class LiveCluster:
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
         """Have a question answered beside the scheduler; what is on a node is known here."""
         if question == "node" and asked.get("deep") == "no":
+            from moorage.ui.answers import (
+                node_facts,
+            )  # with all that explains, which a cluster that starts has no use for
+
             name = str(asked.get("node", ""))
             info = self._scheduler.cache.node(name)
             if info is None:

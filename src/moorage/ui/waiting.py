@@ -10,7 +10,6 @@ from msgspec import Struct
 from moorage.engine.profile import Profile
 from moorage.queue.observing import GATED, INCOMPLETE
 from moorage.ui.data import GroupLine, HopedForEvent, WaitingGroup, WaitingPodLine
-from moorage.why.explain import event_names
 
 MAX_SHOWN: Final = 50
 """So many groups are sent with every state; the rest is asked for page by page."""
@@ -93,6 +92,8 @@ def hoped_for(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str
 
 def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
     """Say which events each plugin registered for, in all profiles together."""
+    from moorage.why.explain import event_names  # when somebody looks: a cluster that starts need not wait for it
+
     found: dict[str, dict[str, None]] = {}
     for profile in profiles:
         for plugin, registrations in profile.registrations().items():

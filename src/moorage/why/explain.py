@@ -15,7 +15,6 @@ from moorage.simulator.decisions import Decision, NodeEntry, Result
 from moorage.whatif.attempts import Attempt
 from moorage.whatif.session import Session
 from moorage.why.explanation import PodExplanation, PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
-from moorage.why.fixes.nodes import spelled
 from moorage.why.fixes.resources import shortage, written
 from moorage.why.group_search import search_group
 from moorage.why.groups import (
@@ -240,7 +239,7 @@ def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
         info = nodes.find(name)
         for taint in info.taints if info is not None else ():
             if taint.keeps_pods_off and not pod.tolerates(taint):
-                counted[spelled(taint)] += 1
+                counted[taint.text] += 1
     return dict(counted.most_common(MAX_EXAMPLES))
 
 

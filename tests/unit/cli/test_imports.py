@@ -98,6 +98,15 @@ def test_no_command_imports_what_another_is_made_of() -> None:
     } & imported == set()
 
 
+def test_a_cluster_starts_without_what_only_explains() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import sys, moorage.app.up;" + IMPORTED], capture_output=True, text=True, check=True
+    )
+    imported = set(ran.stdout.split())
+    assert "moorage.ui.live" in imported
+    assert {"moorage.why", "moorage.whatif", "moorage.whatif.session", "moorage.simulator.one_pass"} & imported == set()
+
+
 THREADS = """
 import os
 from moorage.cli.starting import start_lightly

@@ -26,7 +26,7 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     for taints, _ in _untolerated(subject, rows):
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
-        text = f"Tolerate {_listed(spelled(taint) for taint in taints)}"
+        text = f"Tolerate {_listed(taint.text for taint in taints)}"
         if offer := subject.offer("toleration", text, draft.edit(), cost=len(taints)):
             yield offer
             found += 1
@@ -42,7 +42,7 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         listed = draft.content.get("spec", {}).get("taints") or []
         places = [place for place, item in enumerate(listed) if _is_one_of(item, taints)]
         draft.do(*remove_items(("spec", "taints"), places))
-        text = f"Take the taint {_listed(spelled(taint) for taint in taints)} off node {name}"
+        text = f"Take the taint {_listed(taint.text for taint in taints)} off node {name}"
         if offer := subject.offer("node-taint", text, draft.edit(), cost=len(taints)):
             yield offer
             return
@@ -71,11 +71,6 @@ def _is_one_of(item: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
 
 def _parts(taint: Taint) -> tuple[str, str, str]:
     return taint.key, taint.value, taint.effect
-
-
-def spelled(taint: Taint) -> str:
-    """Write a taint as kubectl does."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _listed(words: Iterable[str]) -> str:
