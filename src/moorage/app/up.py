@@ -9,15 +9,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 import yaml
 from msgspec.structs import replace
 
 from moorage.api.documents import read_documents
-from moorage.app.decision_log.opening import OpenDecisionLog
-from moorage.app.decision_log.writing import LogLimits
 from moorage.app.explain_events import request_for
 from moorage.app.following import FileFollower
 from moorage.app.gc_tuning import collect_rarely
@@ -39,6 +37,9 @@ from moorage.errors import InputError
 from moorage.framework.metering import NumberCell
 from moorage.ui.live import LiveCluster
 from moorage.ui.watching import PageObserver
+
+if TYPE_CHECKING:
+    from moorage.app.decision_log.opening import OpenDecisionLog
 
 CONTEXT: Final = "moorage"
 LOOPBACK: Final = "127.0.0.1"
@@ -120,11 +121,14 @@ class Up:
             log.observer.watch(box.scheduling.scheduler.cycles.values())
         return box
 
-    def _open_log(self) -> OpenDecisionLog | None:
+    def _open_log(self) -> "OpenDecisionLog | None":
         """Open the decision log, if there is to be one; what it drops is counted nowhere."""
         path = self.options.decision_log
         if path is None:
             return None
+        from moorage.app.decision_log.opening import OpenDecisionLog
+        from moorage.app.decision_log.writing import LogLimits
+
         log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())
         log.start()
         self._ending.callback(log.close)

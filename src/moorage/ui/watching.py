@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moorage.clock import Clock
 from moorage.engine.observing import AttemptObserver
@@ -10,8 +10,10 @@ from moorage.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.lru import LRU
 from moorage.queue.entries import QueuedPodInfo
 from moorage.simulator.decisions import Result
-from moorage.simulator.recording import FailedAttempt, why_not
 from moorage.ui.data import DecisionLine
+
+if TYPE_CHECKING:
+    from moorage.simulator.recording import FailedAttempt
 
 MAX_DECISIONS: Final = 1000
 MAX_FAILURES: Final = 200_000
@@ -66,6 +68,8 @@ class PageObserver(AttemptObserver):
         return [line for line in self.recent if line.pod == pod]
 
     def _failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        from moorage.simulator.recording import why_not  # most clusters start without a failure
+
         self.failures.put(queued.uid, why_not(outcome))
         self._second().failed += 1
         is_error = isinstance(outcome, Failed) and not outcome.is_rejection
