@@ -7,7 +7,7 @@ which they would have been without a change.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from moorage.api.pod import Pod
 from moorage.framework.plugin import PreEnqueuePlugin
@@ -21,6 +21,7 @@ MOST_ASKED: Final = 64
 Admit = Callable[[QueuedPodInfo], bool]
 """Asks the new plugins about an entry, which is held back if one of them objects."""
 SortKey = Callable[[QueuedPodInfo], Any]
+Q = TypeVar("Q", KeyedHeap, BackoffQueue)
 
 
 class NotServed(PreEnqueuePlugin):
@@ -34,14 +35,46 @@ class NotServed(PreEnqueuePlugin):
 NOT_SERVED: Final = NotServed()
 
 
-class ActiveHandover:
+class Handover(Generic[Q]):
+    """Two orders that stand for one while entries go from the former to the following."""
+
+    def __init__(self, former: Q, following: Q) -> None:
+        self.former: Q = former
+        self.following: Q = following
+
+    def __len__(self) -> int:
+        return len(self.former) + len(self.following)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.former or key in self.following
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        yield from self.former
+        yield from self.following
+
+    def get(self, key: str) -> QueuedPodInfo | None:
+        """Return the entry of a pod, by its name."""
+        return self.former.get(key) or self.following.get(key)
+
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        """Take a pod out by its name; return it, if it was there."""
+        return self.former.remove(key) or self.following.remove(key)
+
+    def check_invariants(self) -> None:
+        """Verify both orders, and that no pod is in both."""
+        self.former.check_invariants()
+        self.following.check_invariants()
+        assert not any(info.key in self.following for info in self.former), "a pod is in both orders"
+
+
+class ActiveHandover(Handover[KeyedHeap]):
     """The active pods, some of which are still in the former order."""
 
     def __init__(
         self, former: KeyedHeap, former_key: SortKey, following: KeyedHeap, following_key: SortKey, admit: Admit
     ) -> None:
-        self.former, self._former_key = former, former_key
-        self.following, self._following_key = following, following_key
+        super().__init__(former, following)
+        self._former_key, self._following_key = former_key, following_key
         following.follow(former)
         self._admit = admit
         self.entries = following.entries
@@ -63,20 +96,6 @@ class ActiveHandover:
                 break
         return self.following.pop()
 
-    def __len__(self) -> int:
-        return len(self.former) + len(self.following)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.former or key in self.following
-
-    def __iter__(self) -> Iterator[QueuedPodInfo]:
-        yield from self.former
-        yield from self.following
-
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return the entry of a pod, by its name."""
-        return self.former.get(key) or self.following.get(key)
-
     def put(self, info: QueuedPodInfo, sort_key: Any) -> None:
         """Add a pod, or replace the one of its name, which is asked about in its turn."""
         if info.key in self.former:
@@ -84,22 +103,12 @@ class ActiveHandover:
         else:
             self.following.put(info, sort_key)
 
-    def remove(self, key: str) -> QueuedPodInfo | None:
-        """Take a pod out by its name; return it, if it was there."""
-        return self.former.remove(key) or self.following.remove(key)
 
-    def check_invariants(self) -> None:
-        """Verify both orders, and that no pod is in both."""
-        self.former.check_invariants()
-        self.following.check_invariants()
-        assert not self.former.entries.keys() & self.following.entries.keys(), "a pod is in both orders"
-
-
-class BackoffHandover:
+class BackoffHandover(Handover[BackoffQueue]):
     """The pods that back off, some of which are still in the former order; each does until the same moment."""
 
     def __init__(self, former: BackoffQueue, following: BackoffQueue, admit: Admit) -> None:
-        self.former, self.following = former, following
+        super().__init__(former, following)
         self._admit = admit
         self.entries = following.entries
         self.expiry = following.expiry
@@ -132,30 +141,6 @@ class BackoffHandover:
         moments = (self.former.next_expiry(), self.following.next_expiry())
         return min((moment for moment in moments if moment is not None), default=None)
 
-    def __len__(self) -> int:
-        return len(self.former) + len(self.following)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.former or key in self.following
-
-    def __iter__(self) -> Iterator[QueuedPodInfo]:
-        yield from self.former
-        yield from self.following
-
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return the entry of a pod, by its name."""
-        return self.former.get(key) or self.following.get(key)
-
     def put(self, info: QueuedPodInfo) -> None:
         """Add a pod, or replace the one of its name, which is asked about in its turn."""
         (self.former if info.key in self.former else self.following).put(info)
-
-    def remove(self, key: str) -> QueuedPodInfo | None:
-        """Take a pod out by its name; return it, if it was there."""
-        return self.former.remove(key) or self.following.remove(key)
-
-    def check_invariants(self) -> None:
-        """Verify both orders, and that no pod is in both."""
-        self.former.check_invariants()
-        self.following.check_invariants()
-        assert not any(info.key in self.following for info in self.former), "a pod backs off in both orders"
