@@ -76,7 +76,7 @@ bench: $(INSTALLED)  ## Drain pending pods with both schedulers in turns (needs 
 
 bench-goals: $(INSTALLED)  ## Measure every row of benchmarks/goals.yaml in one run (needs Go, takes hours); BEFORE=another checkout, ROUNDS= RAW=
 	conformance/control-plane etcd kube-apiserver kube-scheduler
-	$(BIN)/python -m benchmarks.live.goal_run --before $(BEFORE) --rounds $(ROUNDS) --json $(RAW)
+	$(BIN)/python -m benchmarks.live.goal_run $(if $(BEFORE),--before $(BEFORE)) --rounds $(ROUNDS) --json $(RAW)
 
 bench-start: $(INSTALLED)  ## Start both schedulers on 15,000 nodes and 100,000 pods: time to the first bind, and memory (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler

@@ -24,9 +24,12 @@ def main() -> None:
     command.add_argument("--only", nargs="*", default=[], help="only the rows of these workloads")
     command.add_argument("--before", type=Path, help="a checkout that the engine's rows are compared with")
     options = command.parse_args()
-    if any(row.engine for row in load()) and options.before is None and not options.only:
-        command.error("say --before DIR, a checkout of the code that the engine is compared with")
-    rows = [row for row in load() if not options.only or row.name in options.only]
+    known = load()
+    if unknown := {*options.only} - {row.name for row in known}:
+        command.error(f"there is no row {', '.join(sorted(unknown))}: there are {', '.join(row.name for row in known)}")
+    rows = [row for row in known if not options.only or row.name in options.only]
+    if any(row.engine for row in rows) and options.before is None:
+        command.error("say --before DIR (BEFORE=DIR), a checkout of the code that the engine is compared with")
     with control_plane() as plane:
         for row in rows:
             records.add(options.json, row.section, _measured(plane, row, options), options.flags)
