@@ -18,6 +18,8 @@ from moorage.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
 
 MANY_ROWS: Final = 64
 """When so many rows changed it is cheaper to compute a column from scratch."""
+MAX_RESOURCES: Final = 256
+"""Of so many resources columns are kept; users may write any number of names, on pods that fit nowhere."""
 
 
 class ResourceAmounts:
@@ -117,6 +119,9 @@ class StandingAmounts(dict[str, ResourceAmounts]):
 
     def __missing__(self, resource: str) -> ResourceAmounts:
         assert self._nodes is not None
+        if len(self) >= MAX_RESOURCES:
+            self.clear()
+            self._derived.clear()
         amounts = self[resource] = ResourceAmounts(self._nodes, resource)
         return amounts
 

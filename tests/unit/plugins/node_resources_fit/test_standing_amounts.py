@@ -10,7 +10,7 @@ from moorage.framework.cycle import CycleState
 from moorage.framework.status import Code
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
-from moorage.plugins.standing_amounts import StandingAmounts
+from moorage.plugins.standing_amounts import MAX_RESOURCES, StandingAmounts
 from moorage.state.cache import Cache
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
@@ -103,3 +103,14 @@ def compare(fit: NodeResourcesFit, balanced: NodeResourcesBalancedAllocation, ca
     assert fit.score_nodes(cycle, pod, nodes).tolist() == [fit.score(cycle, pod, node) for node in nodes]
     if skipped is None or skipped.code is not Code.SKIP:
         assert balanced.score_nodes(cycle, pod, nodes).tolist() == [balanced.score(cycle, pod, node) for node in nodes]
+
+
+def test_names_that_users_make_up_are_not_kept_for_ever() -> None:
+    rig = Rig(make_node("n", allocatable={"cpu": 4}), make_pod("p", node="n", requests={"cpu": 1}))
+    amounts = StandingAmounts()
+    amounts.follow(rig.nodes)
+    for number in range(3 * MAX_RESOURCES):
+        assert not amounts[f"example.com/thing-{number}"].is_free_everywhere(rig.nodes, 1)
+        assert len(amounts) <= MAX_RESOURCES
+    assert amounts["cpu"].is_free_everywhere(rig.nodes, 3000)
+    assert not amounts["cpu"].is_free_everywhere(rig.nodes, 3001)
