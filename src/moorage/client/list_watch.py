@@ -37,6 +37,10 @@ from moorage.errors import ApiError, Gone, QuantityError
 T = TypeVar("T", bound=KubeObject)
 
 PAGE_SIZE: Final = 500
+"""Objects of the first page, and of the one that is asked for after a failure."""
+MAX_PAGE_SIZE: Final = 10_000
+PAGE_BYTES: Final = 4 << 20
+"""How long later pages are to be. For each page kube-apiserver goes through all that is left, so few are cheaper."""
 MAX_HEAD: Final = 4096
 _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 MIN_WATCH: Final = 300
@@ -82,7 +86,7 @@ class ListWatch(Generic[T]):
         self._decoding = decoding
         self._path = kind.path()
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
-        self._page_size = page_size
+        self._page_size = self._first_size = page_size
         self._chance = chance or Random()
         self._known: dict[str, T] = {}
         self._listed: set[str] = set()
@@ -121,7 +125,15 @@ class ListWatch(Generic[T]):
         """
         head = body[: max(0, body.find(b'"items":', 0, MAX_HEAD))]
         found = _CONTINUE.search(head)
-        return None if found is None else self._page_request(found[1].decode())
+        if found is None:
+            return None
+        self._fit_pages(len(body))
+        return self._page_request(found[1].decode())
+
+    def _fit_pages(self, length: int) -> None:
+        """Ask for more or fewer objects from now on, going by how long a page of them was; at most twice as many."""
+        fitting = self._page_size * PAGE_BYTES // max(1, length)
+        self._page_size = max(self._first_size, min(fitting, 2 * self._page_size, MAX_PAGE_SIZE))
 
     def _page_request(self, token: str) -> NextRequest:
         query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
@@ -187,6 +199,7 @@ class ListWatch(Generic[T]):
 
     def failed(self, error: ApiError) -> None:
         """Note that a request failed: a version or page that the server forgot means listing from the start."""
+        self._page_size = self._first_size
         if isinstance(error, Gone):
             self._version = self._continue = ""
             self._listed = set()

@@ -149,11 +149,11 @@ def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> No
 
 
 def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
-    """List two full pages and one more pod; requests after the second fail so often. Return what was told when.
+    """List a page, one of twice its size, and one more pod; requests after the second fail so often. Return what was told when.
 
     That is: how many changes, and how many pages had been asked for by then.
     """
-    for number in range(2 * PAGE_SIZE + 1):
+    for number in range(3 * PAGE_SIZE + 1):
         bench.server.put(PODS, pod(f"pod-{number}"))
     told: list[tuple[int, int]] = []
 
@@ -173,11 +173,11 @@ def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
 
 
 def test_while_a_page_is_told_the_next_is_under_way(bench: Bench) -> None:
-    assert list_three_pages(bench, failures=0) == [(PAGE_SIZE, 2), (PAGE_SIZE, 3), (1, 3)]
+    assert list_three_pages(bench, failures=0) == [(PAGE_SIZE, 2), (2 * PAGE_SIZE, 3), (1, 3)]
 
 
 def test_a_page_that_fails_is_asked_for_until_it_comes(bench: Bench) -> None:
-    assert list_three_pages(bench, failures=2) == [(PAGE_SIZE, 2), (PAGE_SIZE, 3), (1, 5)]
+    assert list_three_pages(bench, failures=2) == [(PAGE_SIZE, 2), (2 * PAGE_SIZE, 3), (1, 5)]
 
 
 FAULTS = {

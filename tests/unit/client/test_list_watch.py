@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moorage.api.custom import custom_kind
 from moorage.api.kinds import BY_NAME
 from moorage.api.pod import Pod
-from moorage.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch
-from moorage.errors import ApiError, Gone
+from moorage.client.list_watch import PAGE_BYTES, UNFINISHED_PODS, Change, Decoding, ListWatch
+from moorage.errors import ApiError, Gone, ServerError
 
 PODS = BY_NAME["Pod"]
 
@@ -64,6 +64,33 @@ def test_the_next_page_is_seen_before_a_page_is_taken_in(body: bytes, want: str 
     else:
         assert found is not None
         assert found.path.endswith(want)
+
+
+SIZES: dict[str, tuple[list[int], list[int]]] = {
+    "short objects: twice as many each time, up to a limit": ([1000] * 6, [1000, 2000, 4000, 8000, 10_000, 10_000]),
+    "pages as long as wanted stay so": ([PAGE_BYTES // 2, PAGE_BYTES, PAGE_BYTES], [1000, 1000, 1000]),
+    "long objects: fewer, but not less than at first": (
+        [1000, 1000, PAGE_BYTES * 2, PAGE_BYTES * 9],
+        [1000, 2000, 1000, 500],
+    ),
+}
+
+
+@pytest.mark.parametrize(("lengths", "want"), SIZES.values(), ids=SIZES)
+def test_how_many_objects_are_asked_for_goes_by_how_long_they_are(lengths: list[int], want: list[int]) -> None:
+    watching = machine()
+    asked = [watching.following(page(token="t").ljust(length)) for length in lengths]
+    assert [request and request.path for request in asked] == [f"/api/v1/pods?limit={size}&continue=t" for size in want]
+
+
+@pytest.mark.parametrize("error", [ServerError("too slow"), Gone("expired")], ids=["slow", "gone"])
+def test_after_a_failure_pages_are_small_again(error: ApiError) -> None:
+    watching = machine()
+    assert watching.following(page(token="t")) is not None
+    watching.page(page(token="t"))
+    watching.failed(error)
+    token = "" if isinstance(error, Gone) else "&continue=t"
+    assert watching.next_request().path == f"/api/v1/pods?limit=500{token}"
 
 
 def test_listing_goes_page_by_page_and_ends_in_a_watch() -> None:
