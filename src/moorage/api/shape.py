@@ -4,9 +4,10 @@ A Deployment's thousand pods differ in name and node only. They are recognised b
 depends on nothing else is computed for the first and looked up for the rest.
 """
 
+from collections.abc import Callable
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -75,6 +76,15 @@ class Shape:
 _shapes: "WeakValueDictionary[bytes, Shape]" = WeakValueDictionary()
 
 
+class _Latest:
+    """The shape of the last pod: the next in a list is most often of the same template, and to compare is quick."""
+
+    shape: Callable[[], Shape | None] = staticmethod(lambda: None)
+
+
+_latest = _Latest()
+
+
 def take_shape(pod: "Pod") -> Shape:
     """Find the shape of a pod, and have the pod share what all pods of that shape have in common.
 
@@ -83,6 +93,16 @@ def take_shape(pod: "Pod") -> Shape:
     """
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
+    shape = _latest.shape()
+    if shape is None or shape.spec != spec or shape.reported != reported:
+        shape = _find_shape(pod, spec, reported)
+        _latest.shape = ref(shape)
+    pod.__dict__.update(shape.facts)
+    _share(pod, shape)
+    return shape
+
+
+def _find_shape(pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> Shape:
     encoded = _encoder.encode(spec if reported is None else (spec, reported))
     key = short_key(encoded)
     shape = _shapes.get(key)
@@ -90,8 +110,6 @@ def take_shape(pod: "Pod") -> Shape:
         shape = Shape(pod, spec, reported)
         if len(encoded) <= MAX_KEPT:
             _shapes[key] = shape
-    pod.__dict__.update(shape.facts)
-    _share(pod, shape)
     return shape
 
 

@@ -89,7 +89,8 @@ class ListWatch(Generic[T]):
         self._page_size = self._first_size = page_size
         self._chance = chance or Random()
         self._known: dict[str, T] = {}
-        self._listed: set[str] = set()
+        self._listed: set[str] | None = None
+        """What has been seen of a list that is compared with what is known; ``None`` in the first, which is new."""
         self._continue = ""
         self._version = ""
         self._rest = b""
@@ -142,11 +143,12 @@ class ListWatch(Generic[T]):
     def page(self, body: bytes) -> list[Change[T]]:
         """Take in a page of a list and return what is different from what is known."""
         meta, things, malformed = self._decoding.page(body)
-        # What we knew of an object before it became malformed is better than nothing.
-        self._listed.update(malformed)
+        if self._listed is not None:
+            # What we knew of an object before it became malformed is better than nothing.
+            self._listed.update(malformed)
+            self._listed.update([thing.key for thing in things])
         changes: list[Change[T]] = []
         for thing in things:
-            self._listed.add(thing.key)
             changes += self._differences(thing)
         self._continue = meta.continue_
         if not meta.continue_:
@@ -194,7 +196,8 @@ class ListWatch(Generic[T]):
         return (Change(before, thing),)
 
     def _missing(self) -> Iterator[Change[T]]:
-        for key in [key for key in self._known if key not in self._listed]:
+        listed = self._listed
+        for key in [] if listed is None else [key for key in self._known if key not in listed]:
             yield Change(self._known.pop(key), None, is_final=False)
 
     def failed(self, error: ApiError) -> None:

@@ -274,3 +274,11 @@ def test_whatever_happens_the_changes_add_up_to_what_the_server_has(data: st.Dat
             relist()
     replay(watching.chunk(b"".join(told for number, told in log if number > int(watching.version))))
     assert replayed == {name: str(number) for name, number in truth.items()}
+
+
+def test_a_first_list_that_expires_half_way_is_compared_with_the_next() -> None:
+    watching = machine()
+    assert story(watching.page(page(pod("a", 1), pod("b", 2), token="t"))) == ["+a", "+b"]
+    watching.failed(Gone("expired"))
+    assert story(watching.page(page(pod("b", 2), pod("c", 3)))) == ["+c", "-a?"]
+    assert watching.is_synced
