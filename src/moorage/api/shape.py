@@ -4,6 +4,7 @@ A Deployment's thousand pods differ in name and node only. They are recognised b
 depends on nothing else is computed for the first and looked up for the rest.
 """
 
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -97,7 +98,7 @@ def take_shape(pod: "Pod") -> Shape:
 def _share(pod: "Pod", shape: Shape) -> None:
     spec, shared = pod.spec, shape.spec
     if spec.node_name or spec.volumes:
-        shared = replace(shared, node_name=spec.node_name, volumes=spec.volumes)
+        shared = replace(shared, node_name=intern(spec.node_name), volumes=spec.volumes)
     force_setattr(pod, "spec", shared)
     if shape.reported is not None:
         force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.reported, name) for name in _REPORTED}))
