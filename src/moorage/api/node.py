@@ -2,22 +2,18 @@
 
 from typing import Final
 
-from msgspec.structs import force_setattr
-
 from moorage.api.affinity import Taint
 from moorage.api.meta import Condition, KubeObject
 from moorage.api.once import once
 from moorage.api.quantity import ResourceList
 from moorage.api.requests import countable
 from moorage.api.struct import Int64, KubeStruct
-from moorage.lru import LRU
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"
 BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
-MAX_SHARED_IMAGES: Final = 1 << 16
 
 
 class PodPreemptionPolicy(KubeStruct, frozen=True):
@@ -39,9 +35,6 @@ class ContainerImage(KubeStruct, frozen=True):
 
     names: tuple[str, ...] = ()
     size_bytes: Int64 = 0
-
-
-_images: LRU[ContainerImage, ContainerImage] = LRU(MAX_SHARED_IMAGES, lambda image: image)
 
 
 class NodeStatus(KubeStruct, frozen=True):
@@ -82,10 +75,3 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
         zone = labels.get(BETA_ZONE_LABEL, labels.get(ZONE_LABEL, ""))
         region = labels.get(BETA_REGION_LABEL, labels.get(REGION_LABEL, ""))
         return f"{region}:\0:{zone}" if zone or region else ""
-
-
-def share_images(node: Node) -> None:
-    """Exchange a node's images for equal ones of other nodes: they are most of what a node says, and much the same."""
-    held = node.status.images
-    if held:
-        force_setattr(node.status, "images", tuple([_images[image] for image in held]))

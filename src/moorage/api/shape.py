@@ -116,10 +116,8 @@ def _find_shape(pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> Sh
 def _share(pod: "Pod", shape: Shape) -> None:
     spec, shared = pod.spec, shape.spec
     if spec.node_name or spec.volumes:
-        # Each node is named by all its pods: one string is enough, and so it is for a namespace.
         shared = replace(shared, node_name=intern(spec.node_name), volumes=spec.volumes)
     force_setattr(pod, "spec", shared)
-    force_setattr(pod.metadata, "namespace", intern(pod.metadata.namespace))
     if shape.reported is not None:
         force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.reported, name) for name in _REPORTED}))
 

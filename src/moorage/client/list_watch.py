@@ -15,7 +15,6 @@ that come out. What is known is never dropped: a new list is compared with it, a
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from operator import attrgetter
 from random import Random
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
@@ -28,9 +27,10 @@ from moorage.api.codec import UNREADABLE, decode
 from moorage.api.custom import CustomObject
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
-from moorage.api.node import Node, share_images
+from moorage.api.node import Node
 from moorage.api.originals import keep_original
 from moorage.api.pod import Pod
+from moorage.api.sharing import share_node, share_pod
 from moorage.client.api_errors import StatusAnswer, api_error
 from moorage.errors import ApiError, Gone, QuantityError
 
@@ -264,16 +264,16 @@ MAX_EMPTY: Final = 256
 MALFORMED: Final = (*UNREADABLE, QuantityError)
 
 
-def _verify_node(node: Node) -> None:
-    share_images(node)
-    _ = node.allocatable
+def _verify_pod(pod: Pod) -> None:
+    _ = pod.shape
+    share_pod(pod)
 
 
 _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
-    Pod: attrgetter("shape"),
-    Node: _verify_node,
+    Pod: _verify_pod,
+    Node: share_node,
 }
-"""Facts that are needed anyway and cannot be worked out for an object with a quantity that is none."""
+"""They work out what is needed anyway, and what an object with a quantity that is none does not have."""
 
 
 def _takes_as_is(_thing: KubeObject) -> None:

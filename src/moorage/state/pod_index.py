@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from msgspec.structs import force_setattr
 
 from moorage.api.affinity_terms import PodTerms, affinity_terms
 from moorage.api.pod import Pod
@@ -128,9 +127,6 @@ class PodIndex:
             candidates = self._by_selector.find(pods.namespace, pods.labels)
             if candidates:
                 pods.counts = tuple([count for count in candidates if count.selects(pods)])
-        elif metadata.labels is not pods.labels:
-            # One dict for all pods of a class: a hundred thousand of them would take a tenth of the memory.
-            force_setattr(metadata, "labels", pods.labels)
         return pods
 
     def _drop_if_empty(self, pods: "PodClass") -> None:

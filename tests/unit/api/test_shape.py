@@ -106,19 +106,6 @@ def test_which_volumes_are_plain(volume: Volume, want: bool) -> None:
     assert Pod(spec=replace(make_pod().spec, volumes=(volume,))).shape.holds_storage is not want
 
 
-def listed(name: str, node: str) -> Pod:
-    content = {"metadata": {"name": name, "namespace": "shop"}, "spec": {"nodeName": node, "containers": [{}]}}
-    return decode(Pod, msgspec.json.encode(content))
-
-
-def test_names_that_many_pods_repeat_are_held_once() -> None:
-    first, second = listed("a", "node-1"), listed("b", "node-1")
-    assert first.shape is second.shape
-    assert first.node_name is second.node_name
-    assert first.namespace is second.namespace
-    assert (second.namespace, second.node_name) == ("shop", "node-1")
-
-
 def test_pods_of_two_templates_in_turns_keep_their_own_shapes() -> None:
     pods = [make_pod(str(number), requests={"cpu": str(1 + number % 2)}) for number in range(4)]
     assert [pod.shape.requests["cpu"] for pod in pods] == [1000, 2000, 1000, 2000]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api import node as nodes
+from moorage.api import sharing
 from moorage.api.node import Node
 from moorage.client.list_watch import Decoding
 from moorage.lru import LRU
@@ -30,7 +31,7 @@ def test_nodes_share_the_images_that_they_hold() -> None:
 
 
 def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "_images", LRU(2, lambda image: image))
+    monkeypatch.setattr(sharing, "_images", LRU(2, lambda image: image))
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})
-    assert nodes._images.size <= 2
+    assert sharing._images.size <= 2

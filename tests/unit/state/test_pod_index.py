@@ -365,16 +365,3 @@ def assert_same(cache: Cache, questions: list[tuple[Namespaces, LabelMatcher, bo
             )
             for info in cache.nodes
         ]
-
-
-def test_pods_of_one_class_hold_their_labels_once() -> None:
-    index = PodIndex()
-    index.resize(1)
-    first, second, other = (make_pod(name, labels={"app": "web", "v": "1"}) for name in "abc")
-    other = replace(other, metadata=replace(other.metadata, labels={"v": "1", "app": "web", "x": "y"}))
-    for pod in (first, second, other):
-        index.add(pod, 0)
-    assert second.labels is first.labels
-    assert other.labels == {"v": "1", "app": "web", "x": "y"}
-    index.remove(first, 0)
-    assert second.labels == {"app": "web", "v": "1"}
