@@ -149,9 +149,9 @@ def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> No
 
 
 def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
-    """List a page, one of twice its size, and one more pod; requests after the second fail so often. Return what was told when.
+    """List a page, one of twice its size, and one more pod; requests after the second fail so often.
 
-    That is: how many changes, and how many pages had been asked for by then.
+    Return what was told when: how many changes, and how many pages had been asked for by then.
     """
     for number in range(3 * PAGE_SIZE + 1):
         bench.server.put(PODS, pod(f"pod-{number}"))
