@@ -1,13 +1,18 @@
 """Devices: claims, classes, slices and taints of dynamic resource allocation (resource.k8s.io/v1)."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from moorage.api.meta import Condition, KubeObject
+from moorage.api.once import once
 from moorage.api.quantity import Quantity
 from moorage.api.selectors import NodeSelector
 from moorage.api.struct import Data, Int64, KubeStruct
+from moorage.lru import short_key
+
+in_order: Final = msgspec.msgpack.Encoder(order="deterministic")
+"""Writes what is equal in equal bytes."""
 
 
 class DeviceTaint(KubeStruct, frozen=True):
@@ -320,6 +325,11 @@ class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @once
+    def spec_key(self) -> bytes:
+        """What the claim asks for as one hashable value."""
+        return short_key(in_order.encode(self.spec))
 
 
 class ResourceClaimTemplateSpec(KubeStruct, frozen=True):

@@ -8,12 +8,13 @@ from typing import Final, TypeVar
 
 from msgspec.structs import force_setattr
 
+from moorage.api.devices import Device, ResourceClaim, ResourceClaimSpec, ResourceSlice, in_order
 from moorage.api.meta import Condition, ObjectMeta, OwnerReference
 from moorage.api.node import ContainerImage, Node
 from moorage.api.pod import Pod
 from moorage.api.quantity import ResourceList
 from moorage.api.requests import countable
-from moorage.lru import LRU, MAX_KEY_LABELS, MAX_KEY_LENGTH
+from moorage.lru import LRU, MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH, Doorkeeper, short_key
 
 T = TypeVar("T")
 
@@ -31,6 +32,9 @@ _amounts: LRU[tuple[tuple[str, str | int | float], ...], ResourceList] = LRU(MAX
 _counted: LRU[tuple[tuple[str, str | int | float], ...], dict[str, int]] = LRU(
     MAX_SHARED, lambda amounts: countable(dict(amounts))
 )
+# Drivers may give each device a number of its own, and people each claim: those are not kept.
+_devices: Doorkeeper[bytes, tuple[Device, ...]] = Doorkeeper(MAX_SHARED // 2)
+_claim_specs: Doorkeeper[bytes, ResourceClaimSpec] = Doorkeeper(MAX_SHARED)
 
 
 def share_pod(pod: Pod) -> None:
@@ -63,6 +67,30 @@ def share_node(node: Node) -> None:
         force_setattr(status, "conditions", _shared_conditions(status.conditions))
     if status.images:
         force_setattr(status, "images", tuple([_images[image] for image in status.images]))
+
+
+def share_claim(claim: ResourceClaim) -> None:
+    """Exchange what a claim asks for for the same of another: claims of one template ask for the same."""
+    _share_texts(claim.metadata)
+    encoded = in_order.encode(claim.spec)
+    claim.__dict__["spec_key"] = short_key(encoded)
+    force_setattr(claim, "spec", _shared(_claim_specs, encoded, claim.spec_key, claim.spec))
+
+
+def share_slice(piece: ResourceSlice) -> None:
+    """Exchange the devices of a node for equal ones of another: nodes of one kind have the same."""
+    _share_texts(piece.metadata)
+    encoded = in_order.encode(piece.spec.devices)
+    force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))
+
+
+def _shared(kept: Doorkeeper[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
+    if len(encoded) > MAX_KEPT:
+        return part
+    shared = kept.find(key)
+    if shared is None:
+        kept.put(key, part)
+    return part if shared is None else shared
 
 
 def _share_texts(metadata: ObjectMeta) -> None:

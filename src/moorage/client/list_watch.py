@@ -25,12 +25,13 @@ from msgspec import Struct
 
 from moorage.api.codec import UNREADABLE, decode
 from moorage.api.custom import CustomObject
+from moorage.api.devices import ResourceClaim, ResourceSlice
 from moorage.api.kinds import Kind
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.originals import keep_original
 from moorage.api.pod import Pod
-from moorage.api.sharing import share_node, share_pod
+from moorage.api.sharing import share_claim, share_node, share_pod, share_slice
 from moorage.client.api_errors import StatusAnswer, api_error
 from moorage.errors import ApiError, Gone, QuantityError
 
@@ -272,6 +273,8 @@ def _verify_pod(pod: Pod) -> None:
 _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
     Pod: _verify_pod,
     Node: share_node,
+    ResourceClaim: share_claim,
+    ResourceSlice: share_slice,
 }
 """They work out what is needed anyway, and what an object with a quantity that is none does not have."""
 

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.codec import decode, encode
+from moorage.api.devices import ResourceClaim, ResourceSlice
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.api.sharing import MAX_LABELS, MAX_OWNERS, share_node, share_pod
+from moorage.api.sharing import MAX_LABELS, MAX_OWNERS, share_claim, share_node, share_pod, share_slice
 from moorage.errors import QuantityError
-from moorage.lru import MAX_KEY_LABELS, MAX_KEY_LENGTH
+from moorage.lru import MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH
 
 _texts = st.text(max_size=8)
 _maps = st.dictionaries(_texts, _texts, max_size=4)
@@ -86,6 +87,29 @@ def test_nodes_have_one_of_each() -> None:
     assert one.status.images[0] is other.status.images[0]
     assert next(iter(one.labels.items()))[0] is next(iter(other.labels.items()))[0]
     assert one.labels["example.com/a-label-with-a-long-name"] is other.labels["example.com/a-label-with-a-long-name"]
+
+
+def test_nodes_of_one_kind_have_the_same_devices() -> None:
+    """From the third slice on, equal devices are the same objects: those that nobody else has are not kept."""
+    data = {"spec": {"devices": [{"name": "gpu-0", "attributes": {"model": {"string": "a100"}}}]}}
+    slices = [decoded(ResourceSlice, data) for _ in range(4)]
+    before = encode(slices[0])
+    for piece in slices:
+        share_slice(piece)
+    assert slices[2].spec.devices is slices[3].spec.devices
+    assert [encode(piece) for piece in slices] == [before] * 4
+
+
+def test_claims_of_one_template_ask_for_the_same() -> None:
+    """Equal specs are one object, with the key that each would have had; what is far too long is not kept."""
+    for name, is_shared in (("gpu", True), ("x" * (MAX_KEPT + 1), False)):
+        data = {"spec": {"devices": {"requests": [{"name": name, "exactly": {"deviceClassName": "gpu", "count": 1}}]}}}
+        keys = {decoded(ResourceClaim, data).spec_key}
+        claims = [decoded(ResourceClaim, data) for _ in range(4)]
+        for claim in claims:
+            share_claim(claim)
+        assert (claims[2].spec is claims[3].spec) is is_shared
+        assert {claim.spec_key for claim in claims} == keys
 
 
 def test_what_is_long_is_not_kept() -> None:

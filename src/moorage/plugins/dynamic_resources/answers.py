@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimSpec
+from moorage.api.devices import DeviceClass, ResourceClaimSpec
 from moorage.framework.handle import Lister
 from moorage.framework.status import IntArray, Status
-from moorage.lru import LRU, short_key
+from moorage.lru import LRU
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired, Search, Solution
 from moorage.plugins.dynamic_resources.claims import ClaimBook
 from moorage.plugins.dynamic_resources.ids import DeviceFeatures
@@ -32,8 +31,6 @@ ALLOCATED: Final = 0
 MAX_KEPT: Final = 32
 PAUSE: Final = 60.0
 """How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
-
-_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class AllocationOutcome(Struct, frozen=True, eq=False):
@@ -187,11 +184,3 @@ class AnswerBook:
             self._kept.put(key, answers)
         answers.refresh()
         return answers
-
-
-def spec_key(claim: ResourceClaim) -> bytes:
-    """Return what a claim asks for as one hashable value, computed once per claim."""
-    key: bytes | None = claim.__dict__.get("_spec_key")
-    if key is None:
-        key = claim.__dict__["_spec_key"] = short_key(_encoder.encode(claim.spec))
-    return key

@@ -12,7 +12,7 @@ from moorage.framework.nodeinfo import NodeInfo
 from moorage.framework.nodetable import NodeTable
 from moorage.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.plugins.dynamic_resources.allocator import Budget, Expired
-from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, AllocationAnswers, AllocationOutcome, spec_key
+from moorage.plugins.dynamic_resources.answers import ALLOCATED, UNKNOWN, AllocationAnswers, AllocationOutcome
 from moorage.plugins.dynamic_resources.availability import (
     NOT_AVAILABLE,
     unavailable_on,
@@ -247,7 +247,7 @@ class NodeFilter:
             spec = replace(state.extended.spec, devices=replace(state.extended.spec.devices, requests=made.requests))
             extended, mappings = replace(state.extended, spec=spec), made.mappings
             claims[-1] = extended
-        answers = self._world.answers.answers_for([claim.spec for claim in claims], [spec_key(c) for c in claims])
+        answers = self._world.answers.answers_for([claim.spec for claim in claims], [each.spec_key for each in claims])
         return Pattern(answers, tuple(claim.key for claim in claims), extended, mappings)
 
     def _rejections(
