@@ -40,7 +40,7 @@ T = TypeVar("T", bound=KubeObject)
 PAGE_SIZE: Final = 500
 """Objects of the first page, and of the one that is asked for after a failure."""
 MAX_PAGE_SIZE: Final = 10_000
-PAGE_BYTES: Final = 4 << 20
+PAGE_BYTES: Final = 8 << 20
 """How long later pages are to be. For each page kube-apiserver goes through all that is left, so few are cheaper."""
 MAX_HEAD: Final = 4096
 _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
