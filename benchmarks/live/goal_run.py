@@ -12,7 +12,7 @@ from benchmarks.live import latency, records, workload
 from benchmarks.live.comparing import drained
 from benchmarks.live.goals import BEFORE, GoalRow, Verdict, judged, load
 from benchmarks.live.plane import Plane
-from benchmarks.live.schedulers import OURS
+from benchmarks.live.schedulers import OURS, is_known
 from benchmarks.live.session import control_plane, parser, say
 
 ENGINE_SECONDS = 10.0
@@ -22,7 +22,9 @@ def main() -> None:
     """Measure all rows, or those that are named, and print what became of each."""
     command = parser(__doc__, nodes="0")
     command.add_argument("--only", nargs="*", default=[], help="only the rows of these workloads")
-    command.add_argument("--before", type=Path, help="a checkout that the engine's rows are compared with")
+    command.add_argument(
+        "--before", type=Path, help="a checkout that the engine's rows are compared with, and the memory of all others"
+    )
     options = command.parse_args()
     known = load()
     if unknown := {*options.only} - {row.name for row in known}:
@@ -30,10 +32,16 @@ def main() -> None:
     rows = [row for row in known if not options.only or row.name in options.only]
     if any(row.engine for row in rows) and options.before is None:
         command.error("say --before DIR (BEFORE=DIR), a checkout of the code that the engine is compared with")
+    if options.before is not None and not is_known(_named(options.before)):
+        command.error(f"--before {options.before}: there is no checkout of moorage")
     with control_plane() as plane:
         for row in rows:
             records.add(options.json, row.section, _measured(plane, row, options), options.flags)
             _tell(judged(row, records.read(options.json)))
+
+
+def _named(checkout: Path) -> str:
+    return f"{OURS}@{checkout.resolve()}"
 
 
 def _measured(plane: Plane, row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
@@ -44,7 +52,9 @@ def _measured(plane: Plane, row: GoalRow, options: argparse.Namespace) -> Sequen
         work = replace(work, patience=row.patience)
     if work.arriving is not None:
         return latency.measured(plane, work, options)
-    return [each.row() for each in drained(plane, work, options)]
+    other = [] if options.before is None or row.is_new else [_named(options.before)]
+    rounds = [each.row() for each in drained(plane, work, argparse.Namespace(**{**vars(options), "once": other}))]
+    return [{**each, "scheduler": BEFORE} if each["scheduler"] in other else each for each in rounds]
 
 
 def _engines(row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:

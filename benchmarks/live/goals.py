@@ -1,6 +1,6 @@
 """The rows of `benchmarks/goals.yaml`: what is wanted, and what the raw data says of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,7 @@ from moorage.errors import InputError
 FILE: Final = Path(__file__).resolve().parents[1] / "goals.yaml"
 LATENCY: Final = "latency"
 BEFORE: Final = "before"
-"""Whose turn it is where an engine is compared with that of another checkout."""
+"""Whose turn it is where we are compared with another checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     engine: str = ""
     pods: int = 0
     patience: float = 0.0
+    is_new: bool = False
+    """Whether the code before could not do this at all."""
     limit: str = ""
     """What stands in the way, where it is missed: written by whoever looked."""
 
@@ -67,12 +69,17 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Whom we are compared with."""
         return BEFORE if self.engine else THEIRS
 
+    def turns(self, content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Return all turns of this row."""
+        for row in content.get(self.section, ()):
+            if (row["workload"], row["nodes"], row["pods"]) == (self.name, self.nodes, self.pods):
+                yield row
+
     def rounds(self, content: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Return our turn and theirs of each round in which both had one."""
         found: dict[int, dict[str, Mapping[str, Any]]] = {}
-        for row in content.get(self.section, ()):
-            if (row["workload"], row["nodes"], row["pods"]) == (self.name, self.nodes, self.pods):
-                found.setdefault(row["number"], {})[row["scheduler"]] = row
+        for row in self.turns(content):
+            found.setdefault(row["number"], {})[row["scheduler"]] = row
         whole = (turns for _, turns in sorted(found.items()) if {OURS, self.rival} <= turns.keys())
         return [(turns[OURS], turns[self.rival]) for turns in whole]
 
@@ -125,6 +132,15 @@ def judged(row: GoalRow, content: Mapping[str, Any]) -> list[Verdict]:
             is_bound_only = any(_gave_up(turn) for _, turn in rounds)
             verdicts.append(Verdict(row, measure, wanted, median(ours), median(theirs), ratios, is_bound_only))
     return verdicts
+
+
+def peaks(row: GoalRow, content: Mapping[str, Any]) -> dict[str, float]:
+    """Return by scheduler how much memory a row took, the median of its rounds; nothing if it was not measured."""
+    found: dict[str, list[float]] = {}
+    for turn in row.turns(content):
+        if "peak_mib" in turn:
+            found.setdefault(turn["scheduler"], []).append(turn["peak_mib"])
+    return {scheduler: median(values) for scheduler, values in found.items()}
 
 
 def _gave_up(turn: Mapping[str, Any]) -> bool:

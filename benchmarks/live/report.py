@@ -107,13 +107,34 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
     yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it"
     yield "had done.\n"
     yield from _table(
-        ("row", "nodes", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
+        ("row", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
         [_next_goal(each) for each in verdicts],
     )
     yield f"\n{sum(each.is_met for each in verdicts)} of {len(verdicts)} are met.\n"
-    for row in dict.fromkeys(each.row.name for each in verdicts if not each.is_met):
-        yield from (f"- **{row}**: {each.limit}" for each in goals.load() if each.name == row and each.limit)
+    for name, limit in dict.fromkeys((_named(each.row), each.row.limit) for each in verdicts if not each.is_met):
+        yield f"- **{name}**: {limit or 'nobody has looked yet.'}"
     yield ""
+    yield from _memory(content)
+
+
+def _memory(content: Mapping[str, Any]) -> Iterator[str]:
+    """Show the memory of each row beside that of the code before, where that had its turn."""
+    measured = [(row, peaks) for row in goals.load() if goals.BEFORE in (peaks := goals.peaks(row, content))]
+    if measured:
+        yield "Memory of the same rows, peak MiB of all processes, medians; the code before had one turn of each row.\n"
+        yield from _table(
+            ("row", "ours", "the code before", "kube-scheduler"),
+            [
+                (_named(row), *(f"{peaks[name]:.0f}" for name in (OURS, goals.BEFORE, THEIRS)))
+                for row, peaks in measured
+            ],
+        )
+        yield ""
+
+
+def _named(row: goals.GoalRow) -> str:
+    title = f"engine alone, {row.engine}" if row.engine else workload.load(row.workload, row.nodes).title
+    return f"{title}, {row.nodes:,} nodes"
 
 
 def _next_goal(each: goals.Verdict) -> Sequence[str]:
@@ -121,8 +142,7 @@ def _next_goal(each: goals.Verdict) -> Sequence[str]:
     sign = "≥" if measure.is_more_better else "≤"
     bound, unit = ("at least ", "×") if measure.is_more_better else ("at most ", "")
     return (
-        f"engine alone, {row.engine}" if row.engine else workload.load(row.workload, row.nodes).title,
-        f"{row.nodes:,}",
+        _named(row),
         f"{row.pods:,}" if row.pods else "",
         measure.title,
         f"{each.ours:,.1f} {measure.unit}",

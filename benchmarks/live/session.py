@@ -39,12 +39,18 @@ def control_plane() -> Iterator[Plane]:
 
 
 def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]]:
-    """Give each scheduler its turn on the saved state: the number of the round, and whose turn it is."""
+    """Give each scheduler its turn on the saved state: the number of the round, and whose turn it is.
+
+    Those of ``options.once`` have one turn, at the end.
+    """
     for number in range(1, options.rounds + 1):
         # Who goes first changes: whatever the machine does in the meantime hits both.
         for name in options.schedulers if number % 2 else reversed(options.schedulers):
             plane.restore()
             yield number, name
+    for name in options.once:
+        plane.restore()
+        yield 1, name
 
 
 def start(options: argparse.Namespace, plane: Plane, name: str, flags: Sequence[str] = ()) -> SessionProcess:
@@ -70,6 +76,7 @@ def parser(description: str | None, nodes: str) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
     made.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help=WHO)
     made.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
+    made.set_defaults(once=())
     made.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
     return made
 
