@@ -144,6 +144,8 @@ class ListWatch(Generic[T]):
     def page(self, body: bytes) -> list[Change[T]]:
         """Take in a page of a list and return what is different from what is known."""
         meta, things, malformed = self._decoding.page(body)
+        if not meta.continue_ and not meta.resource_version:
+            raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
         if self._listed is not None:
             # What we knew of an object before it became malformed is better than nothing.
             self._listed.update(malformed)
@@ -153,8 +155,6 @@ class ListWatch(Generic[T]):
             changes += self._differences(thing)
         self._continue = meta.continue_
         if not meta.continue_:
-            if not meta.resource_version:
-                raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
             changes += self._missing()
             self._listed = set()
             self._version = meta.resource_version

@@ -203,6 +203,13 @@ def test_rubbish_instead_of_a_list_is_an_error_and_loses_nothing(body: bytes) ->
     assert set(watching.known) == {"shop/a"}
 
 
+def test_what_came_with_a_list_that_cannot_be_used_is_told_with_the_next() -> None:
+    watching = machine()
+    with pytest.raises(ApiError, match="no resourceVersion"):
+        watching.page(msgspec.json.encode({"metadata": {}, "items": [pod("a", 1), pod("b", 2)]}))
+    assert story(watching.page(page(pod("a", 1)))) == ["+a"]
+
+
 def test_rubbish_instead_of_an_event_is_an_error() -> None:
     watching = machine()
     watching.page(page())
