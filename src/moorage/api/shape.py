@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 from moorage.api import requests
 from moorage.api.meta import Condition
 from moorage.api.volume import Volume
-from moorage.lru import MAX_KEPT, short_key
+from moorage.lru import MAX_KEPT
 
 if TYPE_CHECKING:
     from moorage.api.pod import Pod, PodSpec, PodStatus
@@ -39,7 +39,6 @@ class Shape:
 
     __slots__ = (
         "__weakref__",
-        "facts",
         "holds_storage",
         "host_ports",
         "nonzero_requests",
@@ -63,17 +62,14 @@ class Shape:
         self.nonzero_requests = requests.placed_nonzero_requests(
             pod, self.scoring_requests, has_report=reported is not None
         )
-        self.facts: dict[str, Any] = {
-            "host_ports": self.host_ports,
-            "nonzero_requests": self.nonzero_requests,
-            "requests": self.requests,
-            "requests_on_node": self.requests_on_node,
-            "scoring_requests": self.scoring_requests,
-        }
-        """What is set on each pod, under the names of its own properties."""
+
+    def is_of(self, spec: "PodSpec", reported: "PodStatus | None") -> bool:
+        """Tell whether a pod with this spec, and this report of a kubelet's, is of this shape."""
+        return self.spec == spec and self.reported == reported
 
 
-_shapes: "WeakValueDictionary[bytes, Shape]" = WeakValueDictionary()
+_shapes: "WeakValueDictionary[int, Shape]" = WeakValueDictionary()
+"""By the hash of the encoding, which may be longer than all that is known of the shape."""
 
 
 class _Latest:
@@ -94,19 +90,26 @@ def take_shape(pod: "Pod") -> Shape:
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
     shape = _latest.shape()
-    if shape is None or shape.spec != spec or shape.reported != reported:
+    if shape is None or not shape.is_of(spec, reported):
         shape = _find_shape(pod, spec, reported)
         _latest.shape = ref(shape)
-    pod.__dict__.update(shape.facts)
+    # Under the names of the pod's own properties.
+    pod.__dict__.update(
+        host_ports=shape.host_ports,
+        nonzero_requests=shape.nonzero_requests,
+        requests=shape.requests,
+        requests_on_node=shape.requests_on_node,
+        scoring_requests=shape.scoring_requests,
+    )
     _share(pod, shape)
     return shape
 
 
 def _find_shape(pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> Shape:
     encoded = _encoder.encode(spec if reported is None else (spec, reported))
-    key = short_key(encoded)
+    key = hash(encoded)
     shape = _shapes.get(key)
-    if shape is None:
+    if shape is None or not shape.is_of(spec, reported):
         shape = Shape(pod, spec, reported)
         if len(encoded) <= MAX_KEPT:
             _shapes[key] = shape

@@ -1,0 +1,95 @@
+"""`python -m benchmarks.live.floor`: what pods cost a client like ours that decides nothing.
+
+Pods are listed, bound to one node after the other, reported by an event each, and seen to be bound: what is left of a
+scheduler without its engine. No change to the engine can make a pod cheaper than this.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import uvloop
+
+from benchmarks.live import workload
+from benchmarks.live.plane import Plane
+from benchmarks.live.session import control_plane, parser, say
+from moorage.api.kinds import BY_TYPE, Kind
+from moorage.api.pod import Pod
+from moorage.assembly.remote import RemoteApi
+from moorage.client.informer import Informer
+from moorage.client.list_watch import Change
+from moorage.client.rest import ApiClient
+from moorage.clock import SteadyClock
+from moorage.config.types import ClientConnection
+from moorage.framework.recording import EventNote
+
+
+def main() -> None:
+    """Measure as many rounds as the command line asks for."""
+    command = parser(__doc__, nodes="5000")
+    command.add_argument("--pods", type=int, default=10_000, help="how many pods (default: %(default)s)")
+    options = command.parse_args()
+    with control_plane() as plane:
+        for nodes in options.nodes:
+            work = workload.load("basic", nodes, options.pods)
+            say(f"made {nodes} nodes and {options.pods} pods in {plane.fill(work):.0f} s")
+            for number in range(1, options.rounds + 1):
+                for records in (True, False):
+                    plane.restore()
+                    took, events = uvloop.run(_measured(plane, work, records))
+                    say(f"{nodes} nodes, round {number}: {took:.3f} ms CPU/pod, {events} events written")
+
+
+async def _measured(plane: Plane, work: workload.Workload, records: bool) -> tuple[float, int]:
+    """Bind all pods; return the milliseconds of CPU that each took of this process, and how many events it wrote."""
+    await plane.quiet()
+    seen = SeenPods(work.pods)
+    async with ApiClient(plane.connection()) as client, ApiClient(plane.connection()) as event_client:
+        remote = RemoteApi(client, event_client, SteadyClock(), ClientConnection())
+        began = time.process_time()
+        following = asyncio.create_task(Informer(client, BY_TYPE[Pod], seen.take).run())
+        await seen.all_listed.wait()
+        binding = (_bind(remote, pod, f"node-{place % work.nodes}", records) for place, pod in enumerate(seen.listed))
+        await asyncio.gather(*binding)
+        await seen.all_bound.wait()
+        await remote.recorder.flush()
+        took = time.process_time() - began
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+    return took / work.pods * 1000, (work.pods if records else 0) - remote.recorder.dropped
+
+
+async def _bind(remote: RemoteApi, pod: Pod, node: str, records: bool) -> None:
+    await remote.cluster.bind(pod, node)
+    if records:
+        note = f"Successfully assigned {pod.key} to {node}"
+        remote.recorder.record(EventNote(pod, "Scheduled", "Binding", note, pod.scheduler_name))
+
+
+class SeenPods:
+    """The pods that a watch has brought, and whether all of them are there, and bound."""
+
+    def __init__(self, expected: int) -> None:
+        self.listed: list[Pod] = []
+        self.all_listed = asyncio.Event()
+        self.all_bound = asyncio.Event()
+        self._expected = expected
+        self._bound = 0
+
+    def take(self, _kind: Kind, changes: Sequence[Change[Pod]]) -> None:
+        """Take in what an informer brings."""
+        for change in changes:
+            if change.before is None and change.after is not None:
+                self.listed.append(change.after)
+            elif change.after is not None and change.before is not None and not change.before.node_name:
+                self._bound += bool(change.after.node_name)
+        if len(self.listed) == self._expected:
+            self.all_listed.set()
+        if self._bound == self._expected:
+            self.all_bound.set()
+
+
+if __name__ == "__main__":
+    main()
