@@ -67,8 +67,8 @@ class Comparison:
 
     @property
     def judgement(self) -> str:
-        """Say whether the row of the design is met, and how."""
-        if self.goal_here is None or not self.ours or not self.theirs:
+        """Say whether the row of the design is met, and how; nothing where there is nothing to compare."""
+        if self.goal_here is None or not self.ours or not self.theirs or not self.theirs["cpu_ms_per_pod"]:
             return ""
         if self.problems:
             return "missed"

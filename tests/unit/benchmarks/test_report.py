@@ -70,6 +70,11 @@ def test_a_size_without_goals_is_not_judged() -> None:
     assert only.judgement == ""
 
 
+def test_who_bound_nobody_is_no_measure() -> None:
+    (only,) = comparisons([row("moorage"), row("kube-scheduler", cpu_ms_per_pod=0.0, problems=["only 0 of 10 bound"])])
+    assert only.judgement == ""
+
+
 def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> None:
     latency = {"workload": "latency", "nodes": 5000, "pods": 10, "number": 1, "rate": 100.0, "problems": []}
     latency |= {"date": "2026-01-02", "moorage": "0.1.0"}
