@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 MAX_SHARED: Final = 1 << 11
 MAX_LABELS: Final = 16
+MAX_CONDITIONS: Final = 16
 MAX_OWNERS: Final = 2
 """Who has more has them alone: what is kept outlives its objects, and anybody can make thousands of them."""
 MAX_SHARED_IMAGES: Final = 1 << 16
@@ -103,6 +104,6 @@ def _share_texts(metadata: ObjectMeta) -> None:
 
 def _shared_conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     # Who is pending may be told why at length, and everybody something else.
-    if sum([len(condition.message) for condition in conditions]) > MAX_KEY_LENGTH:
+    if len(conditions) > MAX_CONDITIONS or sum([len(item.message) for item in conditions]) > MAX_KEY_LENGTH:
         return conditions
     return _conditions[conditions]

@@ -12,7 +12,7 @@ from moorage.api.devices import ResourceClaim, ResourceSlice
 from moorage.api.meta import KubeObject
 from moorage.api.node import Node
 from moorage.api.pod import Pod
-from moorage.api.sharing import MAX_LABELS, MAX_OWNERS, share_claim, share_node, share_pod, share_slice
+from moorage.api.sharing import MAX_CONDITIONS, MAX_LABELS, MAX_OWNERS, share_claim, share_node, share_pod, share_slice
 from moorage.errors import QuantityError
 from moorage.lru import MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH
 
@@ -114,13 +114,19 @@ def test_claims_of_one_template_ask_for_the_same() -> None:
 
 def test_what_is_long_is_not_kept() -> None:
     """A pod with very many labels or owners, or told at length why it is pending, leaves nothing behind."""
-    data = {
+    data: dict[str, Any] = {
         "metadata": {
             "labels": {str(number): "x" for number in range(MAX_LABELS + 1)},
             "ownerReferences": [{"name": str(number)} for number in range(MAX_OWNERS + 1)],
         },
         "status": {"conditions": [{"type": "PodScheduled", "message": "x" * (MAX_KEY_LENGTH + 1)}]},
     }
+    _nothing_is_shared(data)
+    data["status"] = {"conditions": [{"type": str(number)} for number in range(MAX_CONDITIONS + 1)]}
+    _nothing_is_shared(data)
+
+
+def _nothing_is_shared(data: dict[str, Any]) -> None:
     one, other = decoded(Pod, data), decoded(Pod, data)
     share_pod(one)
     share_pod(other)
