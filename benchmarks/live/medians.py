@@ -23,7 +23,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One workload at one size: the medians of both; empty for one that was not measured."""
+    """One workload at one size: the medians of both; empty for one that was not measured, or bound nobody."""
 
     workload: str
     title: str
@@ -68,7 +68,7 @@ class Comparison:
     @property
     def judgement(self) -> str:
         """Say whether the row of the design is met, and how; nothing where there is nothing to compare."""
-        if self.goal_here is None or not self.ours or not self.theirs or not self.theirs["cpu_ms_per_pod"]:
+        if self.goal_here is None or not self.ours or not self.theirs:
             return ""
         if self.problems:
             return "missed"
@@ -123,7 +123,8 @@ def _ratio(above: Figures, below: Figures, figure: str) -> float:
 
 
 def _medians(rows: Sequence[Row]) -> Figures:
-    if not rows:
+    """Put rounds together; nothing, where nobody was bound in any of them: what a pod took is not known then."""
+    if not any(row.get("bound", True) for row in rows):
         return {}
     names = [name for name, value in rows[0].items() if isinstance(value, float | int) and name != "number"]
     return {name: median(row[name] for row in rows) for name in names}

@@ -71,8 +71,10 @@ def test_a_size_without_goals_is_not_judged() -> None:
 
 
 def test_who_bound_nobody_is_no_measure() -> None:
-    (only,) = comparisons([row("moorage"), row("kube-scheduler", cpu_ms_per_pod=0.0, problems=["only 0 of 10 bound"])])
-    assert only.judgement == ""
+    (only,) = comparisons([row("moorage", bound=10), row("kube-scheduler", bound=0, problems=["only 0 of 10 bound"])])
+    assert (only.judgement, only.theirs, only.problems) == ("", {}, 1)
+    (only,) = comparisons([row("moorage"), *(row("kube-scheduler", number=each, bound=each) for each in (0, 1))])
+    assert only.theirs
 
 
 def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> None:
