@@ -127,7 +127,8 @@ class LiveCluster:
         """Remove all pods, nodes and events."""
         await self.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
         await self.client.request("DELETE", "/api/v1/nodes")
-        await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+        for namespace in (NAMESPACE, "kube-system"):  # those about leases are in the other
+            await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
 
 
 class Kubelets:
