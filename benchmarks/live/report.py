@@ -125,11 +125,15 @@ def _memory(content: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(
             ("row", "ours", "the code before", "kube-scheduler"),
             [
-                (_named(row), *(f"{peaks[name]:.0f}" for name in (OURS, goals.BEFORE, THEIRS)))
+                (_named(row), *(_whole(peaks.get(name)) for name in (OURS, goals.BEFORE, THEIRS)))
                 for row, peaks in measured
             ],
         )
         yield ""
+
+
+def _whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
 
 
 def _named(row: goals.GoalRow) -> str:

@@ -88,6 +88,7 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
         row("moorage", workload="mixed", cpu_ms_per_pod=1.5, pods_per_second=300.0),
         row("kube-scheduler", workload="mixed", problems=["a is over capacity"]),
         *(row(name, workload="start", nodes=15_000) for name in ("moorage", "kube-scheduler")),
+        *(row(name, workload="daemonset") for name in ("moorage", "before")),
     ]
     latencies = [{**latency, **times, "scheduler": name} for name in ("moorage", "kube-scheduler")]
     raw.write_text(json.dumps({**ABOUT, "drain": drains, "latency": latencies}))
@@ -96,6 +97,7 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
     assert "1 of 2 rows are met." in page
     assert "less CPU | 5.0 s | 30.0 s | **6.00×** | 6.00 | ≥ 9× | missed |" in page
     assert "| identical pods, 5,000 nodes | 200 | 190 | 300 |" in page
+    assert "| daemonset-like, 5,000 nodes | 200 | 300 | – |" in page
     assert "| every pod its own shape, 5,000 nodes | 200" not in page
     assert "Not one plain run" not in page
     assert "2.0 times less CPU than kube-scheduler where 4.2 times is wanted: 1.50 ms a pod" in page
