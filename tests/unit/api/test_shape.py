@@ -1,11 +1,13 @@
 """Pods of one template share their facts; pods that differ in anything that counts do not."""
 
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from moorage.api import shape
 from moorage.api.codec import decode
 from moorage.api.container import ContainerStatus
 from moorage.api.meta import Condition
@@ -110,3 +112,17 @@ def test_pods_of_two_templates_in_turns_keep_their_own_shapes() -> None:
     pods = [make_pod(str(number), requests={"cpu": str(1 + number % 2)}) for number in range(4)]
     assert [pod.shape.requests["cpu"] for pod in pods] == [1000, 2000, 1000, 2000]
     assert pods[0].shape is pods[2].shape
+
+
+def test_a_hash_that_two_shapes_have_mixes_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Crowded(WeakValueDictionary[int, shape.Shape]):
+        def get(self, _key: int, default: Any = None) -> Any:
+            return super().get(0, default)
+
+        def __setitem__(self, _key: int, value: shape.Shape) -> None:
+            super().__setitem__(0, value)
+
+    monkeypatch.setattr(shape, "_shapes", Crowded())
+    pods = [make_pod(requests={"cpu": cpu}) for cpu in ("1", "2", "1", "1")]
+    assert [pod.requests["cpu"] for pod in pods] == [1000, 2000, 1000, 1000]
+    assert pods[2].shape is pods[3].shape

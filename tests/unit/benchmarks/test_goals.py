@@ -1,12 +1,15 @@
 """The rows of benchmarks/goals.yaml: what the raw data says of each."""
 
+import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from benchmarks.engine_workloads import WORKLOADS
-from benchmarks.live import workload
+from benchmarks.live import goal_run, workload
 from benchmarks.live.goals import GoalRow, judged, load
+from benchmarks.live.plane import Plane
+from benchmarks.live.session import turns
 
 from moorage.errors import InputError
 
@@ -69,3 +72,26 @@ def test_a_row_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(InputError, match=r"goals\.yaml"):
         load(file)
+
+
+def test_who_has_one_turn_has_it_at_the_end() -> None:
+    class Restored:
+        times = 0
+
+        def restore(self) -> None:
+            self.times += 1
+
+    plane = Restored()
+    options = argparse.Namespace(rounds=2, schedulers=["a", "b"], once=["c"])
+    assert list(turns(options, cast("Plane", plane))) == [(1, "a"), (1, "b"), (2, "b"), (2, "a"), (1, "c")]
+    assert plane.times == 5
+
+
+@pytest.mark.parametrize("flags", [["--only", "nothing"], ["--only", "own-shape"], ["--before", "nowhere"]])
+def test_what_cannot_be_measured_is_refused_before_anything_starts(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["goal_run", *flags])
+    with pytest.raises(SystemExit, match="2"):
+        goal_run.main()
+    assert ("nothing" if "nothing" in flags else "--before") in capsys.readouterr().err.splitlines()[-1]

@@ -1,5 +1,6 @@
 """What is listed is decoded into objects that share what is equal in them."""
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -7,7 +8,10 @@ import pytest
 
 from moorage.api import node as nodes
 from moorage.api import sharing
+from moorage.api.devices import ResourceClaim, ResourceSlice
+from moorage.api.meta import KubeObject
 from moorage.api.node import Node
+from moorage.api.pod import Pod
 from moorage.client.list_watch import Decoding
 from moorage.lru import LRU
 
@@ -35,3 +39,21 @@ def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pyt
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})
     assert sharing._images.size <= 2
+
+
+ALIKE: dict[type[KubeObject], tuple[dict[str, Any], str]] = {
+    Pod: ({"metadata": {"labels": {"app": "web"}}}, "metadata.labels"),
+    Node: ({"status": {"allocatable": {"cpu": "7"}}}, "status.allocatable"),
+    ResourceClaim: ({"spec": {"devices": {"requests": [{"name": "gpu"}]}}}, "spec"),
+    ResourceSlice: ({"spec": {"devices": [{"name": "gpu-0"}]}}, "spec.devices"),
+}
+
+
+@pytest.mark.parametrize(("kind", "told"), ALIKE.items(), ids=[kind.__name__ for kind in ALIKE])
+def test_what_is_listed_and_what_is_watched_share_their_parts(
+    kind: type[KubeObject], told: tuple[dict[str, Any], str]
+) -> None:
+    decoding, (data, path) = Decoding(kind), told
+    _, (*_, listed), _ = decoding.page(msgspec.json.encode({"items": [data] * 20}))
+    _, watched = decoding.event(msgspec.json.encode({"type": "MODIFIED", "object": data}))
+    assert attrgetter(path)(listed) is attrgetter(path)(watched)
